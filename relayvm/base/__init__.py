@@ -1,0 +1,1 @@
+"""What every room shares: spans, diagnostics, dtypes, dims, targets, the ABI, settings."""

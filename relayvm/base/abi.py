@@ -1,0 +1,164 @@
+"""What crosses between compiled code, the machine and files: kernel signatures, images and their C structs.
+
+The tables `C_STRUCTS` and `TRAP_CODES` are the one home of layouts shared with C; headers, cffi declarations and
+LLVM types are generated from them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from relayvm.base.dims import Dim, DimVar
+from relayvm.base.dtypes import DType
+
+MAX_RANK = 8
+ALIGN_BYTES = 64
+MAX_BYTES = 1 << 46
+WORK_PER_STEP = 4096
+
+PHASE_PROTOTYPE = (
+    "int32_t (*)(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch)"
+)
+
+
+class Direction(IntEnum):
+    """Whether a kernel reads or writes an operand."""
+
+    INPUT = 0
+    OUTPUT = 1
+
+
+class Access(IntEnum):
+    """How a kernel reaches an operand.
+
+    DENSE: row-major, its dims alone say where an element is. STRIDED: `rank` element strides follow in `dims`, in
+    operand order after the dim variables; an axis of size 1 has stride 0. SCALAR: pointer to a register slot holding
+    the value's own bits.
+    """
+
+    DENSE = 0
+    STRIDED = 1
+    SCALAR = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One argument of a kernel; dims are expressions over the kernel's dim variables, never `?`."""
+
+    direction: Direction
+    dtype: DType
+    dims: tuple[Dim, ...]
+    access: Access = Access.DENSE
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+
+@dataclass(frozen=True, slots=True)
+class DimSource:
+    """Where the machine reads a dim variable: an axis of an input, or the value of a scalar input (`axis` -1)."""
+
+    operand: int
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
+class DimCheck:
+    """Two expressions that must be equal before a kernel runs; `what` names them in the trap."""
+
+    a: Dim
+    b: Dim
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSignature:
+    """All that the machine needs to call a kernel safely.
+
+    Operands are inputs first, then outputs, in the order of `args`. `dims[i]` is the value of `dim_vars[i]`, read as
+    `sources[i]` says; strides of STRIDED operands follow. Every input dim is checked against its expression, then
+    `checks`; outputs are allocated with their dims. `in_place` pairs (output, input) by operand index. `scratch_bytes`
+    may depend on dims. `phases[p]` is the extent of phase p's outer axis; they run in order with a barrier between.
+    `work` estimates scalar operations of the whole kernel.
+    """
+
+    operands: tuple[Operand, ...]
+    dim_vars: tuple[DimVar, ...]
+    sources: tuple[DimSource, ...]
+    checks: tuple[DimCheck, ...] = ()
+    in_place: tuple[tuple[int, int], ...] = ()
+    scratch_bytes: Dim = 0
+    phases: tuple[Dim, ...] = (1,)
+    work: Dim = 1
+
+    @property
+    def inputs(self) -> tuple[Operand, ...]:
+        return tuple(o for o in self.operands if o.direction is Direction.INPUT)
+
+    @property
+    def outputs(self) -> tuple[Operand, ...]:
+        return tuple(o for o in self.operands if o.direction is Direction.OUTPUT)
+
+
+IMAGE_IMPORTS = ("memcpy", "memmove", "memset")
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Position-independent machine code of one or more kernels, relocated and ready to be mapped.
+
+    `code` is `.text` and `.rodata` laid out with 64-byte alignment; `entries[kernel][phase]` is the offset of a
+    phase function. `imports` pairs a name of `IMAGE_IMPORTS` with the offset of the 8-byte slot that receives its
+    address when the image is mapped. `features` are the CPU features without which it must not run.
+    """
+
+    triple: str
+    features: tuple[str, ...]
+    code: bytes
+    entries: dict[str, tuple[int, ...]]
+    imports: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A built kernel: its portable nest as text, its signature, and the image that holds its code, if any."""
+
+    name: str
+    nest: str
+    signature: KernelSignature
+    image: Image | None = field(default=None, repr=False)
+
+
+class TrapCode(IntEnum):
+    """Why a run stopped; the number a kernel or instruction reports."""
+
+    NONE = 0
+    INDEX_OUT_OF_RANGE = 1
+    SHAPE_MISMATCH = 2
+    MATCH_FAILED = 3
+    OUT_OF_MEMORY = 4
+    OUT_OF_STEPS = 5
+    OUT_OF_DEPTH = 6
+    INTERRUPTED = 7
+    EMPTY_REFERENCE = 8
+    SIZE_OVERFLOW = 9
+    BAD_VALUE = 10
+
+
+TRAP_CODES: dict[TrapCode, tuple[str, str]] = {
+    TrapCode.INDEX_OUT_OF_RANGE: ("index-out-of-range", "an index is outside its axis"),
+    TrapCode.SHAPE_MISMATCH: ("run-time-shape", "a size is not what the program requires"),
+    TrapCode.MATCH_FAILED: ("match-failed", "no clause of the match fits the value"),
+    TrapCode.OUT_OF_MEMORY: ("out-of-memory", "the memory limit is reached"),
+    TrapCode.OUT_OF_STEPS: ("out-of-steps", "the step limit is reached"),
+    TrapCode.OUT_OF_DEPTH: ("out-of-depth", "the call depth limit is reached"),
+    TrapCode.INTERRUPTED: ("interrupted", "the run was interrupted"),
+    TrapCode.EMPTY_REFERENCE: (
+        "empty-reference",
+        "a reference is read while its value is taken out",
+    ),
+    TrapCode.SIZE_OVERFLOW: ("size-overflow", "a tensor would need more than 2^46 bytes"),
+    TrapCode.BAD_VALUE: ("bad-value", "a value is outside the operator's domain"),
+}

@@ -1,0 +1,164 @@
+"""Errors: the table of codes, diagnostics with carets, and the three kinds that are never mixed.
+
+`RelayError` is the user's mistake, `InternalError` is ours, `Trap` happens at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from relayvm.base.error_codes import ERROR_CODES
+from relayvm.base.source import Span
+
+MAX_LINE_CHARACTERS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A second place that belongs to a diagnostic: a message and, where there is one, its span."""
+
+    message: str
+    span: Span | None = None
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One error: its code in the table, what is wrong, where, and what else is needed to see why.
+
+    `label` stands beside the carets. `help` is one way out; the line that names `relayvm explain` is added
+    where there is none.
+    """
+
+    code: str
+    message: str
+    span: Span | None = None
+    label: str = ""
+    notes: tuple[Note, ...] = ()
+    help: str = ""
+
+    def __post_init__(self) -> None:
+        if self.code not in ERROR_CODES:
+            raise InternalError(f"diagnostic code `{self.code}` is not in the table")
+
+    def render(self) -> str:
+        """Return the diagnostic as text, with source lines and carets, without a final newline."""
+        parts = [f"error[{self.code}]: {self.message}"]
+        parts += _render_place(self.span, self.label)
+        for note in self.notes:
+            parts.append(f"note: {note.message}")
+            parts += _render_place(note.span, note.label)
+        parts.append(f"help: {self.help or f'`relayvm explain {self.code}`'}")
+        return "\n".join(parts)
+
+    def __str__(self) -> str:
+        return self.render()
+
+
+def _render_place(span: Span | None, label: str) -> list[str]:
+    if span is None:
+        return []
+    line, column = span.source.line_column(span.begin)
+    gutter = " " * len(str(line))
+    text = span.source.line(line).expandtabs(1)
+    available = max(1, len(text) - column + 1)
+    width = max(1, min(span.end - span.begin, available))
+    shift = 0
+    if len(text) > MAX_LINE_CHARACTERS:
+        shift = max(0, column - 1 - MAX_LINE_CHARACTERS // 4)
+        text = text[shift : shift + MAX_LINE_CHARACTERS]
+        width = min(width, MAX_LINE_CHARACTERS - (column - 1 - shift))
+    carets = " " * (column - 1 - shift) + "^" * max(1, width)
+    return [
+        f"{gutter} --> {span}",
+        f"{gutter}  |",
+        f"{line} | {text}".rstrip(),
+        f"{gutter}  | {carets}{' ' + label if label else ''}",
+    ]
+
+
+class RelayError(Exception):
+    """A mistake in what the user gave: a program, a file, an argument or an option.
+
+    Holds one or more diagnostics; `code` and `span` are those of the first.
+    """
+
+    def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]):
+        if isinstance(diagnostics, Diagnostic):
+            diagnostics = (diagnostics,)
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
+        assert self.diagnostics, "a RelayError needs a diagnostic"
+        super().__init__("\n\n".join(d.render() for d in self.diagnostics))
+
+    @property
+    def code(self) -> str:
+        return self.diagnostics[0].code
+
+    @property
+    def span(self) -> Span | None:
+        return self.diagnostics[0].span
+
+    @property
+    def message(self) -> str:
+        return self.diagnostics[0].message
+
+
+class Trap(RelayError):
+    """A failure of a running program: the reason, the source line and the call stack, innermost frame first.
+
+    The machine that raised it stays usable.
+    """
+
+    def __init__(self, diagnostic: Diagnostic, stack: tuple[str, ...] = ()):
+        super().__init__(diagnostic)
+        self.stack = stack
+
+    def __str__(self) -> str:
+        frames = "".join(f"\n  at {frame}" for frame in self.stack)
+        return self.diagnostics[0].render() + frames
+
+
+class InternalError(Exception):
+    """A fault of RelayVM itself: names the pass, and where the module was written for a report."""
+
+
+def error(
+    code: str,
+    message: str,
+    span: Span | None = None,
+    *,
+    label: str = "",
+    notes: Iterable[Note] = (),
+    help: str = "",
+) -> RelayError:
+    """Return a `RelayError` with one diagnostic, to be raised by the caller."""
+    return RelayError(Diagnostic(code, message, span, label, tuple(notes), help))
+
+
+@dataclass(slots=True)
+class DiagnosticSink:
+    """Collects independent errors of one program; `raise_if_any` reports them all, in source order."""
+
+    limit: int = 100
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    def add(self, diagnostic: Diagnostic) -> None:
+        """Keep `diagnostic` unless the same one is already there."""
+        if diagnostic not in self.diagnostics and len(self.diagnostics) < self.limit:
+            self.diagnostics.append(diagnostic)
+
+    def raise_if_any(self) -> None:
+        if self.diagnostics:
+            raise RelayError(sorted(self.diagnostics, key=_source_order))
+
+
+def _source_order(diagnostic: Diagnostic) -> tuple[str, int]:
+    span = diagnostic.span
+    return (span.source.name, span.begin) if span else ("", -1)
+
+
+def assert_never(value: NoReturn) -> NoReturn:
+    """Close a `match` over node classes: reached only if a class was forgotten."""
+    raise InternalError(f"unexpected {type(value).__name__}: {value!r}")

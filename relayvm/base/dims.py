@@ -1,0 +1,366 @@
+"""Dimensions: `int`, a symbolic expression in normal form, or `?` (`ANY`); arithmetic and comparison on them.
+
+An expression is a polynomial with integer coefficients over atoms; an atom is a variable or a subterm that is not
+polynomial (`//`, `%`, `min`, `max`, `broadcast`). Equal polynomials are the same value, so `==` is structural.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Union
+
+from relayvm.base.diagnostics import assert_never
+
+
+class AnyDim:
+    """The dim `?`: a size that is not known and not related to any other."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "?"
+
+    def __reduce__(self) -> str:
+        return "ANY"
+
+
+ANY = AnyDim()
+
+
+class DimVar:
+    """A symbolic size, at least 0. Two variables are the same only if they are the same object."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class DimTerm:
+    """A subterm that is not polynomial: `op` is one of `//`, `%`, `min`, `max`, `broadcast`.
+
+    `broadcast(a, b)` is `a` where b is 1 or both agree, else `b` where a is 1; other sizes are an error.
+    `//` and `%` round down, as in Python; a divisor of 0 is an error.
+    """
+
+    op: str
+    a: Dim
+    b: Dim
+
+    def __repr__(self) -> str:
+        infix = self.op in ("//", "%")
+        return f"({self.a} {self.op} {self.b})" if infix else f"{self.op}({self.a}, {self.b})"
+
+
+Atom = Union[DimVar, DimTerm]
+Monomial = tuple[tuple[Atom, int], ...]
+
+
+def _atom_key(atom: Atom) -> tuple[str, int]:
+    return (repr(atom), id(atom) if isinstance(atom, DimVar) else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class DimExpr:
+    """A polynomial that is neither a constant nor `?`: sorted pairs of monomial and coefficient.
+
+    The empty monomial is the constant term. Build with `+ - *` and the functions of this module.
+    """
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __add__(self, other: Dim) -> Dim:
+        return dim_add(self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Dim) -> Dim:
+        return dim_sub(self, other)
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return dim_sub(other, self)
+
+    def __mul__(self, other: Dim) -> Dim:
+        return dim_mul(self, other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        return dim_floordiv(self, other)
+
+    def __rfloordiv__(self, other: Dim) -> Dim:
+        return dim_floordiv(other, self)
+
+    def __mod__(self, other: Dim) -> Dim:
+        return dim_mod(self, other)
+
+    def __rmod__(self, other: Dim) -> Dim:
+        return dim_mod(other, self)
+
+    def __neg__(self) -> Dim:
+        return dim_mul(self, -1)
+
+    def __repr__(self) -> str:
+        return dim_text(self)
+
+    @property
+    def variable(self) -> DimVar | None:
+        """The variable that this expression is, or None if it is anything more."""
+        if len(self.terms) == 1 and self.terms[0][1] == 1:
+            monomial = self.terms[0][0]
+            if len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], DimVar):
+                return monomial[0][0]
+        return None
+
+
+Dim = Union[int, DimExpr, AnyDim]
+Polynomial = dict[Monomial, int]
+
+
+def symbol(variable: DimVar | DimTerm) -> DimExpr:
+    """Return the dim that is this variable or this non-polynomial term."""
+    return DimExpr(((((variable, 1),), 1),))
+
+
+def _polynomial(dim: int | DimExpr) -> Polynomial:
+    if isinstance(dim, DimExpr):
+        return dict(dim.terms)
+    return {(): dim} if dim else {}
+
+
+def _from_polynomial(polynomial: Polynomial) -> int | DimExpr:
+    terms = {monomial: c for monomial, c in polynomial.items() if c}
+    if not terms:
+        return 0
+    if len(terms) == 1 and () in terms:
+        return terms[()]
+
+    def key(item: tuple[Monomial, int]) -> tuple[int, list[tuple[tuple[str, int], int]]]:
+        monomial = item[0]
+        return (-sum(p for _, p in monomial), [(_atom_key(a), p) for a, p in monomial])
+
+    return DimExpr(tuple(sorted(terms.items(), key=key)))
+
+
+def dim_add(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, AnyDim) or isinstance(b, AnyDim):
+        return ANY
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    result = _polynomial(a)
+    for monomial, c in _polynomial(b).items():
+        result[monomial] = result.get(monomial, 0) + c
+    return _from_polynomial(result)
+
+
+def dim_mul(a: Dim, b: Dim) -> Dim:
+    """Return the product; `0 * ?` is 0."""
+    if a == 0 or b == 0:
+        return 0
+    if isinstance(a, AnyDim) or isinstance(b, AnyDim):
+        return ANY
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    result: Polynomial = {}
+    for ma, ca in _polynomial(a).items():
+        for mb, cb in _polynomial(b).items():
+            powers: dict[Atom, int] = dict(ma)
+            for atom, power in mb:
+                powers[atom] = powers.get(atom, 0) + power
+            monomial = tuple(sorted(powers.items(), key=lambda item: _atom_key(item[0])))
+            result[monomial] = result.get(monomial, 0) + ca * cb
+    return _from_polynomial(result)
+
+
+def dim_sub(a: Dim, b: Dim) -> Dim:
+    return dim_add(a, dim_mul(b, -1))
+
+
+def dim_floordiv(a: Dim, b: Dim) -> Dim:
+    """Return `a // b`, exact where every coefficient of `a` is a multiple of a constant `b`."""
+    if isinstance(a, AnyDim) or isinstance(b, AnyDim):
+        return ANY
+    if isinstance(b, int):
+        if b == 0:
+            raise ZeroDivisionError("a dim is divided by 0")
+        if isinstance(a, int):
+            return a // b
+        if all(c % b == 0 for _, c in a.terms):
+            return _from_polynomial({m: c // b for m, c in a.terms})
+    elif a == b:
+        return 1
+    if a == 0:
+        return 0
+    return symbol(DimTerm("//", a, b))
+
+
+def dim_mod(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, AnyDim) or isinstance(b, AnyDim):
+        return ANY
+    if isinstance(b, int):
+        if b == 0:
+            raise ZeroDivisionError("a dim is divided by 0")
+        if isinstance(a, int):
+            return a % b
+        if all(c % b == 0 for _, c in a.terms):
+            return 0
+    elif a == b:
+        return 0
+    if a == 0:
+        return 0
+    return symbol(DimTerm("%", a, b))
+
+
+def dim_min(a: Dim, b: Dim) -> Dim:
+    return _extreme("min", min, a, b)
+
+
+def dim_max(a: Dim, b: Dim) -> Dim:
+    return _extreme("max", max, a, b)
+
+
+def _extreme(op: str, fold: Callable[[int, int], int], a: Dim, b: Dim) -> Dim:
+    if isinstance(a, AnyDim) or isinstance(b, AnyDim):
+        return ANY
+    difference = dim_sub(a, b)
+    if isinstance(difference, int):
+        return b if (difference > 0) == (op == "min") and difference != 0 else a
+    if isinstance(a, int) and isinstance(b, int):
+        return fold(a, b)
+    first, second = sorted((a, b), key=dim_text)
+    return symbol(DimTerm(op, first, second))
+
+
+def dim_broadcast(a: Dim, b: Dim) -> Dim:
+    """Return the size of two broadcast axes; sizes that can never agree must be rejected by the caller first."""
+    if a == b:
+        return a
+    if a == 1:
+        return b
+    if b == 1:
+        return a
+    if isinstance(a, int) and not isinstance(b, int):
+        return a
+    if isinstance(b, int) and not isinstance(a, int):
+        return b
+    if isinstance(a, AnyDim) or isinstance(b, AnyDim):
+        return ANY
+    first, second = sorted((a, b), key=dim_text)
+    return symbol(DimTerm("broadcast", first, second))
+
+
+def dims_equal(a: Dim, b: Dim) -> bool | None:
+    """Return True if the dims are equal for all values, False if for none, None if only a run can tell."""
+    if isinstance(a, AnyDim) or isinstance(b, AnyDim):
+        return None
+    difference = dim_sub(a, b)
+    if isinstance(difference, int):
+        return difference == 0
+    assert isinstance(difference, DimExpr)
+    return None if _may_be_zero(difference) else False
+
+
+def _may_be_zero(difference: DimExpr) -> bool:
+    """Decide from signs alone: every atom is at least 0, so one-signed sums with a constant are never 0."""
+    constant = dict(difference.terms).get((), 0)
+    others = [c for monomial, c in difference.terms if monomial]
+    if constant > 0 and all(c > 0 for c in others):
+        return False
+    return not (constant < 0 and all(c < 0 for c in others))
+
+
+def dim_text(dim: Dim) -> str:
+    """Return the dim as Relay text: terms by falling degree, `n*2 + 1`."""
+    if not isinstance(dim, DimExpr):
+        return repr(dim)
+    text = ""
+    for monomial, coefficient in dim.terms:
+        factors = [repr(atom) for atom, power in monomial for _ in range(power)]
+        if abs(coefficient) != 1 or not factors:
+            factors.append(str(abs(coefficient)))
+        body = "*".join(factors)
+        if not text:
+            text = body if coefficient > 0 else f"-{body}" if len(factors) == 1 else f"0 - {body}"
+        else:
+            text += f" {'+' if coefficient > 0 else '-'} {body}"
+    return text
+
+
+def dim_variables(dim: Dim) -> Iterator[DimVar]:
+    """Yield the variables of `dim`, in order of first appearance, possibly more than once."""
+    if not isinstance(dim, DimExpr):
+        return
+    for monomial, _ in dim.terms:
+        for atom, _power in monomial:
+            if isinstance(atom, DimVar):
+                yield atom
+            else:
+                yield from dim_variables(atom.a)
+                yield from dim_variables(atom.b)
+
+
+def dim_substitute(dim: Dim, values: Mapping[DimVar, Dim]) -> Dim:
+    """Return `dim` with variables replaced by dims; the same object if none of them occurs."""
+    if not isinstance(dim, DimExpr) or not any(v in values for v in dim_variables(dim)):
+        return dim
+    total: Dim = 0
+    for monomial, coefficient in dim.terms:
+        product: Dim = coefficient
+        for atom, power in monomial:
+            value = _substitute_atom(atom, values)
+            for _ in range(power):
+                product = dim_mul(product, value)
+        total = dim_add(total, product)
+    return total
+
+
+def _substitute_atom(atom: Atom, values: Mapping[DimVar, Dim]) -> Dim:
+    if isinstance(atom, DimVar):
+        return values.get(atom, symbol(atom))
+    return apply_term(atom.op, dim_substitute(atom.a, values), dim_substitute(atom.b, values))
+
+
+def apply_term(op: str, a: Dim, b: Dim) -> Dim:
+    """Return the dim `op(a, b)` for the name of a non-polynomial term."""
+    functions: dict[str, Callable[[Dim, Dim], Dim]] = {
+        "//": dim_floordiv,
+        "%": dim_mod,
+        "min": dim_min,
+        "max": dim_max,
+        "broadcast": dim_broadcast,
+    }
+    return functions[op](a, b)
+
+
+def dim_value(dim: Dim, values: Mapping[DimVar, int]) -> int:
+    """Return the size of `dim` where its variables have these values.
+
+    Raises ValueError where a broadcast does not fit, KeyError for a missing variable.
+    """
+    if isinstance(dim, int):
+        return dim
+    if isinstance(dim, AnyDim):
+        raise ValueError("`?` has no value")
+    if isinstance(dim, DimExpr):
+        return sum(c * _monomial_value(monomial, values) for monomial, c in dim.terms)
+    assert_never(dim)
+
+
+def _monomial_value(monomial: Monomial, values: Mapping[DimVar, int]) -> int:
+    product = 1
+    for atom, power in monomial:
+        if isinstance(atom, DimVar):
+            product *= values[atom] ** power
+            continue
+        a, b = dim_value(atom.a, values), dim_value(atom.b, values)
+        if atom.op == "broadcast" and a != b and 1 not in (a, b):
+            raise ValueError(f"sizes {a} and {b} do not broadcast")
+        result = apply_term(atom.op, a, b)
+        assert isinstance(result, int)
+        product *= result**power
+    return product

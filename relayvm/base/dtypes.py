@@ -1,0 +1,116 @@
+"""The table of element types: one row a dtype, with its name in every vocabulary.
+
+Everything that needs a dtype's spelling (numpy, C, LLVM, DLPack, text, opcodes) reads it from a row here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """One element type.
+
+    `kind` is one of `bool`, `int`, `uint`, `float`; `short` is the suffix used in instruction names;
+    `code` is the number stored in executables; `dlpack` is the DLPack type code.
+    """
+
+    name: str
+    code: int
+    kind: str
+    bits: int
+    short: str
+    c: str
+    llvm: str
+    dlpack: int
+
+    @property
+    def itemsize_bytes(self) -> int:
+        """Bytes that one element takes in memory (a bool takes one)."""
+        return max(1, self.bits // 8)
+
+    @property
+    def numpy(self) -> np.dtype:
+        """The numpy dtype with the same elements, in native byte order."""
+        return np.dtype(self.name)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        """True for signed and unsigned integers, not for bool."""
+        return self.kind in ("int", "uint")
+
+    @property
+    def is_bool(self) -> bool:
+        return self.kind == "bool"
+
+    @property
+    def is_signed(self) -> bool:
+        """True for signed integers and floats."""
+        return self.kind in ("int", "float")
+
+    @property
+    def min(self) -> int | float:
+        """The least finite value."""
+        if self.is_float:
+            return float(np.finfo(self.numpy).min)
+        return -(1 << (self.bits - 1)) if self.kind == "int" else 0
+
+    @property
+    def max(self) -> int | float:
+        """The greatest finite value."""
+        if self.is_float:
+            return float(np.finfo(self.numpy).max)
+        if self.is_bool:
+            return 1
+        return (1 << (self.bits - 1)) - 1 if self.kind == "int" else (1 << self.bits) - 1
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+DTYPES: tuple[DType, ...] = (
+    DType("bool", 0, "bool", 1, "b1", "uint8_t", "i8", 6),
+    DType("int8", 1, "int", 8, "i8", "int8_t", "i8", 0),
+    DType("int16", 2, "int", 16, "i16", "int16_t", "i16", 0),
+    DType("int32", 3, "int", 32, "i32", "int32_t", "i32", 0),
+    DType("int64", 4, "int", 64, "i64", "int64_t", "i64", 0),
+    DType("uint8", 5, "uint", 8, "u8", "uint8_t", "i8", 1),
+    DType("uint16", 6, "uint", 16, "u16", "uint16_t", "i16", 1),
+    DType("uint32", 7, "uint", 32, "u32", "uint32_t", "i32", 1),
+    DType("uint64", 8, "uint", 64, "u64", "uint64_t", "i64", 1),
+    DType("float16", 9, "float", 16, "f16", "uint16_t", "half", 2),
+    DType("float32", 10, "float", 32, "f32", "float", "float", 2),
+    DType("float64", 11, "float", 64, "f64", "double", "double", 2),
+)
+
+BY_NAME: dict[str, DType] = {row.name: row for row in DTYPES}
+BY_CODE: dict[int, DType] = {row.code: row for row in DTYPES}
+
+BOOL = BY_NAME["bool"]
+INT8, INT16, INT32, INT64 = (BY_NAME[n] for n in ("int8", "int16", "int32", "int64"))
+UINT8, UINT16, UINT32, UINT64 = (BY_NAME[n] for n in ("uint8", "uint16", "uint32", "uint64"))
+FLOAT16, FLOAT32, FLOAT64 = (BY_NAME[n] for n in ("float16", "float32", "float64"))
+
+FLOATS = tuple(row for row in DTYPES if row.is_float)
+INTEGERS = tuple(row for row in DTYPES if row.is_integer)
+NUMERIC = INTEGERS + FLOATS
+
+
+def dtype_of(value: str | DType | np.dtype | type) -> DType:
+    """Return the row that `value` names; raises KeyError with the known names otherwise."""
+    if isinstance(value, DType):
+        return value
+    name = value if isinstance(value, str) else np.dtype(value).name
+    if name not in BY_NAME:
+        raise KeyError(f"unknown dtype `{name}`; known are {', '.join(BY_NAME)}")
+    return BY_NAME[name]

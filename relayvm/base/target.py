@@ -1,0 +1,57 @@
+"""Targets: the devices and CPUs that kernels are compiled for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relayvm.base.diagnostics import error
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A device kind with the CPU it is compiled for.
+
+    `cpu` and `features` are LLVM's names; empty means the host's. Text form: `cpu`, `cpu -mcpu=skylake-avx512`,
+    `cpu -mcpu=generic -mattr=+neon -mtriple=aarch64-linux-gnu`.
+    """
+
+    kind: str = "cpu"
+    triple: str = ""
+    cpu: str = ""
+    features: str = ""
+
+    def __str__(self) -> str:
+        parts = [self.kind]
+        for option, value in (
+            ("mtriple", self.triple),
+            ("mcpu", self.cpu),
+            ("mattr", self.features),
+        ):
+            if value:
+                parts.append(f"-{option}={value}")
+        return " ".join(parts)
+
+    @classmethod
+    def parse(cls, text: str | Target) -> Target:
+        """Return the target that `text` describes; raises RelayError `unknown-target`.
+
+        `llvm` is accepted as another name of `cpu`.
+        """
+        if isinstance(text, Target):
+            return text
+        words = text.split()
+        kind = {"llvm": "cpu"}.get(words[0], words[0]) if words else ""
+        if kind != "cpu":
+            raise error("unknown-target", f"there is no target `{text}`; known is `cpu`")
+        fields = {"mtriple": "triple", "mcpu": "cpu", "mattr": "features"}
+        values: dict[str, str] = {}
+        for word in words[1:]:
+            name, equals, value = word.removeprefix("-").partition("=")
+            if name not in fields or not equals or not value:
+                options = ", ".join(f"-{o}=..." for o in fields)
+                raise error(
+                    "unknown-target",
+                    f"`{word}` is not an option of target `{kind}`; known are {options}",
+                )
+            values[fields[name]] = value
+        return cls(kind, **values)

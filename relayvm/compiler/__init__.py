@@ -1,0 +1,1 @@
+"""From Relay modules to executables."""

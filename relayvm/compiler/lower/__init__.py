@@ -1,0 +1,1 @@
+"""The lower half of the compiler: from normal-form Relay to bytecode."""

@@ -1,0 +1,1 @@
+"""Module-to-module passes, one a file."""

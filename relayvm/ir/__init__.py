@@ -1,0 +1,1 @@
+"""The language: types, expressions, modules, their text, and structural operations on them."""

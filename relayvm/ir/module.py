@@ -1,0 +1,74 @@
+"""A Relay program: global functions and data types by name. Immutable: changes return a new module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from relayvm.base.diagnostics import error
+from relayvm.base.source import Span
+from relayvm.ir.expr import NO_ATTRS, Attrs, Constructor, Function
+from relayvm.ir.types import GlobalTypeVar, TypeParam
+
+
+@dataclass(frozen=True, slots=True)
+class TypeData:
+    """The definition of a data type. An `extern type` has no constructors and `extern` set."""
+
+    header: GlobalTypeVar
+    type_params: tuple[TypeParam, ...]
+    constructors: tuple[Constructor, ...]
+    extern: bool = False
+    span: Span | None = field(default=None, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Functions and data types in the order of their definition.
+
+    `library` names the definitions that came from the prelude: they are no entries and are not printed by default.
+    """
+
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    types: Mapping[str, TypeData] = field(default_factory=dict)
+    library: frozenset[str] = frozenset()
+    attrs: Attrs = NO_ATTRS
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "functions", MappingProxyType(dict(self.functions)))
+        object.__setattr__(self, "types", MappingProxyType(dict(self.types)))
+
+    def __repr__(self) -> str:
+        return f"<Module of {len(self.functions)} functions, {len(self.types)} types>"
+
+    def __getitem__(self, name: str) -> Function:
+        """Return a function; raises RelayError `unknown-function`."""
+        if name not in self.functions:
+            known = ", ".join(f"`@{n}`" for n in self.functions if n not in self.library)
+            raise error(
+                "unknown-function",
+                f"the module has no function `@{name}`; it has {known or 'none'}",
+            )
+        return self.functions[name]
+
+    def with_functions(self, functions: Mapping[str, Function]) -> Module:
+        """Return the module with exactly these functions; `self` if all are the same objects."""
+        same = functions.keys() == self.functions.keys()
+        if same and all(functions[name] is self.functions[name] for name in functions):
+            return self
+        return replace(self, functions=functions)
+
+    def with_types(self, types: Mapping[str, TypeData]) -> Module:
+        """Return the module with exactly these data types."""
+        return replace(self, types=types)
+
+    def constructor(self, type_name: str, name: str) -> Constructor:
+        """Return a constructor by the names of its type and its own; raises RelayError `unknown-constructor`."""
+        data = self.types.get(type_name)
+        for constructor in data.constructors if data else ():
+            if constructor.name == name:
+                return constructor
+        raise error(
+            "unknown-constructor", f"the module has no constructor `{name}` of type `{type_name}`"
+        )

@@ -1,0 +1,1 @@
+"""From tensor expressions to loop nests to machine code."""

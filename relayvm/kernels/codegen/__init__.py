@@ -1,0 +1,1 @@
+"""Kernel code generators, one a back end."""

@@ -1,0 +1,1 @@
+"""Schedules, one a class of kernel."""

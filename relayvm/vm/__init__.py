@@ -1,0 +1,1 @@
+"""The bytecode machine: instructions, executables, values and the interpreter. Shippable alone."""

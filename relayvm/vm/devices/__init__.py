@@ -1,0 +1,1 @@
+"""Devices on which tensors live and kernels run."""

@@ -1,0 +1,1 @@
+"""The C runtime and how it is built."""
