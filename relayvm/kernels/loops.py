@@ -1,0 +1,371 @@
+"""Loop nests: the portable form of a kernel, explicit in every load, product order and vector.
+
+Nodes only; see `printer.py` for the text, `verify.py` for the rules, `interpret.py` for the
+meaning. Expressions are structural values with a dtype and a number of lanes (1 is a scalar);
+names are unique in a nest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Union
+
+from relayvm.base.abi import Access
+from relayvm.base.dtypes import BOOL, INT64, DType
+from relayvm.kernels.compute import BOOL_RESULTS, Number
+
+LANES = 16
+TREE_OPS = ("add", "multiply", "maximum", "minimum", "logical_or", "logical_and")
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal. Float values are Python floats that the dtype can hold."""
+
+    value: Number
+    dtype: DType
+    lanes: int = field(default=1, init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A loop variable (int64), a phase variable (int64) or a name bound by `Let`."""
+
+    name: str
+    dtype: DType = INT64
+    lanes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DimRef:
+    """The int64 value of the nest's dim variable of this name."""
+
+    name: str
+    dtype: DType = field(default=INT64, init=False)
+    lanes: int = field(default=1, init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A row of the scalar operator table, lane by lane; all arguments have the same lanes."""
+
+    name: str
+    args: tuple[Expr, ...]
+    dtype: DType
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A conversion, lane by lane."""
+
+    value: Expr
+    dtype: DType
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """`a` where `condition` holds, else `b`, lane by lane; both are evaluated."""
+
+    condition: Expr
+    a: Expr
+    b: Expr
+    dtype: DType
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """A scalar in every lane."""
+
+    value: Expr
+    lanes: int
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """`base + lane * stride` in int64; both scalars."""
+
+    base: Expr
+    stride: Expr
+    lanes: int
+    dtype: DType = field(default=INT64, init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """True in lanes below the int64 scalar `count` (which may be negative or above `lanes`)."""
+
+    count: Expr
+    lanes: int
+    dtype: DType = field(default=BOOL, init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A scalar int64 made an index below the scalar `extent`; an extent below 1 always traps.
+
+    `trap` returns INDEX_OUT_OF_RANGE from the kernel where the value is outside, `clip` and `fill`
+    take the nearest, `wrap` is floor modulo.
+    """
+
+    value: Expr
+    extent: Expr
+    mode: str
+    dtype: DType = field(default=INT64, init=False)
+    lanes: int = field(default=1, init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`lanes` elements in a row along the last axis, the first at `indices` (scalars).
+
+    One index on a buffer of another rank is a row-major flat offset (dense buffers only). On a
+    strided buffer lane l is at last index + l, through the stride. Where `mask` is false memory is
+    not touched and the lane is 0.
+    """
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    lanes: int = 1
+    mask: Expr | None = None
+
+    @property
+    def dtype(self) -> DType:
+        return self.buffer.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """One element a lane; every index has `lanes` lanes. Masked as `Load`."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    lanes: int
+    mask: Expr | None = None
+
+    @property
+    def dtype(self) -> DType:
+        return self.buffer.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class TileLoad:
+    """Element `index` (a scalar int64) of a local tile."""
+
+    tile: Tile
+    index: Expr
+
+    @property
+    def dtype(self) -> DType:
+        return self.tile.dtype
+
+    @property
+    def lanes(self) -> int:
+        return self.tile.lanes
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Each vector folded to one value by `op` in halves.
+
+    Lanes [0, L/2) op lanes [L/2, L), and so on to one lane. One vector gives a scalar; n vectors
+    give n lanes, lane j from vector j. All have the same power of two of lanes.
+    """
+
+    op: str
+    vectors: tuple[Expr, ...]
+    dtype: DType
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One lane (a constant number) of a vector, as a scalar."""
+
+    vector: Expr
+    lane: int
+    dtype: DType
+    lanes: int = field(default=1, init=False)
+
+
+Expr = Union[
+    Const,
+    Var,
+    DimRef,
+    Call,
+    Cast,
+    Select,
+    Broadcast,
+    Ramp,
+    Mask,
+    Index,
+    Load,
+    Gather,
+    TileLoad,
+    Tree,
+    Lane,
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory outside the kernel or its scratch: `role` is `input`, `output` or `scratch`.
+
+    `shape` holds int64 expressions over dims. Scratch is dense, shared by all phases and slices,
+    64-byte aligned.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    role: str
+    access: Access = Access.DENSE
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A local array of `size` values of `lanes` lanes: registers after unrolling, else stack."""
+
+    name: str
+    dtype: DType
+    lanes: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """`body` for var = begin, begin + step, ... below `end`; `step` is a positive constant.
+
+    `kind` is `serial`, or `unroll` (bounds are constants; the code generator copies the body).
+    """
+
+    var: Var
+    begin: Expr
+    end: Expr
+    step: int
+    body: tuple[Stmt, ...]
+    kind: str = "serial"
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """A branch on a scalar bool."""
+
+    condition: Expr
+    then: tuple[Stmt, ...]
+    otherwise: tuple[Stmt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write `value`, its lanes along the last axis; indices and mask as in `Load`."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+    mask: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TileStore:
+    """Set element `index` of a tile."""
+
+    tile: Tile
+    index: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """Bind a name for the rest of the block."""
+
+    var: Var
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """Make a tile (not initialised) for the rest of the block."""
+
+    tile: Tile
+
+
+Stmt = Union[For, If, Store, TileStore, Let, Declare]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A parallel loop: `body` for var in a slice of [0, extent); slices are independent."""
+
+    var: Var
+    extent: Expr
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A kernel: operands (inputs, then outputs, as in `args`), dims and phases in ABI order."""
+
+    name: str
+    dims: tuple[str, ...]
+    operands: tuple[Buffer, ...]
+    scratch: tuple[Buffer, ...]
+    phases: tuple[Phase, ...]
+
+    @property
+    def inputs(self) -> tuple[Buffer, ...]:
+        return tuple(b for b in self.operands if b.role == "input")
+
+    @property
+    def outputs(self) -> tuple[Buffer, ...]:
+        return tuple(b for b in self.operands if b.role == "output")
+
+
+def const(value: Number, dtype: DType = INT64) -> Const:
+    """Return a literal, an int64 where no dtype is given."""
+    if dtype.is_float:
+        return Const(float(dtype.numpy.type(value)), dtype)
+    return Const(bool(value) if dtype.is_bool else int(value), dtype)
+
+
+def call(name: str, *args: Expr) -> Expr:
+    """Return a scalar operator applied; scalars are broadcast where another is a vector."""
+    lanes = max(a.lanes for a in args)
+    values = tuple(broadcast(a, lanes) for a in args)
+    dtype = BOOL if name in BOOL_RESULTS else args[0].dtype
+    return Call(name, values, dtype, lanes)
+
+
+def cast(value: Expr, dtype: DType) -> Expr:
+    """Return a conversion; the same object where nothing changes."""
+    return value if value.dtype == dtype else Cast(value, dtype, value.lanes)
+
+
+def select(condition: Expr, a: Expr, b: Expr) -> Expr:
+    """Return a lane-wise choice; scalars are broadcast where another is a vector."""
+    lanes = max(condition.lanes, a.lanes, b.lanes)
+    return Select(
+        broadcast(condition, lanes), broadcast(a, lanes), broadcast(b, lanes), a.dtype, lanes
+    )
+
+
+def broadcast(value: Expr, lanes: int) -> Expr:
+    """Return `value` in `lanes` lanes; the same object where it has them."""
+    if value.lanes == lanes:
+        return value
+    assert value.lanes == 1, f"{value.lanes} lanes cannot become {lanes}"
+    return Broadcast(value, lanes, value.dtype)
+
+
+def tree(op: str, *vectors: Expr) -> Expr:
+    """Return the vectors folded in halves; see `Tree`."""
+    assert op in TREE_OPS, op
+    return Tree(op, vectors, vectors[0].dtype, len(vectors))
+
+
+def lane(vector: Expr, number: int) -> Expr:
+    """Return one lane as a scalar."""
+    return Lane(vector, number, vector.dtype)
