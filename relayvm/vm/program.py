@@ -1,0 +1,135 @@
+"""A bytecode program as data: functions, layouts, signatures, constants, kernels, names.
+
+`codec` turns it into bytes and back, `assembly` into text and back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Union
+
+import numpy as np
+
+from relayvm.base.abi import Kernel
+from relayvm.vm.manifest import DataType, Entry
+
+WORD, OWNED, BORROWED = "w", "o", "b"
+
+OperandValue = Union[int, str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Instr:
+    """One instruction: its name in the table and a value for each operand.
+
+    A register is its text (`w3`, `o0`, `b1`), an index or immediate an int, a label its name, a
+    list a tuple of registers (or labels). The pseudo-instruction `label` with a name marks a place
+    and takes no bytes.
+    """
+
+    name: str
+    operands: tuple[OperandValue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """From instruction `index` of `FunctionCode.code` on, the program stands at this place of a
+    source."""
+
+    index: int
+    source: int
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCode:
+    """A function: classes of parameters and results, sizes of its three banks of registers, its
+    code.
+
+    The parameters of a class arrive in its first registers, in order. A string of classes has one
+    letter each: `w` word, `o` owned, `b` borrowed (parameters only).
+    """
+
+    name: str
+    params: str
+    results: str
+    words: int
+    owned: int
+    borrowed: int
+    code: tuple[Instr, ...]
+    lines: tuple[Line, ...] = ()
+    register_names: tuple[tuple[str, str], ...] = ()
+
+
+class LayoutKind(IntEnum):
+    """What an object with fields is; the number stored in executables."""
+
+    TUPLE = 0
+    CONSTRUCTOR = 1
+    CLOSURE = 2
+    REF = 3
+    ARRAY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The fields of a kind of object.
+
+    `dtypes` has a dtype name for each field of class w and "" for each of class o. References and
+    arrays have one field, their content. The layouts of a data type's constructors stand together,
+    in order of `tag`. `cyclic` says that a reference is reachable from it. `function` and
+    `signature` are those of a closure.
+    """
+
+    kind: LayoutKind
+    name: str
+    fields: str
+    dtypes: tuple[str, ...]
+    type: str = ""
+    tag: int = 0
+    tags: int = 0
+    cyclic: bool = False
+    function: int = -1
+    signature: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ClosureSignature:
+    """Classes of a closure's parameters (w or o, without the closure itself) and results."""
+
+    params: str
+    results: str
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A tensor type that `tensor_check` names: dims are sizes or None for any."""
+
+    dtype: str
+    dims: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """A source that the line table points into; the text may be empty."""
+
+    name: str
+    text: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """All that an executable holds. Constants are C-contiguous arrays in native byte order."""
+
+    functions: tuple[FunctionCode, ...] = ()
+    layouts: tuple[Layout, ...] = ()
+    signatures: tuple[ClosureSignature, ...] = ()
+    tensor_types: tuple[TensorSpec, ...] = ()
+    constants: tuple[np.ndarray, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    types: tuple[DataType, ...] = ()
+    sources: tuple[SourceText, ...] = ()
+    devices: tuple[str, ...] = field(default=("cpu",))
