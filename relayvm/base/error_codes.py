@@ -14,4 +14,28 @@ ERROR_CODES: dict[str, str] = {
     "bad-setting": (
         "An environment variable of RelayVM has a value that cannot be read.\n\n`relayvm settings` lists each with its default and meaning."
     ),
+    "shape-mismatch": (
+        "Sizes that must agree are different.\n\n"
+        "The message names both axes and both sizes. A size written `?` or as a symbol is compared when the program runs."
+    ),
+    "dtype-mismatch": (
+        "An operand has an element type that the operator does not take, or two operands differ in it.\n\n"
+        "Nothing is converted silently: write `cast(x, dtype=\"float32\")`."
+    ),
+    "type-mismatch": (
+        "A value of one type stands where another is required.\n\n"
+        "The message names both types as the program spells them."
+    ),
+    "wrong-arity": (
+        "A call has more or fewer arguments than what it calls takes.\n\n"
+        "The message names the parameters."
+    ),
+    "bad-attribute": (
+        "An attribute of an operator is unknown, missing, or has a value that is not allowed.\n\n"
+        "`docs/reference/operators.md` lists the attributes of each operator with their defaults."
+    ),
+    "bad-axis": (
+        "An axis is outside the rank of the tensor, or is named twice.\n\n"
+        "Axes count from 0; negative ones count from the end, -1 being the last."
+    ),
 }

@@ -1,0 +1,190 @@
+"""Operators that contract axes of two tensors: dense layers and matrix products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relayvm.base.dims import Dim
+from relayvm.base.dtypes import DType, dtype_of
+from relayvm.base.shapes import require_broadcast, require_equal
+from relayvm.ir.types import TensorType, Type
+from relayvm.ops import numeric
+from relayvm.ops.axes import require_rank
+from relayvm.ops.numeric import Array
+from relayvm.ops.operator import Fusion, operator
+from relayvm.ops.schema import Numeric, SameDtype
+
+
+@operator("nn.dense", fusion=Fusion.CONTRACTION)
+def dense(
+    data: Numeric, weight: SameDtype, *, units: Dim | None = None, out_dtype: DType | None = None
+) -> TensorType:
+    """Product of `data` [..., k] with the transpose of `weight` [units, k]: [..., units].
+
+    >>> %x = float32 [[1, 2]]
+    >>> %w = float32 [[1, 0], [0, 1], [1, 1]]
+    >>> nn.dense(%x, %w)
+    [[1, 2, 3]]
+    """
+    require_rank(data, 1, 99, "`data` of `nn.dense`")
+    require_rank(weight, 2, 2, "`weight` of `nn.dense`")
+    require_equal(data.shape[-1], weight.shape[1], "last axis of `data` and axis 1 of `weight`")
+    out = weight.shape[0]
+    if units is not None:
+        out = require_equal(out, units, "axis 0 of `weight` and `units`")
+    return TensorType((*data.shape[:-1], out), out_dtype or data.dtype)
+
+
+@dense.infer_operands
+def _(
+    data: TensorType | None,
+    weight: TensorType | None,
+    *,
+    units: Dim | None,
+    out_dtype: DType | None,
+) -> tuple[Type | None, ...]:
+    if data is None or units is None or data.rank == 0:
+        return data, weight
+    return data, TensorType((units, data.shape[-1]), data.dtype)
+
+
+@dense.numpy
+def _(data: Array, weight: Array, *, units: Dim | None, out_dtype: DType | None) -> Array:
+    return numeric.matmul(data, weight.T, out_dtype or dtype_of(data.dtype))
+
+
+@dense.reduction_size
+def _(data: TensorType, weight: TensorType, *, units: Dim | None, out_dtype: DType | None) -> Dim:
+    return data.shape[-1]
+
+
+def _swapped(tensor: TensorType, swap: bool) -> tuple[Dim, ...]:
+    shape = tensor.shape
+    return (*shape[:-2], shape[-1], shape[-2]) if swap else shape
+
+
+@operator("nn.matmul", fusion=Fusion.CONTRACTION)
+def matmul(
+    tensor_a: Numeric,
+    tensor_b: SameDtype,
+    *,
+    units: Dim | None = None,
+    out_dtype: DType | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> TensorType:
+    """Product of `tensor_a` [..., m, k] and `tensor_b` [k, n]: [..., m, n]; either may come transposed.
+
+    `tensor_a` may have rank 1 unless it is transposed.
+
+    >>> %x = float32 [[1, 2]]
+    >>> %y = float32 [[1, 0], [1, 1]]
+    >>> nn.matmul(%x, %y)
+    [[3, 2]]
+    """
+    require_rank(tensor_a, 2 if transpose_a else 1, 99, "`tensor_a` of `nn.matmul`")
+    require_rank(tensor_b, 2, 2, "`tensor_b` of `nn.matmul`")
+    a, b = _swapped(tensor_a, transpose_a), _swapped(tensor_b, transpose_b)
+    require_equal(a[-1], b[0], "contracted axes of `tensor_a` and `tensor_b`")
+    out = b[1] if units is None else require_equal(b[1], units, "result axis and `units`")
+    return TensorType((*a[:-1], out), out_dtype or tensor_a.dtype)
+
+
+@matmul.infer_operands
+def _(
+    tensor_a: TensorType | None,
+    tensor_b: TensorType | None,
+    *,
+    units: Dim | None,
+    out_dtype: DType | None,
+    transpose_a: bool,
+    transpose_b: bool,
+) -> tuple[Type | None, ...]:
+    if tensor_a is None or units is None or tensor_a.rank < 1 + transpose_a:
+        return tensor_a, tensor_b
+    inner = _swapped(tensor_a, transpose_a)[-1]
+    shape = (units, inner) if transpose_b else (inner, units)
+    return tensor_a, TensorType(shape, tensor_a.dtype)
+
+
+@matmul.numpy
+def _(
+    tensor_a: Array,
+    tensor_b: Array,
+    *,
+    units: Dim | None,
+    out_dtype: DType | None,
+    transpose_a: bool,
+    transpose_b: bool,
+) -> Array:
+    a = np.swapaxes(tensor_a, -1, -2) if transpose_a else tensor_a
+    b = np.swapaxes(tensor_b, -1, -2) if transpose_b else tensor_b
+    return numeric.matmul(a, b, out_dtype or dtype_of(tensor_a.dtype))
+
+
+@matmul.reduction_size
+def _(
+    tensor_a: TensorType,
+    tensor_b: TensorType,
+    *,
+    units: Dim | None,
+    out_dtype: DType | None,
+    transpose_a: bool,
+    transpose_b: bool,
+) -> Dim:
+    return _swapped(tensor_a, transpose_a)[-1]
+
+
+@operator("nn.batch_matmul", fusion=Fusion.CONTRACTION)
+def batch_matmul(
+    tensor_a: Numeric,
+    tensor_b: SameDtype,
+    *,
+    out_dtype: DType | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> TensorType:
+    """Products of the matrices of `tensor_a` [b, m, k] and `tensor_b` [b, k, n]: [b, m, n].
+
+    A batch of 1 is broadcast; either operand may come transposed.
+
+    >>> %x = float32 [[[1, 2]]]
+    >>> %y = float32 [[[1, 0], [1, 1]]]
+    >>> nn.batch_matmul(%x, %y, transpose_b=True)
+    [[[1, 3]]]
+    """
+    require_rank(tensor_a, 3, 3, "`tensor_a` of `nn.batch_matmul`")
+    require_rank(tensor_b, 3, 3, "`tensor_b` of `nn.batch_matmul`")
+    a, b = _swapped(tensor_a, transpose_a), _swapped(tensor_b, transpose_b)
+    batch = require_broadcast(a[0], b[0], "batches of `tensor_a` and `tensor_b`")
+    require_equal(a[2], b[1], "contracted axes of `tensor_a` and `tensor_b`")
+    return TensorType((batch, a[1], b[2]), out_dtype or tensor_a.dtype)
+
+
+@batch_matmul.numpy
+def _(
+    tensor_a: Array,
+    tensor_b: Array,
+    *,
+    out_dtype: DType | None,
+    transpose_a: bool,
+    transpose_b: bool,
+) -> Array:
+    a = np.swapaxes(tensor_a, -1, -2) if transpose_a else tensor_a
+    b = np.swapaxes(tensor_b, -1, -2) if transpose_b else tensor_b
+    return numeric.matmul(a, b, out_dtype or dtype_of(tensor_a.dtype))
+
+
+@batch_matmul.reduction_size
+def _(
+    tensor_a: TensorType,
+    tensor_b: TensorType,
+    *,
+    out_dtype: DType | None,
+    transpose_a: bool,
+    transpose_b: bool,
+) -> Dim:
+    return _swapped(tensor_a, transpose_a)[2]
+
+
+OPERATORS = (dense, matmul, batch_matmul)

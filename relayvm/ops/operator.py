@@ -1,0 +1,264 @@
+"""The row class of the operator table, and the decorators that fill its facets.
+
+The signature of the rule is the schema: positional parameters are operands, keyword-only ones attributes. A facet
+whose parameters disagree with the schema fails at import, and so does a second definition of one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeVar, Union
+
+import numpy as np
+
+from relayvm.base.shapes import ShapeError
+from relayvm.ir.expr import Attrs, AttrValue, Call, Expr, Op
+from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ops.schema import (
+    ConstrainedOperand,
+    check_attributes,
+    check_operands,
+    read_attributes,
+    read_operands,
+)
+
+ArrayOrTuple = Union[np.ndarray, "tuple[np.ndarray, ...]"]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Fusion(Enum):
+    """How an operator may share a kernel with its neighbours, from the freest class to none."""
+
+    ELEMENTWISE = "elementwise"
+    BROADCAST = "broadcast"
+    INJECTIVE = "injective"
+    REDUCTION = "reduction"
+    CONTRACTION = "contraction"
+    OPAQUE = "opaque"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Operator(Op):
+    """One row of the operator table.
+
+    `ulp` bounds the error of one application in units in the last place of the result dtype, beside the reordering
+    of a reduction (`reduction_size`). `no_gradient` is the reason why there is no gradient, "" where there is one.
+    `ignored` are attributes that old texts carry and that mean nothing here.
+    """
+
+    rule: Callable[..., Type] = field(default=lambda: TupleType(()), kw_only=True)
+    fusion: Fusion = field(default=Fusion.OPAQUE, kw_only=True)
+    has_effect: bool = field(default=False, kw_only=True)
+    ulp: float = field(default=0, kw_only=True)
+    no_gradient: str = field(default="", kw_only=True)
+    ignored: tuple[str, ...] = field(default=(), kw_only=True)
+    doc: str = field(default="", kw_only=True)
+    facets: dict[str, Callable[..., Any]] = field(default_factory=dict, kw_only=True)
+
+    def __call__(self, *args: Expr, **attrs: AttrValue) -> Call:
+        """Return the expression that applies this operator."""
+        return Call(self, args, Attrs(attrs))
+
+    # -- Decorators that add a facet ------------------------------------------------------------------------------
+
+    def numpy(self, meaning: F) -> F:
+        """Add the meaning: `(*arrays, **attrs) -> array or tuple of arrays`, exact to the dtype."""
+        return self._add("numpy", meaning)
+
+    def compute(self, definition: F) -> F:
+        """Add the loop-level definition: `(*tensors, **attrs) -> Tensor or tuple of Tensors`."""
+        return self._add("compute", definition)
+
+    def infer_operands(self, completion: F) -> F:
+        """Add how unknown operand types (None) follow from the known: `(*types, **attrs) -> types`."""
+        return self._add("infer_operands", completion)
+
+    def reduction_size(self, size: F) -> F:
+        """Add the number of terms that one result element sums: `(*types, **attrs) -> int`."""
+        return self._add("reduction_size", size)
+
+    def value_shape(self, shape: F) -> F:
+        """Add the second rule of a data-dependent operator: `(*arrays, **attrs) -> dims` of the result."""
+        return self._add("value_shape", shape)
+
+    def value_dims(self, program: F) -> F:
+        """Add the same at run time: `(*tensors, **attrs) -> rank-0 int64 Tensors`, one per dim of the result.
+
+        A kernel made of them turns operand values into words; the kernel of the operator itself takes each word as
+        one more scalar input that is the source of the dim variable (axis -1 of `dim_sources`).
+        """
+        return self._add("value_dims", program)
+
+    def gradient(self, transform: F) -> F:
+        """Add `(call: GradientCall, g: Expr) -> one Expr or None per operand`."""
+        assert tuple(inspect.signature(transform).parameters) == ("call", "g"), self.name
+        assert not self.no_gradient, f"`{self.name}` says why it has no gradient, and has one"
+        return self._put("gradient", transform)
+
+    def _add(self, facet: str, function: F) -> F:
+        given = inspect.signature(function).parameters
+        schema = inspect.signature(self.rule).parameters
+        same = list(given) == list(schema) and all(given[n].kind is schema[n].kind for n in schema)
+        if not same:
+            raise TypeError(
+                f"`{self.name}.{facet}` takes {list(given)}, its schema is {list(schema)}"
+            )
+        return self._put(facet, function)
+
+    def _put(self, facet: str, function: F) -> F:
+        if facet in self.facets:
+            raise TypeError(f"`{self.name}.{facet}` is defined twice")
+        self.facets[facet] = function
+        return function
+
+    # -- Uses of the facets ---------------------------------------------------------------------------------------
+
+    def complete_attrs(self, attrs: Mapping[str, AttrValue]) -> dict[str, Any]:
+        """Return all attributes by name, defaults filled in, values in canonical form.
+
+        Raises ShapeError `bad-attribute`.
+        """
+        return check_attributes(self.name, self.attributes, attrs, self.ignored)
+
+    def result_type(self, types: Sequence[Type], attrs: Mapping[str, AttrValue]) -> Type:
+        """Return the type of a call; raises ShapeError, whose `code` tells the kind of mistake."""
+        check_operands(self.name, self.constrained_operands, types)
+        try:
+            return self.rule(*types, **self.complete_attrs(attrs))
+        except ZeroDivisionError:
+            raise ShapeError(f"a size in `{self.name}` is divided by 0") from None
+
+    def complete_types(
+        self, types: Sequence[Type | None], attrs: Mapping[str, AttrValue]
+    ) -> tuple[Type | None, ...]:
+        """Return operand types with those that are None inferred from the others where the operator can."""
+        infer = self.facets.get("infer_operands")
+        if infer is None or all(t is not None for t in types) or len(types) != len(self.operands):
+            return tuple(types)
+        inferred = infer(*types, **self.complete_attrs(attrs))
+        return tuple(known if known is not None else new for known, new in zip(types, inferred))
+
+    def evaluate(self, args: Sequence[Any], attrs: Mapping[str, AttrValue]) -> ArrayOrTuple:
+        """Return the meaning of a call on numpy arrays; the result never shares memory with `args`."""
+        with np.errstate(all="ignore"):
+            result = self.facets["numpy"](*args, **self.complete_attrs(attrs))
+        if isinstance(result, tuple):
+            return tuple(_own(r, args) for r in result)
+        return _own(result, args)
+
+    def lower(self, tensors: Sequence[Any], attrs: Mapping[str, AttrValue]) -> Any:
+        """Return the tensor expressions of a call: a Tensor or a tuple of Tensors."""
+        return self.facets["compute"](*tensors, **self.complete_attrs(attrs))
+
+    @property
+    def constrained_operands(self) -> tuple[ConstrainedOperand, ...]:
+        """The operands with their constraints."""
+        return self.operands  # type: ignore[return-value]
+
+    @property
+    def is_data_dependent(self) -> bool:
+        """True if the shape of the result depends on the values of operands."""
+        return "value_shape" in self.facets
+
+
+def _own(result: Any, args: Sequence[Any]) -> np.ndarray:
+    array = np.asarray(result)
+    shares = array.base is not None or any(array is a for a in args)
+    return (
+        np.array(array, order="C", copy=True)
+        if shares
+        else np.ascontiguousarray(array).reshape(array.shape)
+    )
+
+
+def operator(
+    name: str,
+    *,
+    fusion: Fusion,
+    ulp: float = 0,
+    no_gradient: str = "",
+    has_effect: bool = False,
+    ignored: tuple[str, ...] = (),
+    doc: str = "",
+) -> Callable[[Callable[..., Type]], Operator]:
+    """Make a row from a rule: `rule(*types, **attrs) -> Type`, whose docstring is that of the operator."""
+
+    def decorate(rule: Callable[..., Type]) -> Operator:
+        return Operator(
+            name,
+            read_operands(rule),
+            read_attributes(rule),
+            rule=rule,
+            fusion=fusion,
+            ulp=ulp,
+            no_gradient=no_gradient,
+            has_effect=has_effect,
+            ignored=ignored,
+            doc=inspect.cleandoc(doc or rule.__doc__ or ""),
+        )
+
+    return decorate
+
+
+def table_of(*families: Sequence[Operator]) -> dict[str, Operator]:
+    """Return the rows by name in alphabetical order; a name defined twice fails."""
+    table: dict[str, Operator] = {}
+    for row in sorted((row for family in families for row in family), key=lambda row: row.name):
+        if row.name in table:
+            raise TypeError(f"operator `{row.name}` is defined twice")
+        table[row.name] = row
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class GradientCall:
+    """A call whose gradient is taken: operands and attributes by name, and the shared node of its result.
+
+    `call.x` is the expression of operand `x`, `call.axis` the attribute `axis` (operands win).
+    """
+
+    op: Operator
+    args: tuple[Expr, ...]
+    attrs: Mapping[str, Any]
+    types: tuple[Type, ...]
+    output: Expr
+    output_type: Type
+
+    def __getattr__(self, name: str) -> Any:
+        for operand, value in zip(self.op.operands, self.args):
+            if operand.name == name:
+                return value
+        if name in self.attrs:
+            return self.attrs[name]
+        raise AttributeError(f"`{self.op.name}` has no operand or attribute `{name}`")
+
+    def type_of(self, operand: str) -> TensorType:
+        """Return the type of a tensor operand."""
+        index = [o.name for o in self.op.operands].index(operand)
+        result = self.types[index]
+        assert isinstance(result, TensorType)
+        return result
+
+
+def gradient_call(
+    op: Operator,
+    args: Sequence[Expr],
+    attrs: Mapping[str, AttrValue],
+    output: Expr,
+    types: Sequence[Type] | None = None,
+    output_type: Type | None = None,
+) -> GradientCall:
+    """Return the view of a typed call that gradients take; types default to the `checked_type`s."""
+    known = tuple(types) if types is not None else tuple(_typed(a) for a in args)
+    complete = op.complete_attrs(attrs)
+    return GradientCall(
+        op, tuple(args), complete, known, output, output_type or op.result_type(known, attrs)
+    )
+
+
+def _typed(expr: Expr) -> Type:
+    assert expr.checked_type is not None, "a gradient needs typed operands"
+    return expr.checked_type

@@ -1,0 +1,226 @@
+"""Schemas of operators, read from Python signatures: operand constraints and attribute kinds, and their checks."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_type_hints
+
+from relayvm.base.dims import AnyDim, Dim, DimExpr
+from relayvm.base.dtypes import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, DType, dtype_of
+from relayvm.base.shapes import ShapeError
+from relayvm.ir.expr import AttributeSchema, AttrValue, OperandSchema
+from relayvm.ir.types import TensorType, TupleType, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What an operand may be: one of these dtypes; the dtype of the operand before it; a tuple of tensors."""
+
+    text: str
+    dtypes: tuple[DType, ...] = DTYPES
+    same_as_previous: bool = False
+    is_tuple: bool = False
+
+
+AnyTensor = Annotated[TensorType, Constraint("a tensor")]
+Numeric = Annotated[TensorType, Constraint("a tensor of numbers", NUMERIC)]
+Float = Annotated[TensorType, Constraint("a tensor of floats", FLOATS)]
+Integer = Annotated[TensorType, Constraint("a tensor of integers", INTEGERS)]
+Bool = Annotated[TensorType, Constraint("a tensor of bools", (BOOL,))]
+SameDtype = Annotated[
+    TensorType, Constraint("a tensor of the same dtype as the operand before it", DTYPES, True)
+]
+Tensors = Annotated[TupleType, Constraint("a tuple of tensors", DTYPES, False, True)]
+
+Ints = tuple[int, ...]
+Dims = tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConstrainedOperand(OperandSchema):
+    """An operand with the constraint its annotation states."""
+
+    constraint: Constraint
+
+
+def read_operands(rule: Callable[..., Type]) -> tuple[ConstrainedOperand, ...]:
+    """Return the positional parameters of a rule as operands."""
+    hints = get_type_hints(rule, include_extras=True)
+    return tuple(
+        ConstrainedOperand(name, get_args(hints[name])[1])
+        for name, parameter in inspect.signature(rule).parameters.items()
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY
+    )
+
+
+def read_attributes(rule: Callable[..., Type]) -> tuple[AttributeSchema, ...]:
+    """Return the keyword-only parameters of a rule as attributes; their annotations must be known kinds."""
+    result = []
+    for name, parameter in inspect.signature(rule).parameters.items():
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            continue
+        kind = str(parameter.annotation)
+        assert kind.removesuffix(" | None") in _READERS, f"`{name}` has the unknown kind `{kind}`"
+        required = parameter.default is inspect.Parameter.empty
+        default = None if required else parameter.default
+        result.append(AttributeSchema(name, kind, default, required))
+    return tuple(result)
+
+
+def check_attributes(
+    op_name: str,
+    schema: Sequence[AttributeSchema],
+    given: Mapping[str, AttrValue],
+    ignored: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return all attributes in schema order: given values in their canonical form, defaults for the others.
+
+    Raises ShapeError `bad-attribute` for unknown or missing names and for values of another kind.
+    """
+    known = {row.name for row in schema}
+    for name in given:
+        if name not in known and name not in ignored:
+            listed = ", ".join(f"`{n}`" for n in known) or "none"
+            raise ShapeError(
+                f"`{op_name}` has no attribute `{name}`; it has {listed}", "bad-attribute"
+            )
+    return {row.name: _read_attribute(op_name, row, given) for row in schema}
+
+
+def _read_attribute(op_name: str, row: AttributeSchema, given: Mapping[str, AttrValue]) -> Any:
+    if row.name not in given:
+        if row.required:
+            raise ShapeError(f"`{op_name}` needs the attribute `{row.name}`", "bad-attribute")
+        return row.default
+    value = given[row.name]
+    kind = row.kind.removesuffix(" | None")
+    if value is None and kind != row.kind:
+        return None
+    try:
+        return _READERS[kind](value)
+    except (TypeError, KeyError, ValueError):
+        message = f"attribute `{row.name}` of `{op_name}` must be {_KIND_TEXT[kind]}, got {value!r}"
+        raise ShapeError(message, "bad-attribute") from None
+
+
+def _read_int(value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError
+    return int(value)
+
+
+def _read_bool(value: Any) -> bool:
+    if (
+        value is not True
+        and value is not False
+        and (isinstance(value, bool) or value not in (0, 1))
+    ):
+        raise TypeError
+    return bool(value)
+
+
+def _read_float(value: Any) -> float:
+    if isinstance(value, (bool, str)):
+        raise TypeError
+    return float(value)
+
+
+def _read_str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _read_dim(value: Any) -> Dim:
+    return value if isinstance(value, (DimExpr, AnyDim)) else _read_int(value)
+
+
+def _read_ints(value: Any) -> Ints:
+    return (
+        tuple(_read_int(v) for v in value)
+        if isinstance(value, (tuple, list))
+        else (_read_int(value),)
+    )
+
+
+def _read_dims(value: Any) -> Dims:
+    return (
+        tuple(_read_dim(v) for v in value)
+        if isinstance(value, (tuple, list))
+        else (_read_dim(value),)
+    )
+
+
+def _read_sections(value: Any) -> int | Ints:
+    return _read_ints(value) if isinstance(value, (tuple, list)) else _read_int(value)
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "int": _read_int,
+    "bool": _read_bool,
+    "float": _read_float,
+    "str": _read_str,
+    "DType": dtype_of,
+    "Dim": _read_dim,
+    "Ints": _read_ints,
+    "Dims": _read_dims,
+    "int | Ints": _read_sections,
+}
+_KIND_TEXT = {
+    "int": "an integer",
+    "bool": "True or False",
+    "float": "a number",
+    "str": "a string",
+    "DType": "a dtype",
+    "Dim": "a dim",
+    "Ints": "a list of integers",
+    "Dims": "a list of dims",
+    "int | Ints": "an integer or a list of integers",
+}
+
+
+def check_operands(
+    op_name: str, operands: Sequence[ConstrainedOperand], types: Sequence[Type]
+) -> None:
+    """Raise ShapeError unless the number, classes and dtypes of operands are what the schema allows."""
+    if len(types) != len(operands):
+        names = ", ".join(f"`{o.name}`" for o in operands)
+        expected = f"{len(operands)} ({names})" if operands else "0"
+        message = (
+            f"`{op_name}` takes {expected} operand{'s' * (len(operands) != 1)}, got {len(types)}"
+        )
+        raise ShapeError(message, "wrong-arity")
+    previous: Type | None = None
+    for operand, given in zip(operands, types):
+        _check_operand(op_name, operand, given, previous)
+        previous = given
+
+
+def _check_operand(
+    op_name: str, operand: ConstrainedOperand, given: Type, previous: Type | None
+) -> None:
+    constraint = operand.constraint
+    tensors: tuple[Type, ...] = (given,)
+    if constraint.is_tuple and isinstance(given, TupleType):
+        tensors = given.fields
+    elif constraint.is_tuple:
+        tensors = ()
+    if not all(isinstance(t, TensorType) for t in tensors) or (constraint.is_tuple and not tensors):
+        message = f"operand `{operand.name}` of `{op_name}` must be {constraint.text}"
+        raise ShapeError(message, "type-mismatch")
+    for tensor in tensors:
+        assert isinstance(tensor, TensorType)
+        if tensor.dtype not in constraint.dtypes:
+            message = f"operand `{operand.name}` of `{op_name}` must be {constraint.text}, got {tensor.dtype}"
+            raise ShapeError(message, "dtype-mismatch")
+        if constraint.same_as_previous and isinstance(previous, TensorType):
+            require_same_dtype(previous.dtype, tensor.dtype, f"dtypes of `{op_name}`'s operands")
+
+
+def require_same_dtype(a: DType, b: DType, what: str) -> DType:
+    """Return the dtype both are; raises ShapeError `dtype-mismatch` if they differ."""
+    if a is not b:
+        raise ShapeError(f"{what} differ: {a} and {b}", "dtype-mismatch")
+    return a
