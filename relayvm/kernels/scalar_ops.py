@@ -1,0 +1,198 @@
+"""The table of scalar functions: operands, dtypes, meaning and error bound of each.
+
+A row's `program` is its one definition: on numpy arrays it is the meaning, on a code generator's machine it is the
+code, with the same bits (up to which NaN a NaN is).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from relayvm.base.dtypes import (
+    BOOL,
+    DTYPES,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    FLOATS,
+    INTEGERS,
+    NUMERIC,
+    DType,
+    dtype_of,
+)
+from relayvm.kernels.scalars import arithmetic, conversion, elementary, trigonometry
+from relayvm.kernels.scalars.numpy_machine import run_program
+from relayvm.kernels.scalars.value import Value, fma
+
+Program = Callable[..., Value]
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarOp:
+    """One scalar function; all operands share one dtype.
+
+    `predicate` rows give bool, others the operands' dtype. `ulp` bounds the error in float32 and float64, in units of
+    the last place of the exact result, inside `domain`; 0.5 is correctly rounded, 0 exact. float16 is computed in
+    float32 and rounded once.
+    """
+
+    name: str
+    arity: int
+    dtypes: tuple[DType, ...]
+    doc: str
+    definition: Program
+    predicate: bool = False
+    ulp: float = 0.0
+    domain: str = ""
+    narrow: Program | None = field(default=None, repr=False)
+
+    def result(self, dtype: DType) -> DType:
+        """Return the dtype of the result for operands of `dtype`."""
+        return BOOL if self.predicate else dtype
+
+    def program(self, *operands: Value) -> Value:
+        """Return the function of values on any machine."""
+        dtype = operands[0].dtype
+        assert dtype in self.dtypes, f"`{self.name}` has no meaning for {dtype}"
+        assert len(operands) == self.arity, f"`{self.name}` takes {self.arity} operands"
+        wide = [conversion.widen(x) for x in operands]
+        definition = self.definition
+        if self.narrow is not None and wide[0].dtype is FLOAT32:
+            definition = self.narrow
+        result = definition(*wide)
+        return result if result.dtype is BOOL else conversion.cast(result, dtype)
+
+    def __call__(self, *arrays: Any) -> Array:
+        """Return the function of numpy arrays of one dtype, broadcast against each other."""
+        operands = [np.asarray(a) for a in arrays]
+        return run_program(self.program, operands, [dtype_of(a.dtype) for a in operands])
+
+
+def cast_array(array: Any, dtype: DType) -> Array:
+    """Return a numpy array converted as kernels convert: NaN to 0, out of range saturated, ties to even."""
+    array = np.asarray(array)
+    return run_program(lambda x: conversion.cast(x, dtype), [array], [dtype_of(array.dtype)])
+
+
+def _row(
+    name: str,
+    arity: int,
+    dtypes: tuple[DType, ...],
+    doc: str,
+    definition: Program,
+    **options: Any,
+) -> ScalarOp:
+    return ScalarOp(name, arity, dtypes, doc, definition, **options)
+
+
+def _wide(name: str, doc: str, definition: Program, ulp: float, domain: str = "") -> ScalarOp:
+    """Return the row of a function of one float that float32 computes through float64."""
+    narrow = elementary.through_float64(definition)
+    return ScalarOp(name, 1, FLOATS, doc, definition, ulp=ulp, domain=domain, narrow=narrow)
+
+
+def _own(name: str, doc: str, definition: Program, ulp: float) -> ScalarOp:
+    """Return the row of a function of one float whose program serves float32 and float64."""
+    return ScalarOp(name, 1, FLOATS, doc, definition, ulp=ulp)
+
+
+def _compare(name: str, doc: str, definition: Program) -> ScalarOp:
+    return ScalarOp(name, 2, DTYPES, doc, definition, predicate=True)
+
+
+def _power(x: Value, y: Value) -> Value:
+    if not x.dtype.is_float:
+        return arithmetic.integer_power(x, y)
+    if x.dtype is FLOAT64:
+        return elementary.power(x, y)
+    return elementary.through_float64(elementary.power)(x, y)
+
+
+def _fma(a: Value, b: Value, c: Value) -> Value:
+    return fma(a, b, c) if a.dtype.is_float else a * b + c
+
+
+_WHOLE = (BOOL, *INTEGERS)
+_TRIG_DOMAIN = "|x| up to 2**20"
+
+_ROWS = (
+    _row("add", 2, DTYPES, "sum; or of bools", arithmetic.add, ulp=0.5),
+    _row("subtract", 2, DTYPES, "difference; xor of bools", arithmetic.subtract, ulp=0.5),
+    _row("multiply", 2, DTYPES, "product; and of bools", arithmetic.multiply, ulp=0.5),
+    _row("divide", 2, NUMERIC, "quotient, toward zero for integers", arithmetic.divide, ulp=0.5),
+    _row("floor_divide", 2, NUMERIC, "quotient rounded down", arithmetic.floor_divide, ulp=1.0),
+    _row("mod", 2, NUMERIC, "remainder with the sign of the dividend", arithmetic.mod),
+    _row(
+        "floor_mod",
+        2,
+        NUMERIC,
+        "remainder with the sign of the divisor",
+        arithmetic.floor_mod,
+        ulp=0.5,
+    ),
+    _row("power", 2, NUMERIC, "first to the power of the second", _power, ulp=1.0),
+    _row("maximum", 2, DTYPES, "larger, NaN if either is", arithmetic.maximum),
+    _row("minimum", 2, DTYPES, "smaller, NaN if either is", arithmetic.minimum),
+    _row("negative", 1, NUMERIC, "negation", lambda x: -x),
+    _row("abs", 1, NUMERIC, "absolute value; the least integer stays", arithmetic.absolute),
+    _row("sign", 1, NUMERIC, "-1, 0 or 1; NaN for NaN", arithmetic.sign),
+    _own("exp", "exponential", elementary.exp, 1.5),
+    _own("log", "natural logarithm", elementary.log, 1.5),
+    _wide("log2", "logarithm to base 2", elementary.log2, 2.5),
+    _wide("log10", "logarithm to base 10", elementary.log10, 2.5),
+    _row("sqrt", 1, FLOATS, "square root", lambda x: x.apply("sqrt"), ulp=0.5),
+    _own("rsqrt", "1 / square root", elementary.rsqrt, 1.5),
+    _wide("sin", "sine", trigonometry.sin, 1.5, _TRIG_DOMAIN),
+    _wide("cos", "cosine", trigonometry.cos, 1.5, _TRIG_DOMAIN),
+    _wide("tan", "tangent", trigonometry.tan, 3.0, _TRIG_DOMAIN),
+    _wide("asin", "inverse sine", trigonometry.asin, 2.0),
+    _wide("acos", "inverse cosine", trigonometry.acos, 2.0),
+    _wide("atan", "inverse tangent", trigonometry.atan, 2.0),
+    _wide("sinh", "hyperbolic sine", elementary.sinh, 3.5),
+    _wide("cosh", "hyperbolic cosine", elementary.cosh, 3.5),
+    _own("tanh", "hyperbolic tangent", elementary.tanh, 3.0),
+    _wide("asinh", "inverse hyperbolic sine", elementary.asinh, 3.0),
+    _wide("acosh", "inverse hyperbolic cosine", elementary.acosh, 3.0),
+    _wide("atanh", "inverse hyperbolic tangent", elementary.atanh, 3.0),
+    _own("erf", "error function", elementary.erf, 3.0),
+    _own("sigmoid", "1 / (1 + exp(-x))", elementary.sigmoid, 2.5),
+    _row("floor", 1, FLOATS, "whole number not above", lambda x: x.apply("floor")),
+    _row("ceil", 1, FLOATS, "whole number not below", lambda x: x.apply("ceil")),
+    _row("round", 1, FLOATS, "nearest whole number, ties to even", lambda x: x.apply("round_even")),
+    _row("trunc", 1, FLOATS, "whole number toward zero", lambda x: x.apply("truncate")),
+    _row("isnan", 1, FLOATS, "whether NaN", arithmetic.is_nan, predicate=True),
+    _row("isinf", 1, FLOATS, "whether infinite", arithmetic.is_inf, predicate=True),
+    _row("isfinite", 1, FLOATS, "whether neither", arithmetic.is_finite, predicate=True),
+    _compare("equal", "a = b", lambda a, b: a.equals(b)),
+    _compare("not_equal", "not a = b", lambda a, b: a.differs(b)),
+    _compare("less", "a < b", lambda a, b: a < b),
+    _compare("less_equal", "a <= b", lambda a, b: a <= b),
+    _compare("greater", "a > b", lambda a, b: a > b),
+    _compare("greater_equal", "a >= b", lambda a, b: a >= b),
+    _compare("logical_and", "both not 0", lambda a, b: arithmetic.truth(a) & arithmetic.truth(b)),
+    _compare("logical_or", "either not 0", lambda a, b: arithmetic.truth(a) | arithmetic.truth(b)),
+    _compare("logical_xor", "one not 0", lambda a, b: arithmetic.truth(a) ^ arithmetic.truth(b)),
+    _row("logical_not", 1, DTYPES, "whether 0", lambda x: ~arithmetic.truth(x), predicate=True),
+    _row("bitwise_and", 2, _WHOLE, "bitwise and", lambda a, b: a & b),
+    _row("bitwise_or", 2, _WHOLE, "bitwise or", lambda a, b: a | b),
+    _row("bitwise_xor", 2, _WHOLE, "bitwise exclusive or", lambda a, b: a ^ b),
+    _row("bitwise_not", 1, _WHOLE, "bitwise complement", lambda x: ~x),
+    _row("left_shift", 2, INTEGERS, "a * 2**b, 0 where b is out of range", arithmetic.left_shift),
+    _row(
+        "right_shift",
+        2,
+        INTEGERS,
+        "a / 2**b rounded down, as if b were large where out of range",
+        arithmetic.right_shift,
+    ),
+    _row("fma", 3, NUMERIC, "a * b + c, rounded once", _fma, ulp=0.5),
+)
+
+SCALAR_OPS: Mapping[str, ScalarOp] = {row.name: row for row in _ROWS}
+
+__all__ = ["FLOAT16", "FLOAT32", "FLOAT64", "SCALAR_OPS", "ScalarOp", "cast_array"]

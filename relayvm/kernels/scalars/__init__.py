@@ -1,0 +1,1 @@
+"""The programs behind the scalar functions, and their evaluation on numpy arrays."""

@@ -1,0 +1,211 @@
+"""Arithmetic, comparison and bit programs: everything exact, on every dtype it makes sense for.
+
+Division by 0 of integers gives 0, overflow wraps, shifts by too much give what an endless shift would.
+"""
+
+from __future__ import annotations
+
+from relayvm.base.dtypes import FLOAT64, INT64, DType
+from relayvm.kernels.scalars.value import Value, repeat, select
+
+
+def add(a: Value, b: Value) -> Value:
+    return a | b if a.dtype.is_bool else a + b
+
+
+def subtract(a: Value, b: Value) -> Value:
+    return a ^ b if a.dtype.is_bool else a - b
+
+
+def multiply(a: Value, b: Value) -> Value:
+    return a & b if a.dtype.is_bool else a * b
+
+
+def quotient_and_rest(a: Value, b: Value) -> tuple[Value, Value]:
+    """Return the integer quotient rounded toward zero and the remainder with the sign of `a`."""
+    zero = b.equals(0)
+    safe = select(zero, b.like(1), b)
+    if a.dtype.is_signed:
+        # -1 never reaches the division: INT_MIN / -1 would trap.
+        minus = b.equals(-1)
+        quotient = a.apply("quotient", select(minus, b.like(1), safe))
+        quotient = select(minus, -a, quotient)
+    else:
+        quotient = a.apply("quotient", safe)
+    rest = select(zero, a.like(0), a - quotient * b)
+    return select(zero, a.like(0), quotient), rest
+
+
+def divide(a: Value, b: Value) -> Value:
+    return a / b if a.dtype.is_float else quotient_and_rest(a, b)[0]
+
+
+def mod(a: Value, b: Value) -> Value:
+    """Return the remainder with the sign of `a` (C's `%` and `fmod`)."""
+    return float_rest(a, b) if a.dtype.is_float else quotient_and_rest(a, b)[1]
+
+
+def floor_mod(a: Value, b: Value) -> Value:
+    """Return the remainder with the sign of `b`."""
+    if not a.dtype.is_float:
+        rest = quotient_and_rest(a, b)[1]
+        if not a.dtype.is_signed:
+            return rest
+        return select(rest.differs(0) & ((rest ^ b) < 0), rest + b, rest)
+    rest = float_rest(a, b)
+    moved = select(_signs_differ(rest, b), rest + b, rest)
+    return select(rest.equals(0), (rest * 0).apply("absolute").apply("copy_sign", b), moved)
+
+
+def _signs_differ(rest: Value, b: Value) -> Value:
+    return rest.differs(0) & ((rest < 0) ^ (b < 0))
+
+
+def floor_divide(a: Value, b: Value) -> Value:
+    """Return the quotient rounded down; of floats as numpy rounds it, through the exact remainder."""
+    if not a.dtype.is_float:
+        quotient, rest = quotient_and_rest(a, b)
+        if not a.dtype.is_signed:
+            return quotient
+        return select(rest.differs(0) & ((rest ^ b) < 0), quotient - 1, quotient)
+    rest = float_rest(a, b)
+    near = (a - rest) / b
+    near = select(_signs_differ(rest, b), near - 1, near)
+    floor = near.apply("floor")
+    floor = select((near - floor) > 0.5, floor + 1, floor)
+    signed_zero = near.like(0.0).apply("copy_sign", a / b)
+    return select(b.equals(0), a / b, select(near.equals(0), signed_zero, floor))
+
+
+def float_rest(a: Value, b: Value) -> Value:
+    """Return the exact remainder of floats with the sign of `a`; computed in float64, which holds it."""
+    if a.dtype is not FLOAT64:
+        return float_rest(a.convert(FLOAT64), b.convert(FLOAT64)).convert(a.dtype)
+    size, step = a.apply("absolute"), b.apply("absolute")
+    finite = (size < float("inf")) & (step > 0)
+
+    def reducible(rest: Value) -> Value:
+        return finite & (rest >= step)
+
+    def reduce(rest: Value) -> list[Value]:
+        # rest - q * step * 2**k is exact in one fma while q has at most 52 bits: k brings it there.
+        gap = _exponent(rest) - _exponent(step) - 50
+        k = select(gap > 0, gap, 0)
+        half = k >> 1
+        large = step * _power_of_two(half) * _power_of_two(k - half)
+        q = (rest / large).apply("truncate")
+        next_rest = (-q).apply("fma", large, rest)
+        # The division may have rounded up to the next whole number.
+        next_rest = select(next_rest < 0, next_rest + large, next_rest)
+        return [select(reducible(rest), next_rest, rest)]
+
+    (rest,) = repeat(reducible, reduce, size)
+    rest = rest.apply("copy_sign", a)
+    invalid = b.equals(0) | size.equals(float("inf")) | a.differs(a) | b.differs(b)
+    return select(invalid, a.like(float("nan")), rest)
+
+
+def _exponent(x: Value) -> Value:
+    """Return the biased exponent of a positive float64, below 1 for subnormal ones."""
+    small = x < 2.0**-1022
+    exponent = select(small, x * 2.0**54, x).bitcast(INT64) >> 52
+    return select(small, exponent - 54, exponent)
+
+
+def _power_of_two(k: Value) -> Value:
+    return ((k + 1023) << 52).bitcast(FLOAT64)
+
+
+def maximum(a: Value, b: Value) -> Value:
+    """Return the larger, NaN if either is NaN, `b` where they are equal (as x86's `maxps` does)."""
+    if a.dtype.is_bool:
+        return a | b
+    larger = select(a > b, a, b)
+    return select(a.differs(a), a, larger) if a.dtype.is_float else larger
+
+
+def minimum(a: Value, b: Value) -> Value:
+    """Return the smaller, NaN if either is NaN, `b` where they are equal."""
+    if a.dtype.is_bool:
+        return a & b
+    smaller = select(a < b, a, b)
+    return select(a.differs(a), a, smaller) if a.dtype.is_float else smaller
+
+
+def absolute(x: Value) -> Value:
+    if x.dtype.is_float:
+        return x.apply("absolute")
+    return select(x < 0, -x, x) if x.dtype.is_signed else x
+
+
+def sign(x: Value) -> Value:
+    """Return -1, 0 or 1; NaN for NaN."""
+    if not x.dtype.is_signed:
+        return select(x.equals(0), x, 1)
+    side = select(x > 0, x.like(1), select(x < 0, x.like(-1), x.like(0)))
+    return select(x.differs(x), x, side) if x.dtype.is_float else side
+
+
+def integer_power(x: Value, y: Value) -> Value:
+    """Return x**y wrapped; a negative exponent gives the fraction truncated: 0, or 1 or -1 for x of 1 or -1."""
+    base_in, exponent_in = x, y
+
+    def remaining(result: Value, base: Value, exponent: Value) -> Value:
+        return exponent > 0
+
+    def square(result: Value, base: Value, exponent: Value) -> list[Value]:
+        odd = (exponent & 1).differs(0)
+        more = exponent > 0
+        return [
+            select(more & odd, result * base, result),
+            base * base,
+            select(more, exponent >> 1, exponent),
+        ]
+
+    result, _, _ = repeat(remaining, square, x.like(1), base_in, exponent_in)
+    if not x.dtype.is_signed:
+        return result
+    unit = select((y & 1).equals(0), x.like(1), x)
+    below = select(x.equals(1) | x.equals(-1), unit, 0)
+    return select(y < 0, below, result)
+
+
+def left_shift(a: Value, b: Value) -> Value:
+    inside, amount = _shift_amount(b)
+    return select(inside, a << amount, 0)
+
+
+def right_shift(a: Value, b: Value) -> Value:
+    inside, amount = _shift_amount(b)
+    if not a.dtype.is_signed:
+        return select(inside, a >> amount, 0)
+    return select(inside, a >> amount, a >> (a.dtype.bits - 1))
+
+
+def _shift_amount(b: Value) -> tuple[Value, Value]:
+    inside = b < b.dtype.bits
+    if b.dtype.is_signed:
+        inside = inside & (b >= 0)
+    return inside, select(inside, b, 0)
+
+
+def is_nan(x: Value) -> Value:
+    return x.differs(x)
+
+
+def is_inf(x: Value) -> Value:
+    return x.apply("absolute").equals(float("inf"))
+
+
+def is_finite(x: Value) -> Value:
+    return x.apply("absolute") < float("inf")
+
+
+def truth(x: Value) -> Value:
+    """Return whether `x` is not 0."""
+    return x if x.dtype.is_bool else x.differs(0)
+
+
+def constant_like(x: Value, value: float, dtype: DType) -> Value:
+    """Return a constant of `dtype` on the machine of `x`."""
+    return Value(x.machine, x.machine.constant(value, dtype), dtype)
