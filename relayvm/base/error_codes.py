@@ -38,4 +38,61 @@ ERROR_CODES: dict[str, str] = {
         "An axis is outside the rank of the tensor, or is named twice.\n\n"
         "Axes count from 0; negative ones count from the end, -1 being the last."
     ),
+    "bad-literal": (
+        "A number or string literal means nothing.\n\nIntegers are int32, or int64 where they do not fit; a suffix "
+        "names another type: `1i64`, `1u8`. Floats end in `f`, with the width behind it if it is not 32: `1.5f`, `1f64`, "
+        "`1e-3f16`; also `inff`, `-inff` and `nanf`."
+    ),
+    "bad-dim": (
+        "A dim cannot be what it says.\n\nA dim is an integer of at least 0, `?`, or an expression over names such as "
+        "`n*2 + 1`, `n // 2`, `min(n, m)`."
+    ),
+    "bad-metadata": (
+        "A reference into the metadata section, or the section itself, cannot be read.\n\nThe section stands at the end "
+        "of the text after `#[metadata]`: a JSON object with a list `relay.Constant` of objects with `dtype`, `shape` and "
+        "`data`, the elements in base64, little-endian and row-major. `meta[relay.Constant][0]` is the first of them."
+    ),
+    "duplicate-name": (
+        "A name is given to two things.\n\nFunctions, data types and constructors each have one definition in a module; "
+        "parameters, variables of one pattern and attributes of one call have different names."
+    ),
+    "library-conflict": (
+        "A function of the library works on a library definition that the program replaces by its own.\n\nFor example, a "
+        "program with its own `type List` cannot call the library's `@map`. Rename one, or define the function as well."
+    ),
+    "missing-attribute": (
+        "A call lacks an attribute that has no default.\n\nAttributes are written after the operands: `clip(%x, a_min=0f, a_max=6f)`."
+    ),
+    "too-deep": (
+        "Types, patterns or attribute values are nested deeper than any program needs.\n\nExpressions may nest as deep as you like."
+    ),
+    "unknown-attribute": (
+        "A call gives an attribute that the operator does not have.\n\nThe message lists those it has."
+    ),
+    "unknown-constructor": (
+        "A pattern or expression names a constructor that no data type has.\n\nConstructors come from the `type` "
+        "definitions of the module, or from the library: `Cons`, `Nil`, `Some`, `None`, `Rose`."
+    ),
+    "unknown-function": (
+        "A name that begins with `@` is not a function of the module or of the library."
+    ),
+    "unknown-operator": (
+        "A bare name in an expression is neither an operator nor a constructor.\n\nVariables are written `%x`, global functions `@f`."
+    ),
+    "unknown-type": (
+        "A name in the place of a type is not one.\n\nTypes are element types such as `float32`, `Tensor[(2, n), float32]`, "
+        "tuples, `fn (A) -> B`, `ref(T)`, data types, and the type parameters of the function or data type. "
+        "A dim name must be a type parameter too: `def @f[n](%x: Tensor[(n,), float32])`."
+    ),
+    "unknown-variable": (
+        "A name that begins with `%` is not bound here.\n\nVariables are bound by parameters, `let`, patterns and "
+        "`%0 = ...;`. A `let` variable is not visible in its own value unless that is a function."
+    ),
+    "unsupported-version": (
+        "The text was written for another version of the format.\n\nOnly version 0.0.5 is read."
+    ),
+    "wrong-kind": (
+        "A dim stands where a type is needed, or a type where a dim is, or a data type has another number of arguments.\n\n"
+        "A type parameter used as a dim is of kind ShapeVar everywhere; write `[n: ShapeVar]` to say so."
+    ),
 }

@@ -1,0 +1,278 @@
+"""Text to tokens, and the cursor with which the parser walks them. Knows no grammar beyond single tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable
+from typing import Any, NoReturn
+
+from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note
+from relayvm.base.source import Source, Span
+
+KEYWORDS = frozenset(
+    "let fn def if else type match match? extern free_var ref ref_read ref_write True False".split()
+)
+DEFINITION_STARTS = frozenset(("def", "type", "extern", "metadata", "eof"))
+
+_WORD = r"[A-Za-z_](?:[A-Za-z0-9_]|/(?=[A-Za-z0-9_]))*"
+_NAME = r"(?:[A-Za-z_]|/(?=[A-Za-z0-9_]))(?:[A-Za-z0-9_]|/(?=[A-Za-z0-9_]))*"
+_TOKEN = re.compile(
+    rf"""
+      (?P<space>(?:[ \t\n]|\r\n?)+)
+    | (?P<comment>//[^\n]*)
+    | (?P<open_comment>/\*)
+    | (?P<graph>%[0-9]+(?![A-Za-z0-9_]))
+    | (?P<local>%{_NAME})
+    | (?P<global>@{_NAME})
+    | (?P<ident>match\?|{_WORD}(?:\.{_WORD})*)
+    | (?P<field>\.[0-9]+)
+    | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?:[fiu][0-9]*)?(?![A-Za-z0-9_]))
+    | (?P<bad_number>[0-9][A-Za-z0-9_]*)
+    | (?P<string>"(?:[^"\\\n]|\\[^\n])*")
+    | (?P<bad_string>"[^\n]*)
+    | (?P<version>\#\[\s*version\s*=\s*"[^"\n]*"\s*\])
+    | (?P<metadata>\#\[\s*metadata\s*\])
+    | (?P<punctuation>->|=>|==|!=|<=|>=|[()\[\]{{}},;:=<>+*/\-?%.])
+    """,
+    re.VERBOSE,
+)
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
+_BEFORE_DIVISION = frozenset(("ident", "number", ")"))
+
+
+class SyntaxAbort(Exception):
+    """A reported syntax error: the parser unwinds to a place from which it can go on."""
+
+
+class Tokens:
+    """The tokens of a source as three parallel lists: kind, text, first offset.
+
+    The kind of keywords and punctuation is their own text. The last token has kind `eof`.
+    """
+
+    __slots__ = ("begins", "kinds", "metadata", "source", "texts")
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.kinds: list[str] = []
+        self.texts: list[str] = []
+        self.begins: list[int] = []
+        self.metadata = ""
+
+    def add(self, kind: str, text: str, begin: int) -> None:
+        self.kinds.append(kind)
+        self.texts.append(text)
+        self.begins.append(begin)
+
+
+def tokenize(source: Source, sink: DiagnosticSink) -> Tokens:
+    """Return the tokens of `source`; what is no token goes to `sink` and is left out.
+
+    `//` begins a comment, except after a value inside the dims of a `Tensor`, where it divides.
+    """
+    tokens = Tokens(source)
+    text, position = source.text, 0
+    shape_depth = 0
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        if found is None or found.lastgroup in ("bad_number", "bad_string"):
+            position = _skip_bad(source, position, found, sink)
+            continue
+        kind, word, end = found.lastgroup, found.group(), found.end()
+        if kind == "space":
+            position = end
+        elif kind == "open_comment":
+            position = _skip_comment(source, position, sink)
+        elif kind == "comment":
+            if shape_depth and tokens.kinds[-1] in _BEFORE_DIVISION:
+                tokens.add("//", "//", position)
+                end = position + 2
+            position = end
+        elif kind == "metadata":
+            tokens.add("metadata", word, position)
+            tokens.metadata = text[end:]
+            break
+        else:
+            assert kind is not None
+            if kind == "punctuation" or (kind == "ident" and word in KEYWORDS):
+                kind = word
+            tokens.add(kind, word, position)
+            shape_depth = _shape_depth(tokens, shape_depth)
+            position = end
+    tokens.add("eof", "", len(text) if not tokens.metadata else tokens.begins[-1])
+    return tokens
+
+
+def _shape_depth(tokens: Tokens, depth: int) -> int:
+    """Return how many parentheses deep the last token is inside the dims of a `Tensor[(...)`."""
+    kind = tokens.kinds[-1]
+    if kind == "(":
+        begins = tokens.kinds[-2:-1] == ["["] and tokens.texts[-3:-2] == ["Tensor"]
+        return depth + 1 if depth or begins else 0
+    if kind == ")" and depth:
+        return depth - 1
+    return 0 if kind in ("{", "}", ";") else depth
+
+
+def _skip_bad(
+    source: Source, position: int, found: re.Match[str] | None, sink: DiagnosticSink
+) -> int:
+    text = source.text
+    if found is not None:
+        span = Span(source, position, found.end())
+        if found.lastgroup == "bad_number":
+            message = f"`{found.group()[:40]}` is not a number"
+            sink.add(Diagnostic("bad-literal", message, span))
+        else:
+            sink.add(Diagnostic("syntax", "the string has no closing `\"` on its line", span))
+        return found.end()
+    end = position + 1
+    while end < len(text) and text[end] > "\x7f":
+        end += 1
+    shown = text[position : min(end, position + 20)].encode("unicode_escape").decode()
+    sink.add(
+        Diagnostic("syntax", f"`{shown}` cannot begin a token", Span(source, position, end))
+    )
+    return end
+
+
+def _skip_comment(source: Source, begin: int, sink: DiagnosticSink) -> int:
+    depth, position = 1, begin + 2
+    while depth:
+        edge = _COMMENT_EDGE.search(source.text, position)
+        if edge is None:
+            span = Span(source, begin, begin + 2)
+            sink.add(Diagnostic("syntax", "the comment has no closing `*/`", span))
+            return len(source.text)
+        depth += 1 if edge.group() == "/*" else -1
+        position = edge.end()
+    return position
+
+
+Steps = Generator[Any, Any, Any]
+
+
+def run_steps(steps: Steps) -> Any:
+    """Return the result of a generator that yields generators for its sub-results, with no recursion.
+
+    A `SyntaxAbort` unwinds through the waiting generators as it would through calls.
+    """
+    stack = [steps]
+    value: Any = None
+    abort: SyntaxAbort | None = None
+    while True:
+        try:
+            child = stack[-1].send(value) if abort is None else stack[-1].throw(abort)
+        except StopIteration as stop:
+            stack.pop()
+            value, abort = stop.value, None
+            if not stack:
+                return value
+        except SyntaxAbort as reason:
+            stack.pop()
+            if not stack:
+                raise
+            abort = reason.with_traceback(None)
+        else:
+            stack.append(child)
+            value, abort = None, None
+
+
+class Cursor:
+    """A place in the tokens of one source, with the errors found so far."""
+
+    def __init__(self, tokens: Tokens, sink: DiagnosticSink) -> None:
+        self.source = tokens.source
+        self.sink = sink
+        self.tokens = tokens
+        self.kinds = tokens.kinds
+        self.texts = tokens.texts
+        self.begins = tokens.begins
+        self.index = 0
+
+    @property
+    def kind(self) -> str:
+        return self.kinds[self.index]
+
+    @property
+    def text(self) -> str:
+        return self.texts[self.index]
+
+    def next_kind(self) -> str:
+        """Return the kind of the token after this one."""
+        return self.kinds[min(self.index + 1, len(self.kinds) - 1)]
+
+    def begin(self) -> int:
+        """Return the offset at which the current token begins."""
+        return self.begins[self.index]
+
+    def span(self, index: int | None = None) -> Span:
+        """Return the span of one token, by default the current one."""
+        i = self.index if index is None else index
+        return Span(self.source, self.begins[i], self.begins[i] + len(self.texts[i]))
+
+    def span_from(self, begin: int) -> Span:
+        """Return the span from an offset to the end of the token before the current one."""
+        i = max(self.index - 1, 0)
+        return Span(self.source, begin, max(begin, self.begins[i] + len(self.texts[i])))
+
+    def advance(self) -> str:
+        """Step over the current token and return its text; stays at the end."""
+        text = self.texts[self.index]
+        if self.index < len(self.kinds) - 1:
+            self.index += 1
+        return text
+
+    def accept(self, kind: str) -> bool:
+        """Step over the current token if it has this kind."""
+        if self.kinds[self.index] != kind:
+            return False
+        self.advance()
+        return True
+
+    def expect(self, kind: str, *others: str, opened: int | None = None) -> str:
+        """Step over a token of this kind and return its text; `others` could stand here as well.
+
+        `opened` is the index of the token that this one closes.
+        """
+        if self.kinds[self.index] == kind:
+            return self.advance()
+        notes = () if opened is None else (Note(f"`{self.texts[opened]}` is here", self.span(opened)),)
+        self.fail(_one_of((kind, *others)), notes)
+
+    def fail(self, expected: str, notes: Iterable[Note] = (), help: str = "") -> NoReturn:
+        """Report that something else was expected at the current token, and unwind."""
+        found = self.kind
+        shown = "the end of the text" if found == "eof" else f"`{self.text[:40]}`"
+        self.report(
+            "syntax", f"expected {expected}, found {shown}", self.span(), notes=notes, help=help
+        )
+        raise SyntaxAbort
+
+    def report(
+        self,
+        code: str,
+        message: str,
+        span: Span | None,
+        *,
+        label: str = "",
+        notes: Iterable[Note] = (),
+        help: str = "",
+    ) -> None:
+        """Keep an error and go on."""
+        self.sink.add(Diagnostic(code, message, span, label, tuple(notes), help))
+
+
+_KIND_NAMES = {
+    "ident": "a name",
+    "local": "a variable such as `%x`",
+    "global": "a name such as `@f`",
+    "string": "a string",
+    "number": "a number",
+    "eof": "the end of the text",
+}
+
+
+def _one_of(kinds: tuple[str, ...]) -> str:
+    names = [_KIND_NAMES.get(kind, f"`{kind}`") for kind in kinds]
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + f" or {names[-1]}"

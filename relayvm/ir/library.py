@@ -1,0 +1,139 @@
+"""Taking from a library what a program uses: the definitions it names, with all that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from relayvm.base.diagnostics import Diagnostic, DiagnosticSink
+from relayvm.ir.expr import (
+    Call,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    Let,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    Var,
+)
+from relayvm.ir.module import Module, TypeData
+from relayvm.ir.types import FuncType, GlobalTypeVar, RefType, TupleType, Type, TypeCall
+from relayvm.ir.visit import post_order
+
+
+def merge_library(
+    module: Module,
+    library: Module,
+    functions: Iterable[str],
+    types: Iterable[str],
+    sink: DiagnosticSink,
+) -> Module:
+    """Return `module` with these definitions of `library` and all that they need.
+
+    A definition that needs a library name which the module defines otherwise is reported as `library-conflict`.
+    """
+    waiting = [("function", name) for name in functions] + [("type", name) for name in types]
+    taken = set(waiting)
+    while waiting:
+        kind, name = waiting.pop()
+        needed = _needs_of_function if kind == "function" else _needs_of_type
+        source = library.functions if kind == "function" else library.types
+        for need in needed(source[name]):  # type: ignore[operator]
+            own = module.functions if need[0] == "function" else module.types
+            if need[1] in own:
+                sink.add(_conflict(kind, name, need, own[need[1]].span))
+            elif need not in taken:
+                taken.add(need)
+                waiting.append(need)
+    if not taken:
+        return module
+    new_functions = {n: f for n, f in library.functions.items() if ("function", n) in taken}
+    new_types = {n: t for n, t in library.types.items() if ("type", n) in taken}
+    return Module(
+        {**module.functions, **new_functions},
+        {**module.types, **new_types},
+        module.library | frozenset(new_functions) | frozenset(new_types),
+        module.attrs,
+    )
+
+
+def _conflict(kind: str, name: str, need: tuple[str, str], span: object) -> Diagnostic:
+    def shown(kind: str, name: str) -> str:
+        return f"`@{name}`" if kind == "function" else f"type `{name}`"
+
+    return Diagnostic(
+        "library-conflict",
+        f"{shown(kind, name)} of the library needs its own {shown(*need)}, "
+        f"which this program defines otherwise",
+        span,  # type: ignore[arg-type]
+        help=f"give {shown(*need)} another name, or define {shown(kind, name)} in the program",
+    )
+
+
+Need = tuple[str, str]
+
+
+def _needs_of_type(data: TypeData) -> Iterator[Need]:
+    for constructor in data.constructors:
+        for field in constructor.inputs:
+            yield from _needs_in_type(field)
+
+
+def _needs_of_function(function: Function) -> Iterator[Need]:
+    for expr in post_order(function):
+        yield from _needs_of_node(expr)
+
+
+def _needs_of_node(expr: Expr) -> Iterator[Need]:
+    types: list[Type | None] = []
+    match expr:
+        case GlobalVar():
+            yield ("function", expr.name)
+        case Constructor():
+            yield ("type", expr.belong_to.name)
+        case Function():
+            types = [expr.ret_type, *(p.type_annotation for p in expr.params)]
+        case Let():
+            types = [expr.var.type_annotation]
+        case Var():
+            types = [expr.type_annotation]
+        case Call():
+            types = list(expr.type_args)
+        case Match():
+            for clause in expr.clauses:
+                yield from _needs_of_pattern(clause.lhs)
+        case _:
+            pass
+    for type_ in types:
+        if type_ is not None:
+            yield from _needs_in_type(type_)
+
+
+def _needs_of_pattern(pattern: Pattern) -> Iterator[Need]:
+    if isinstance(pattern, PatternConstructor):
+        yield ("type", pattern.constructor.belong_to.name)
+    if isinstance(pattern, (PatternConstructor, PatternTuple)):
+        for inner in pattern.patterns:
+            yield from _needs_of_pattern(inner)
+
+
+def _needs_in_type(type_: Type) -> Iterator[Need]:
+    match type_:
+        case GlobalTypeVar():
+            yield ("type", type_.name)
+        case TypeCall():
+            yield ("type", type_.func.name)
+            for argument in type_.args:
+                yield from _needs_in_type(argument)
+        case TupleType():
+            for field in type_.fields:
+                yield from _needs_in_type(field)
+        case FuncType():
+            for part in (*type_.arg_types, type_.ret_type):
+                yield from _needs_in_type(part)
+        case RefType():
+            yield from _needs_in_type(type_.value)
+        case _:
+            pass

@@ -1,0 +1,209 @@
+"""The text of numbers and strings, both ways and exact to the bit, and the metadata section of constants."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from relayvm.base.dtypes import (
+    BOOL,
+    BY_NAME,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    INT64,
+    DType,
+    dtype_of,
+)
+
+NAMED_FLOAT = {
+    f"{name}f{bits}": (value, dtype)
+    for name, value in (("inf", float("inf")), ("nan", float("nan")))
+    for bits, dtype in (("", FLOAT32), ("16", FLOAT16), ("32", FLOAT32), ("64", FLOAT64))
+}
+
+_NUMBER = re.compile(r"([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?([fiu]?)([0-9]*)")
+_FLOATS = {"": FLOAT32, "16": FLOAT16, "32": FLOAT32, "64": FLOAT64}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "0": "\0"}
+_ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
+MAX_DIGITS = 400
+
+
+class LiteralError(ValueError):
+    """A literal that means nothing; its text is the message."""
+
+
+def read_number(text: str, negative: bool) -> np.ndarray:
+    """Return the rank-0 array that a literal of an expression means; raises LiteralError."""
+    if text in ("True", "False"):
+        return np.array(text == "True")
+    if text in NAMED_FLOAT:
+        value, dtype = NAMED_FLOAT[text]
+        return _float_array(-value if negative and value == value else value, dtype)
+    found = _NUMBER.fullmatch(text)
+    if found is None or len(text) > MAX_DIGITS:
+        raise LiteralError(f"`{text[:40]}` is not a number")
+    whole, fraction, exponent, letter, width = found.groups()
+    if letter == "f":
+        if width not in _FLOATS:
+            raise LiteralError(f"there is no element type `float{width}`")
+        value = float(whole + (fraction or "") + (exponent or ""))
+        return _float_array(-value if negative else value, _FLOATS[width])
+    if fraction or exponent:
+        raise LiteralError(f"a float literal ends in `f`: `{text[:40]}f`")
+    return _integer(int(whole) * (-1 if negative else 1), letter, width)
+
+
+def _integer(value: int, letter: str, width: str) -> np.ndarray:
+    if not letter:
+        dtype = INT32 if INT32.min <= value <= INT32.max else INT64
+    else:
+        name = f"{'u' if letter == 'u' else ''}int{width or '32'}"
+        if name not in BY_NAME:
+            raise LiteralError(f"there is no element type `{name}`")
+        dtype = BY_NAME[name]
+    if not dtype.min <= value <= dtype.max:
+        raise LiteralError(f"{_short(value)} does not fit into {dtype}")
+    return np.array(value, dtype.numpy)
+
+
+def _short(value: int) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _float_array(value: float, dtype: DType) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.array(value, np.float64).astype(dtype.numpy)
+
+
+def write_number(data: np.ndarray) -> str | None:
+    """Return the literal with exactly the bits of a rank-0 array, or None if there is none."""
+    if data.ndim:
+        return None
+    dtype = dtype_of(data.dtype)
+    if dtype is BOOL:
+        return "True" if data else "False"
+    if not dtype.is_float:
+        suffix = "" if dtype is INT32 else dtype.short
+        return f"{int(data)}{suffix}"
+    suffix = "f" if dtype is FLOAT32 else dtype.short
+    value = float(data)
+    if value != value:
+        text, value = f"nan{suffix}", float("nan")
+    elif value in (float("inf"), float("-inf")):
+        text = f"{'-' if value < 0 else ''}inf{suffix}"
+    else:
+        text = _shortest(data, value, dtype) + suffix
+    again = read_number(text.lstrip("-"), text.startswith("-"))
+    return text if again.tobytes() == data.tobytes() else None
+
+
+def _shortest(data: np.ndarray, value: float, dtype: DType) -> str:
+    """Return the fewest digits from which the same bits come back by way of a double."""
+    text = np.format_float_scientific(data[()], trim="-") if dtype is not FLOAT64 else repr(value)
+    positional = np.format_float_positional(data[()], trim="-") if abs(value) < 1e16 else text
+    if dtype is not FLOAT64 and (value == 0 or 1e-5 <= abs(value) < 1e16):
+        text = positional
+    if dtype is FLOAT64 and text.endswith(".0"):
+        text = text[:-2]
+    return text if _float_array(float(text), dtype).tobytes() == data.tobytes() else repr(value)
+
+
+def write_float(value: float) -> str:
+    """Return the attribute literal of a Python float."""
+    if value != value:
+        return "nanf"
+    if value in (float("inf"), float("-inf")):
+        return "inff" if value > 0 else "-inff"
+    text = repr(value)
+    return (text[:-2] if text.endswith(".0") else text) + "f"
+
+
+def read_string(text: str) -> str:
+    """Return what a string literal in its quotes means; raises LiteralError at an unknown escape."""
+
+    def replace(found: re.Match[str]) -> str:
+        body = found.group(1)
+        if body in _ESCAPES:
+            return _ESCAPES[body]
+        if len(body) > 1:
+            code = int(body[1:].strip("{}"), 16)
+            if code <= 0x10FFFF:
+                return chr(code)
+        raise LiteralError(f"`\\{body}` is not an escape; known are \\n \\t \\r \\0 \\\\ \\\" \\x41 \\u{{1F600}}")
+
+    return _ESCAPE.sub(replace, text[1:-1])
+
+
+def write_string(text: str) -> str:
+    """Return a string as a literal of printable ASCII."""
+    names = {value: "\\" + key for key, value in _ESCAPES.items()}
+    return '"' + "".join(names.get(c) or _printable(c) for c in text) + '"'
+
+
+def _printable(character: str) -> str:
+    return character if " " <= character <= "~" else f"\\u{{{ord(character):x}}}"
+
+
+@dataclass(slots=True)
+class Metadata:
+    """The constants of the metadata section. `problem` says why the section could not be read."""
+
+    constants: list[np.ndarray] = field(default_factory=list)
+    problem: str = ""
+    _numbers: dict[int, int] = field(default_factory=dict)
+
+    def number(self, data: np.ndarray) -> int:
+        """Return the number under which an array stands in the section, adding it if it is new."""
+        if id(data) not in self._numbers:
+            self._numbers[id(data)] = len(self.constants)
+            self.constants.append(data)
+        return self._numbers[id(data)]
+
+    def text(self) -> str:
+        """Return the section, from `#[metadata]` on."""
+        rows = [
+            {
+                "dtype": str(dtype_of(data.dtype)),
+                "shape": list(data.shape),
+                "data": base64.b64encode(little_endian(data)).decode(),
+            }
+            for data in self.constants
+        ]
+        lines = ",\n".join("    " + json.dumps(row) for row in rows)
+        return f'#[metadata]\n{{\n  "relay.Constant": [\n{lines}\n  ]\n}}\n'
+
+
+def little_endian(data: np.ndarray) -> bytes:
+    """Return the elements in row-major order as little-endian bytes."""
+    return data.astype(data.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def read_metadata(text: str) -> Metadata:
+    """Return the constants of the text after `#[metadata]`."""
+    metadata = Metadata()
+    if not text.strip():
+        return metadata
+    try:
+        rows = json.loads(text)["relay.Constant"]
+        metadata.constants = [_constant(row) for row in rows]
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError, binascii.Error) as reason:
+        metadata.problem = f"{type(reason).__name__}: {reason}"[:200]
+    return metadata
+
+
+def _constant(row: dict[str, object]) -> np.ndarray:
+    dtype = dtype_of(str(row["dtype"]))
+    shape = row["shape"]
+    if not isinstance(shape, list) or not all(type(d) is int and 0 <= d < 1 << 46 for d in shape):
+        raise ValueError(f"{str(shape)[:60]} is not a shape")
+    content = base64.b64decode(str(row["data"]), validate=True)
+    data = np.frombuffer(content, dtype.numpy.newbyteorder("<")).reshape(shape)
+    return data.astype(dtype.numpy)

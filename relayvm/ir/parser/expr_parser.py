@@ -1,0 +1,657 @@
+"""The part of the parser that reads expressions and patterns, and that goes on after an error in a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from relayvm.base.diagnostics import DiagnosticSink, Note
+from relayvm.base.source import Span
+from relayvm.ir.expr import (
+    NO_ATTRS,
+    Attrs,
+    Call,
+    Clause,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    Op,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from relayvm.ir.lexer import DEFINITION_STARTS, KEYWORDS, Steps, SyntaxAbort, Tokens
+from relayvm.ir.literal import NAMED_FLOAT, LiteralError, Metadata, read_number
+from relayvm.ir.module import Module
+from relayvm.ir.parser.attribute_parser import AttributeParser, Written
+from relayvm.ir.parser.type_parser import Scope, suggestion
+from relayvm.ir.types import Type, TypeParam
+
+MAX_PATTERN_DEPTH = 256
+
+# Binary operators: how tightly they bind, and the operator of the table that they mean.
+BINARY: dict[str, tuple[int, str]] = {
+    "*": (12, "multiply"),
+    "/": (12, "divide"),
+    "+": (10, "add"),
+    "-": (10, "subtract"),
+    "<": (8, "less"),
+    "<=": (8, "less_equal"),
+    ">": (8, "greater"),
+    ">=": (8, "greater_equal"),
+    "==": (7, "equal"),
+    "!=": (7, "not_equal"),
+}
+
+
+class ExprParser(AttributeParser):
+    """Reads expressions. Every method that can meet a nested expression is a generator for `run_steps`."""
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        sink: DiagnosticSink,
+        operators: Mapping[str, Op],
+        library: Module | None,
+        metadata: Metadata,
+    ) -> None:
+        super().__init__(tokens, sink, library)
+        self.operators = operators
+        self.metadata = metadata
+        self.scope: Scope[Expr] = Scope()
+        self.constructors: dict[str, Constructor] = {}
+        self.function_spans: dict[str, Span] = {}
+        self.used_library_functions: set[str] = set()
+        self.free_vars_allowed = False
+        self.globals_open = False
+        self._pattern_depth = 0
+        self._from_library: dict[str, Constructor] | None = None
+
+    # --- statements ----------------------------------------------------------------------
+
+    def block(self) -> Steps:
+        """Read `{ ... }`: its own scope."""
+        opened = self.index
+        self.expect("{")
+        result = yield self.sequence("}")
+        self.expect("}", ";", opened=opened)
+        return result
+
+    def sequence(self, closing: str) -> Steps:
+        """Read statements and a result, up to but without the closing token.
+
+        After a syntax error inside braces it goes on with the next statement.
+        """
+        mark = self.scope.mark()
+        lets: list[tuple[Var, Expr, int]] = []
+        while True:
+            start = self.index
+            try:
+                result = yield self._statement(lets)
+            except SyntaxAbort:
+                if closing != "}" or not self._recover(start):
+                    self.scope.undo(mark)
+                    raise
+                if self.kind == "}":
+                    result = self.placeholder()
+                else:
+                    self.advance()
+                    continue
+            if result is not None:
+                break
+        self.scope.undo(mark)
+        end = self.begins[max(self.index - 1, 0)] + len(self.texts[max(self.index - 1, 0)])
+        for var, value, begin in reversed(lets):
+            result = Let(var, value, result, span=Span(self.source, begin, max(begin, end)))
+        return result
+
+    def _recover(self, start: int) -> bool:
+        """Skip to the `;` or `}` that ends the failed statement; False if a definition comes first."""
+        if self.kinds[start] == "let" and self.kinds[start + 1] == "local":
+            self.scope.bind(self.texts[start + 1][1:], self.placeholder())
+        elif self.kinds[start] == "graph":
+            self.scope.bind(self.texts[start], self.placeholder())
+        depth = 0
+        while self.kind not in DEFINITION_STARTS:
+            if self.kind == "{":
+                depth += 1
+            elif self.kind == "}":
+                if not depth:
+                    return True
+                depth -= 1
+            elif self.kind == ";" and not depth:
+                return True
+            self.advance()
+        return False
+
+    def _statement(self, lets: list[tuple[Var, Expr, int]]) -> Steps:
+        """Read one statement into `lets` and return None, or read the result and return it."""
+        kind = self.kind
+        begin = self.begin()
+        if kind == "let":
+            yield self._let(lets, begin)
+        elif kind == "graph" and self.next_kind() == "=":
+            name = self.advance()
+            self.advance()
+            value = yield self.expression()
+            self.expect(";", "an operator")
+            self.scope.bind(name, value)
+        elif kind == "free_var":
+            yield self._free_var()
+        else:
+            value = yield self.expression()
+            if self.kind != ";":
+                return value
+            self.advance()
+            lets.append((Var("_", span=value.span), value, begin))
+        return None
+
+    def _let(self, lets: list[tuple[Var, Expr, int]], begin: int) -> Steps:
+        self.advance()
+        var = yield self._binder()
+        self.expect("=", ":")
+        recursive = self.kind == "fn"
+        mark = self.scope.mark()
+        if recursive:
+            self.scope.bind(var.name, var)
+        value = yield self.expression()
+        if recursive and not isinstance(value, Function):
+            self.scope.undo(mark)
+        self.expect(";", "an operator")
+        self.scope.bind(var.name, var)
+        lets.append((var, value, begin))
+
+    def _free_var(self) -> Steps:
+        span = self.span()
+        self.advance()
+        var = yield self._binder()
+        self.expect(";")
+        if not self.free_vars_allowed:
+            self.report(
+                "syntax", "`free_var` can stand only in an expression without a module", span
+            )
+        self.scope.bind(var.name, var)
+
+    def _binder(self) -> Steps:
+        """Read `%x` or `%x: T` as a new variable."""
+        span = self.span()
+        name = self.expect("local")[1:]
+        annotation: Type | None = None
+        if self.accept(":"):
+            annotation = yield self.type_()
+        return Var(name, annotation, span=span)
+
+    def placeholder(self) -> Expr:
+        """Return what stands for an expression that could not be read."""
+        return Var("_", span=self.span())
+
+    # --- operators -----------------------------------------------------------------------
+
+    def expression(self) -> Steps:
+        """Read an expression with binary operators."""
+        if self.kind == "let" or (self.kind == "graph" and self.next_kind() == "="):
+            return (yield self.sequence(""))
+        begin = self.begin()
+        operand = yield self._unary()
+        if self.kind not in BINARY:
+            return operand
+        operands: list[tuple[Expr, int]] = [(operand, begin)]
+        waiting: list[tuple[int, str, Span]] = []
+        while self.kind in BINARY:
+            strength, name = BINARY[self.kind]
+            while waiting and waiting[-1][0] >= strength:
+                self._apply(operands, waiting.pop())
+            waiting.append((strength, name, self.span()))
+            self.advance()
+            begin = self.begin()
+            operand = yield self._unary()
+            operands.append((operand, begin))
+        while waiting:
+            self._apply(operands, waiting.pop())
+        return operands[0][0]
+
+    def _apply(self, operands: list[tuple[Expr, int]], waiting: tuple[int, str, Span]) -> None:
+        right, _ = operands.pop()
+        left, begin = operands.pop()
+        op = self._operator(waiting[1], waiting[2])
+        operands.append((Call(op, (left, right), span=self.span_from(begin)), begin))
+
+    def _operator(self, name: str, span: Span) -> Expr:
+        if name in self.operators:
+            return self.operators[name]
+        self.report("unknown-operator", f"there is no operator `{name}`", span)
+        return self.placeholder()
+
+    def _unary(self) -> Steps:
+        begin, minus = self.begin(), self.span()
+        negative = 0
+        while self.kind == "-":
+            self.advance()
+            negative += 1
+        if self.kind == "number" or (self.kind == "ident" and self.text in NAMED_FLOAT):
+            return self._number(begin, bool(negative % 2))
+        inner = self.begin()
+        operand = yield self._primary()
+        if self.kind in ("(", "[", "field") or isinstance(operand, Constructor):
+            operand = yield self._postfix(operand, inner)
+        for _ in range(negative):
+            op = self._operator("negative", minus)
+            operand = Call(op, (operand,), span=self.span_from(begin))
+        return operand
+
+    def _number(self, begin: int, negative: bool) -> Expr:
+        text = self.advance()
+        span = self.span_from(begin)
+        try:
+            return Constant(read_number(text, negative), span=span)
+        except LiteralError as reason:
+            self.report("bad-literal", str(reason), span)
+            return self.placeholder()
+
+    # --- calls and projections -----------------------------------------------------------
+
+    def _postfix(self, operand: Expr, begin: int) -> Steps:
+        while True:
+            kind = self.kind
+            if kind == "(":
+                operand = yield self._call(operand, (), begin)
+            elif kind == "[":
+                type_args = tuple((yield self.call_type_arguments()))
+                if self.kind == "(":
+                    operand = yield self._call(operand, type_args, begin)
+                elif isinstance(operand, Constructor):
+                    operand = Call(operand, (), NO_ATTRS, type_args, span=self.span_from(begin))
+                else:
+                    self.expect("(")
+            elif kind == "field":
+                span = self.span()
+                digits = self.advance()[1:]
+                if len(digits) > 9:
+                    self.report("syntax", f"there is no tuple field {digits[:40]}", span)
+                    digits = "0"
+                operand = TupleGetItem(operand, int(digits), span=self.span_from(begin))
+            else:
+                break
+        if isinstance(operand, Constructor) and not operand.inputs:
+            operand = Call(operand, (), span=self.span_from(begin))
+        return operand
+
+    def _call(self, callee: Expr, type_args: tuple[Type, ...], begin: int) -> Steps:
+        opened = self.index
+        self.advance()
+        args: list[Expr] = []
+        values: Written = {}
+        while self.kind != ")":
+            if self.next_kind() == "=" and (self.kind == "ident" or self.kind in KEYWORDS):
+                self.attribute(values)
+            elif values:
+                self.fail("an attribute such as `axis=1`", help="operands come before attributes")
+            elif self._is_meta_attrs():
+                self._meta_attrs()
+            else:
+                args.append((yield self.expression()))
+            if not self.accept(","):
+                break
+        self.expect(")", ",", opened=opened)
+        span = self.span_from(begin)
+        attrs = NO_ATTRS
+        if isinstance(callee, Op):
+            attrs = self.call_attrs(callee, values, span)
+        elif values:
+            attrs = self._plain_attrs(values)
+        return Call(callee, tuple(args), attrs, type_args, span=span)
+
+    def _plain_attrs(self, values: Written) -> Attrs:
+        if "attrs_type_key" not in values:
+            name, (_, span, _) = next(iter(values.items()))
+            self.report(
+                "unknown-attribute", f"a call of a function has no attribute `{name}`", span
+            )
+        return Attrs({n: v for n, (v, _, _) in values.items() if n != "attrs_type_key"})
+
+    def _is_meta_attrs(self) -> bool:
+        return (
+            self.kind == "ident"
+            and self.text == "meta"
+            and self.texts[self.index + 1 : self.index + 3] != ["[", "relay.Constant"]
+        )
+
+    def _meta_attrs(self) -> None:
+        self.report(
+            "bad-metadata",
+            "attributes from the metadata section are not supported",
+            self.span(),
+            help="write them as `name=value`",
+        )
+        raise SyntaxAbort
+
+    # --- primaries -----------------------------------------------------------------------
+
+    def _primary(self) -> Steps:
+        kind = self.kind
+        begin = self.begin()
+        if kind in ("local", "graph"):
+            return self._variable()
+        if kind == "ident":
+            return self._named()
+        if kind == "global":
+            return self._global()
+        if kind == "(":
+            return (yield self._parentheses(begin))
+        if kind in ("True", "False"):
+            self.advance()
+            return Constant(read_number(kind, False), span=self.span_from(begin))
+        if kind == "{":
+            return (yield self.block())
+        if kind == "if":
+            return (yield self._if(begin))
+        if kind in ("match", "match?"):
+            return (yield self._match(begin))
+        if kind == "fn":
+            self.advance()
+            return (yield self.function(begin))
+        if kind in ("ref", "ref_read", "ref_write"):
+            return (yield self._reference(begin))
+        if kind == "string":
+            self.fail("an expression", help="strings can only be attributes")
+        self.fail("an expression")
+
+    def _variable(self) -> Expr:
+        span = self.span()
+        text = self.advance()
+        # Graph bindings keep their `%`, so that they never meet a variable of the same name.
+        name = text if text[1].isdigit() else text[1:]
+        found = self.scope.get(name)
+        if found is not None:
+            return found
+        known = [n for n in reversed(list(self.scope)) if n[:1] != "%"]
+        hint = suggestion(name, known, "%")
+        if not hint and "/" in name:
+            hint = "`/` is part of the name; write spaces around it to divide"
+        self.report("unknown-variable", f"there is no variable `{text}` here", span, help=hint)
+        placeholder = Var(name, span=span)
+        self.scope.bind(name, placeholder)
+        return placeholder
+
+    def _global(self) -> Expr:
+        span = self.span()
+        name = self.advance()[1:]
+        if name not in self.function_spans:
+            if self.library is not None and name in self.library.functions:
+                self.used_library_functions.add(name)
+            elif not self.globals_open:
+                known = [*self.function_spans, *(self.library.functions if self.library else ())]
+                self.report(
+                    "unknown-function",
+                    f"there is no function `@{name}`",
+                    span,
+                    help=suggestion(name, known, "@"),
+                )
+        return GlobalVar(name, span=span)
+
+    def _named(self) -> Expr:
+        span = self.span()
+        name = self.text
+        if name == "meta":
+            return self._meta_constant()
+        self.advance()
+        constructor = self.constructor(name)
+        if constructor is not None:
+            return constructor
+        if name in self.operators:
+            return self.operators[name]
+        known = [*self.constructors, *self._library_constructors(), *self.operators]
+        self.report(
+            "unknown-operator",
+            f"there is no operator or constructor `{name}`",
+            span,
+            help=suggestion(name, known),
+        )
+        return Var("_", span=span)
+
+    def constructor(self, name: str) -> Constructor | None:
+        """Return the constructor of this name: the module's own, else the library's, which is noted as used."""
+        found = self.constructors.get(name) or self._library_constructors().get(name)
+        if found is not None and name not in self.constructors:
+            self.type_name(found.belong_to.name)
+        return found
+
+    def _library_constructors(self) -> Mapping[str, Constructor]:
+        if self._from_library is None:
+            own = self.type_names.keys() - self.used_library_types
+            types = self.library.types if self.library else {}
+            self._from_library = {
+                c.name: c
+                for name, data in types.items()
+                if name not in own
+                for c in data.constructors
+            }
+        return self._from_library
+
+    def _meta_constant(self) -> Expr:
+        begin = self.begin()
+        self.advance()
+        outer = self.index
+        self.expect("[")
+        key_span = self.span()
+        key = self.expect("ident")
+        self.expect("]", opened=outer)
+        outer = self.index
+        self.expect("[")
+        index = self.expect("number")
+        self.expect("]", opened=outer)
+        span = self.span_from(begin)
+        if key != "relay.Constant":
+            self.report(
+                "bad-metadata", f"`meta[{key}]` is not known; known is `relay.Constant`", key_span
+            )
+            return Var("_", span=span)
+        if not index.isdigit() or len(index) > 9 or int(index) >= len(self.metadata.constants):
+            self.report(
+                "bad-metadata",
+                f"the metadata section has {len(self.metadata.constants)} constants, no number {index[:20]}",
+                span,
+            )
+            return Var("_", span=span)
+        return Constant(self.metadata.constants[int(index)], span=span)
+
+    def _parentheses(self, begin: int) -> Steps:
+        opened = self.index
+        self.advance()
+        fields: list[Expr] = []
+        comma = False
+        while self.kind != ")":
+            fields.append((yield (self.expression() if fields else self.sequence(")"))))
+            comma = self.accept(",")
+            if not comma:
+                break
+        self.expect(")", ",", opened=opened)
+        if len(fields) == 1 and not comma:
+            return fields[0]
+        return Tuple(tuple(fields), span=self.span_from(begin))
+
+    def _if(self, begin: int) -> Steps:
+        self.advance()
+        opened = self.index
+        self.expect("(")
+        cond = yield self.sequence(")")
+        self.expect(")", opened=opened)
+        true_branch = yield self.block()
+        self.expect("else")
+        if self.kind == "if":
+            # `else if` is written without braces; each link of the chain is one step deeper.
+            false_branch = yield self._if(self.begin())
+        else:
+            false_branch = yield self.block()
+        return If(cond, true_branch, false_branch, span=self.span_from(begin))
+
+    def _reference(self, begin: int) -> Steps:
+        kind = self.advance()
+        opened = self.index
+        self.expect("(")
+        first = yield self.sequence(")" if kind != "ref_write" else ",")
+        second: Expr | None = None
+        if kind == "ref_write":
+            self.expect(",")
+            second = yield self.expression()
+        self.expect(")", opened=opened)
+        span = self.span_from(begin)
+        if kind == "ref":
+            return RefCreate(first, span=span)
+        if second is None:
+            return RefRead(first, span=span)
+        return RefWrite(first, second, span=span)
+
+    # --- functions -----------------------------------------------------------------------
+
+    def function(self, begin: int) -> Steps:
+        """Read a function from its type parameters on."""
+        type_mark, mark = self.type_scope.mark(), self.scope.mark()
+        try:
+            entries = self.type_params()
+            params: list[Var] = []
+            values: Written = {}
+            opened = self.index
+            self.expect("(", "[")
+            while self.kind != ")":
+                if self.next_kind() == "=" and (self.kind == "ident" or self.kind in KEYWORDS):
+                    self.attribute(values)
+                else:
+                    params.append((yield self._binder()))
+                if not self.accept(","):
+                    break
+            self.expect(")", ",", opened=opened)
+            ret_type: Type | None = None
+            if self.accept("->"):
+                ret_type = yield self.type_()
+            self._no_duplicates(params, "parameter")
+            for var in params:
+                self.scope.bind(var.name, var)
+            body = yield self.block()
+        finally:
+            self.scope.undo(mark)
+            self.type_scope.undo(type_mark)
+        made: tuple[TypeParam, ...] = tuple(entry.param() for entry in entries)
+        attrs = Attrs({n: v for n, (v, _, _) in values.items()}) if values else NO_ATTRS
+        return Function(tuple(params), body, ret_type, made, attrs, span=self.span_from(begin))
+
+    def _no_duplicates(self, variables: Iterable[Var], what: str) -> None:
+        first: dict[str, Var] = {}
+        for var in variables:
+            if var.name != "_" and var.name in first:
+                old = first[var.name].span
+                self.report(
+                    "duplicate-name",
+                    f"{what} `%{var.name}` is named twice",
+                    var.span,
+                    notes=[Note("first named here", old)] if old else [],
+                )
+            first.setdefault(var.name, var)
+
+    # --- matches -------------------------------------------------------------------------
+
+    def _match(self, begin: int) -> Steps:
+        complete = self.advance() == "match"
+        if self.kind != "(":
+            self.expect("(")
+        # `match (a, b) { ... }` takes a tuple apart without a second pair of parentheses.
+        data = yield self._parentheses(self.begin())
+        outer = self.index
+        self.expect("{")
+        clauses: list[Clause] = []
+        while self.kind != "}":
+            clauses.append((yield self._clause()))
+            if not self.accept(","):
+                break
+        self.expect("}", ",", opened=outer)
+        return Match(data, tuple(clauses), complete, span=self.span_from(begin))
+
+    def _clause(self) -> Steps:
+        begin = self.begin()
+        mark = self.scope.mark()
+        bound: list[Var] = []
+        lhs = yield self._pattern(bound)
+        self._no_duplicates(bound, "variable")
+        for var in bound:
+            self.scope.bind(var.name, var)
+        try:
+            self.expect("=>")
+            rhs = yield self.expression()
+        finally:
+            self.scope.undo(mark)
+        return Clause(lhs, rhs, span=self.span_from(begin))
+
+    def _pattern(self, bound: list[Var]) -> Steps:
+        begin, kind = self.begin(), self.kind
+        self._pattern_depth += 1
+        try:
+            if self._pattern_depth > MAX_PATTERN_DEPTH:
+                message = f"patterns nest at most {MAX_PATTERN_DEPTH} deep"
+                self.report("too-deep", message, self.span())
+                raise SyntaxAbort
+            if kind == "local":
+                var = yield self._binder()
+                bound.append(var)
+                return PatternVar(var, span=self.span_from(begin))
+            if kind == "(":
+                patterns = yield self._patterns(bound)
+                return PatternTuple(patterns, span=self.span_from(begin))
+            if kind != "ident":
+                self.fail("a pattern")
+            if self.text == "_":
+                self.advance()
+                return PatternWildcard(span=self.span_from(begin))
+            return (yield self._constructor_pattern(bound, begin))
+        finally:
+            self._pattern_depth -= 1
+
+    def _patterns(self, bound: list[Var]) -> Steps:
+        opened = self.index
+        self.advance()
+        patterns: list[Pattern] = []
+        while self.kind != ")":
+            patterns.append((yield self._pattern(bound)))
+            if not self.accept(","):
+                break
+        self.expect(")", ",", opened=opened)
+        return tuple(patterns)
+
+    def _constructor_pattern(self, bound: list[Var], begin: int) -> Steps:
+        span = self.span()
+        name = self.advance()
+        constructor = self.constructor(name)
+        patterns: tuple[Pattern, ...] = ()
+        if self.kind == "(":
+            patterns = yield self._patterns(bound)
+        whole = self.span_from(begin)
+        if constructor is None:
+            known = [*self.constructors, *self._library_constructors()]
+            self.report(
+                "unknown-constructor",
+                f"there is no constructor `{name}`",
+                span,
+                help=suggestion(name, known),
+            )
+            return PatternWildcard(span=whole)
+        if len(patterns) != len(constructor.inputs):
+            self.report(
+                "wrong-arity",
+                f"constructor `{name}` has {len(constructor.inputs)} fields, "
+                f"but the pattern has {len(patterns)}",
+                whole,
+                notes=[Note(f"`{name}` is defined here", constructor.span)],
+            )
+            return PatternWildcard(span=whole)
+        return PatternConstructor(constructor, patterns, span=whole)

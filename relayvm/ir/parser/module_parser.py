@@ -1,0 +1,325 @@
+"""The part of the parser that reads definitions, in three rounds: names, data types, functions.
+
+So a name may be used before its definition, and the kinds of type parameters are known where they matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from relayvm.base.diagnostics import DiagnosticSink, Note
+from relayvm.base.source import Source, Span
+from relayvm.ir.expr import Constructor, Expr, Function, Op
+from relayvm.ir.lexer import Steps, SyntaxAbort, Tokens, run_steps, tokenize
+from relayvm.ir.library import merge_library
+from relayvm.ir.literal import Metadata, read_metadata
+from relayvm.ir.module import Module, TypeData
+from relayvm.ir.parser.expr_parser import ExprParser
+from relayvm.ir.parser.type_parser import TypeName
+from relayvm.ir.types import GlobalTypeVar, Kind, Type
+
+VERSION = "0.0.5"
+
+
+def parse_module(
+    source: Source | str, operators: Mapping[str, Op], library: Module | None = None
+) -> Module:
+    """Return the module that a text describes.
+
+    Names that the text uses but does not define are taken from `library`, with all that they need.
+    Raises RelayError with every independent error.
+    """
+    parser = _parser(source, operators, library)
+    module = parser.module()
+    parser.sink.raise_if_any()
+    used = parser.used_library_functions, parser.used_library_types
+    merged = merge_library(module, library, *used, parser.sink) if library else module
+    parser.sink.raise_if_any()
+    return merged
+
+
+def parse_expr(
+    source: Source | str, operators: Mapping[str, Op], library: Module | None = None
+) -> Expr:
+    """Return one expression, which may begin with `free_var %x: T;`.
+
+    Without a library, global functions are left as they are named.
+    """
+    parser = _parser(source, operators, library)
+    result = parser.single_expression()
+    parser.sink.raise_if_any()
+    return result
+
+
+def parse_type(
+    source: Source | str, library: Module | None = None, module: Module | None = None
+) -> Type:
+    """Return one type; data types are those of `module` and `library`."""
+    known = module if library is None else library
+    parser = _parser(source, {}, known)
+    result = parser.single_type()
+    parser.sink.raise_if_any()
+    return result
+
+
+def _parser(
+    source: Source | str, operators: Mapping[str, Op], library: Module | None
+) -> ModuleParser:
+    if isinstance(source, str):
+        source = Source("<string>", source)
+    sink = DiagnosticSink()
+    tokens = tokenize(source, sink)
+    metadata = read_metadata(tokens.metadata)
+    parser = ModuleParser(tokens, sink, operators, library, metadata)
+    if metadata.problem:
+        place = tokens.kinds.index("metadata")
+        message = f"the metadata section cannot be read: {metadata.problem}"
+        parser.report("bad-metadata", message, parser.span(place))
+    return parser
+
+
+class ModuleParser(ExprParser):
+    """Reads a whole text."""
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        sink: DiagnosticSink,
+        operators: Mapping[str, Op],
+        library: Module | None,
+        metadata: Metadata,
+    ) -> None:
+        super().__init__(tokens, sink, operators, library, metadata)
+        self._function_tokens: dict[int, str] = {}
+
+    def module(self) -> Module:
+        """Read all definitions."""
+        self._version()
+        start = self.index
+        self._find_names()
+        self._find_kinds()
+        types = self._type_definitions()
+        self.index = start
+        functions: dict[str, Function] = {}
+        while self.kind not in ("eof", "metadata"):
+            try:
+                run_steps(self._definition(functions))
+            except SyntaxAbort:
+                self._skip_to_definition()
+        return Module(functions, types)
+
+    def single_expression(self) -> Expr:
+        """Read one expression up to the end of the text."""
+        self._version()
+        self.free_vars_allowed = True
+        self.globals_open = self.library is None
+        try:
+            result: Expr = run_steps(self.sequence(""))
+            if self.kind != "metadata":
+                self.expect("eof", "an operator")
+        except SyntaxAbort:
+            return self.placeholder()
+        return result
+
+    def single_type(self) -> Type:
+        """Read one type up to the end of the text."""
+        try:
+            result = self.whole_type()
+            self.expect("eof")
+        except SyntaxAbort:
+            self.sink.raise_if_any()
+            raise
+        return result
+
+    def _version(self) -> None:
+        if self.kind != "version":
+            return
+        span = self.span()
+        version = self.advance().split('"')[1]
+        if version != VERSION:
+            self.report(
+                "unsupported-version",
+                f"the text has version {version[:40]}, known is {VERSION}",
+                span,
+            )
+
+    # --- round one: names ----------------------------------------------------------------
+
+    def _find_names(self) -> None:
+        """Note the names of all definitions and report those that are defined twice."""
+        kinds = self.kinds
+        for i in range(self.index, len(kinds) - 1):
+            if kinds[i] == "def" and kinds[i + 1] == "global":
+                self._note_function(i + 1)
+            elif kinds[i] == "type" and kinds[i + 1] == "ident" and kinds[i - 1] not in (",", "("):
+                self._note_type(i, extern=i > 0 and kinds[i - 1] == "extern")
+
+    def _note_function(self, token: int) -> None:
+        name, span = self.texts[token][1:], self.span(token)
+        if name in self.function_spans:
+            self._duplicate(f"function `@{name}`", span, self.function_spans[name])
+            return
+        self.function_spans[name] = span
+        self._function_tokens[token] = name
+
+    def _note_type(self, token: int, extern: bool) -> None:
+        name, span = self.texts[token + 1], self.span(token + 1)
+        if name in self.type_names:
+            self._duplicate(f"type `{name}`", span, self.type_names[name].span)
+            return
+        self.type_names[name] = TypeName(name, span, [], token, extern)
+
+    def _duplicate(self, what: str, span: Span, first: Span | None) -> None:
+        notes = [Note("first defined here", first)] if first else []
+        self.report("duplicate-name", f"{what} is defined twice", span, notes=notes)
+
+    # --- round two: data types -----------------------------------------------------------
+
+    def _find_kinds(self) -> None:
+        """Read the data types once without keeping anything but the kinds of their parameters."""
+        own = list(self.type_names.values())
+        kept, self.sink = self.sink, DiagnosticSink(limit=0)
+        for known in own:
+            self.index = known.token + 2
+            mark = self.type_scope.mark()
+            try:
+                known.params = self.type_params()
+            except SyntaxAbort:
+                known.params = []
+            self.type_scope.undo(mark)
+        for known in own:
+            self._read_kinds(known)
+        self.sink = kept
+        entries = [entry for known in own for entry in known.params]
+        changed = True
+        while changed:
+            changed = False
+            for entry in entries:
+                for other in entry.same_as:
+                    if entry.kind is None and other.kind is not None:
+                        entry.kind = other.kind
+                        changed = True
+        for entry in entries:
+            entry.kind = entry.kind or Kind.TYPE
+            entry.made = None
+
+    def _read_kinds(self, known: TypeName) -> None:
+        self.index = known.token + 2
+        mark = self.type_scope.mark()
+        try:
+            self.type_params()
+            for entry in known.params:
+                self.type_scope.bind(entry.name, entry)
+            run_steps(self._constructors(known))
+        except SyntaxAbort:
+            pass
+        finally:
+            self.type_scope.undo(mark)
+
+    def _type_definitions(self) -> dict[str, TypeData]:
+        types: dict[str, TypeData] = {}
+        for known in list(self.type_names.values()):
+            if known.name in self.used_library_types:
+                continue
+            self.index = known.token
+            begin = self.begin()
+            self.index += 2
+            mark = self.type_scope.mark()
+            constructors: list[Constructor] = []
+            try:
+                self.type_params()
+                for entry in known.params:
+                    self.type_scope.bind(entry.name, entry)
+                if not known.extern or self.kind == "{":
+                    constructors = run_steps(self._constructors(known))
+            except SyntaxAbort:
+                pass
+            finally:
+                self.type_scope.undo(mark)
+            params = tuple(entry.param() for entry in known.params)
+            header = GlobalTypeVar(known.name, span=known.span)
+            span = self.span_from(begin)
+            types[known.name] = TypeData(
+                header, params, tuple(constructors), known.extern, span=span
+            )
+            self._keep_constructors(constructors)
+        return types
+
+    def _keep_constructors(self, constructors: list[Constructor]) -> None:
+        for constructor in constructors:
+            first = self.constructors.get(constructor.name)
+            if first is not None and constructor.span is not None:
+                what = f"constructor `{constructor.name}`"
+                self._duplicate(what, constructor.span, first.span)
+                continue
+            self.constructors[constructor.name] = constructor
+
+    def _constructors(self, known: TypeName) -> Steps:
+        opened = self.index
+        self.expect("{", "[")
+        constructors: list[Constructor] = []
+        while self.kind != "}":
+            span = self.span()
+            name = self.expect("ident", "}")
+            inputs: list[Type] = []
+            if self.kind == "(":
+                inner = self.index
+                self.advance()
+                while self.kind != ")":
+                    inputs.append((yield self.type_()))
+                    if not self.accept(","):
+                        break
+                self.expect(")", ",", opened=inner)
+            header = GlobalTypeVar(known.name, span=known.span)
+            index = len(constructors)
+            constructors.append(Constructor(name, tuple(inputs), header, index, span=span))
+            if not self.accept(","):
+                break
+        self.expect("}", ",", opened=opened)
+        return constructors
+
+    # --- round three: functions ----------------------------------------------------------
+
+    def _definition(self, functions: dict[str, Function]) -> Steps:
+        begin = self.begin()
+        if self.kind == "def":
+            self.advance()
+            token = self.index
+            self.expect("global")
+            self.scope.reset()
+            function = yield self.function(begin)
+            if token in self._function_tokens:
+                functions[self._function_tokens[token]] = function
+        elif self.kind in ("type", "extern"):
+            self._skip_type_definition()
+        elif self.kind == "version":
+            self.fail("a definition", help="the version stands first")
+        else:
+            self.fail("`def`, `type` or `extern type`")
+
+    def _skip_type_definition(self) -> None:
+        """Step over a definition that round two has read."""
+        extern = self.accept("extern")
+        self.expect("type")
+        self.expect("ident")
+        if self.kind == "[":
+            self._skip_brackets()
+        if self.kind == "{":
+            self._skip_brackets()
+        elif not extern:
+            self._skip_to_definition()
+        else:
+            self.accept(";")
+
+    def _skip_brackets(self) -> None:
+        depth = 0
+        while self.kind not in ("def", "type", "extern", "eof", "metadata"):
+            depth += self.kind in ("[", "{", "(")
+            depth -= self.kind in ("]", "}", ")")
+            self.advance()
+            if not depth:
+                return
+
+    def _skip_to_definition(self) -> None:
+        while self.kind not in ("def", "type", "extern", "eof", "metadata"):
+            self.advance()

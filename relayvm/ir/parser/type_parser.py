@@ -1,0 +1,539 @@
+"""The part of the parser that reads types, dims and type parameters, and that knows which names are in scope."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar as GenericVar
+
+from relayvm.base.diagnostics import DiagnosticSink, Note
+from relayvm.base.dims import (
+    ANY,
+    Dim,
+    DimExpr,
+    DimVar,
+    apply_term,
+    dim_add,
+    dim_mul,
+    dim_sub,
+    symbol,
+)
+from relayvm.base.dtypes import BY_NAME, DType
+from relayvm.base.source import Span
+from relayvm.ir.lexer import Cursor, Steps, SyntaxAbort, Tokens, run_steps
+from relayvm.ir.module import Module, TypeData
+from relayvm.ir.types import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    Kind,
+    RefType,
+    ShapeArg,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeParam,
+    TypeVar,
+    scalar_type,
+)
+
+MAX_TYPE_DEPTH = 128
+MAX_DIM_TOKENS = 128
+MAX_DIM_TERMS = 64
+MAX_SUGGESTED = 500
+
+T = GenericVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class ParamEntry:
+    """A type parameter in scope. Its kind is fixed by its first use, unless it is written.
+
+    `same_as` are parameters of data types in whose place it was used before their kind was known.
+    """
+
+    name: str
+    span: Span
+    kind: Kind | None = None
+    made: TypeParam | None = None
+    same_as: list[ParamEntry] = field(default_factory=list)
+
+    def param(self) -> TypeParam:
+        """Return the parameter itself; one that was never used is of kind Type."""
+        if self.made is None:
+            shape = self.kind is Kind.SHAPE_VAR
+            self.made = DimVar(self.name) if shape else TypeVar(self.name, span=self.span)
+            self.kind = Kind.SHAPE_VAR if shape else Kind.TYPE
+        return self.made
+
+
+@dataclass(slots=True, eq=False)
+class TypeName:
+    """A data type of the module: where it is defined and the kinds of its parameters."""
+
+    name: str
+    span: Span | None
+    params: list[ParamEntry]
+    token: int = 0
+    extern: bool = False
+
+
+class Scope(dict[str, T]):
+    """Names in scope. `mark` and `undo` bracket a region; both cost what was bound in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._log: list[tuple[str, T | None]] = []
+
+    def bind(self, name: str, value: T) -> None:
+        self._log.append((name, self.get(name)))
+        self[name] = value
+
+    def reset(self) -> None:
+        """Forget all names."""
+        self.clear()
+        self._log.clear()
+
+    def mark(self) -> int:
+        return len(self._log)
+
+    def undo(self, mark: int) -> None:
+        while len(self._log) > mark:
+            name, old = self._log.pop()
+            if old is None:
+                del self[name]
+            else:
+                self[name] = old
+
+
+def suggestion(name: str, known: Iterable[str], sigil: str = "") -> str:
+    """Return a help text that names the nearest known name, or nothing."""
+    names = [n for _, n in zip(range(MAX_SUGGESTED), known)]
+    near = difflib.get_close_matches(name[:80], names, 1, 0.6)
+    return f"did you mean `{sigil}{near[0]}`?" if near else ""
+
+
+class TypeParser(Cursor):
+    """Reads types. Methods that return `Steps` are run by `run_steps` or yielded."""
+
+    def __init__(self, tokens: Tokens, sink: DiagnosticSink, library: Module | None) -> None:
+        super().__init__(tokens, sink)
+        self.library = library
+        self.type_names: dict[str, TypeName] = {}
+        self.type_scope: Scope[ParamEntry] = Scope()
+        self.used_library_types: set[str] = set()
+        self._type_depth = 0
+
+    # --- type parameters -----------------------------------------------------------------
+
+    def type_params(self) -> list[ParamEntry]:
+        """Read `[A, n: ShapeVar]` if it is there, and bring the names into scope."""
+        entries: list[ParamEntry] = []
+        if self.kind != "[":
+            return entries
+        opened = self.index
+        self.advance()
+        while self.kind != "]":
+            span = self.span()
+            name = self.expect("ident", "]")
+            entry = ParamEntry(name, span, self._written_kind() if self.accept(":") else None)
+            first = next((e for e in entries if e.name == name), None)
+            if first is not None:
+                self.report(
+                    "duplicate-name",
+                    f"type parameter `{name}` is named twice",
+                    span,
+                    notes=[Note("first named here", first.span)],
+                )
+            entries.append(entry)
+            if not self.accept(","):
+                break
+        self.expect("]", ",", opened=opened)
+        for entry in entries:
+            self.type_scope.bind(entry.name, entry)
+        return entries
+
+    def _written_kind(self) -> Kind:
+        span = self.span()
+        word = self.advance() if self.kind == "type" else self.expect("ident")
+        for kind in (Kind.TYPE, Kind.SHAPE_VAR):
+            if word == kind.value:
+                return kind
+        self.report(
+            "wrong-kind", f"a type parameter has kind `Type` or `ShapeVar`, not `{word}`", span
+        )
+        return Kind.TYPE
+
+    def _use_as(self, entry: ParamEntry, kind: Kind, span: Span) -> bool:
+        """Fix or check the kind of a parameter at a use."""
+        if entry.kind is None:
+            entry.kind = kind
+        if entry.kind is kind:
+            return True
+        is_dim = entry.kind is Kind.SHAPE_VAR
+        self.report(
+            "wrong-kind",
+            f"`{entry.name}` stands for a {'dim' if is_dim else 'type'}, "
+            f"but is used as a {'type' if is_dim else 'dim'}",
+            span,
+            notes=[Note(f"`{entry.name}` is introduced here", entry.span)],
+        )
+        return False
+
+    # --- types ---------------------------------------------------------------------------
+
+    def whole_type(self) -> Type:
+        """Read one type, from outside of a running `run_steps`."""
+        result: Type = run_steps(self.type_())
+        return result
+
+    def type_(self) -> Steps:
+        """Read one type."""
+        self._type_depth += 1
+        try:
+            if self._type_depth > MAX_TYPE_DEPTH:
+                self.report(
+                    "too-deep", f"types nest at most {MAX_TYPE_DEPTH} deep", self.span()
+                )
+                raise SyntaxAbort
+            begin = self.begin()
+            kind = self.kind
+            if kind == "(":
+                return (yield self._tuple_type(begin))
+            if kind == "fn":
+                return (yield self._function_type(begin))
+            if kind == "ref":
+                self.advance()
+                opened = self.index
+                self.expect("(")
+                value = yield self.type_()
+                self.expect(")", opened=opened)
+                return RefType(value, span=self.span_from(begin))
+            if kind != "ident":
+                self.fail("a type")
+            if self.text == "Tensor" and self.next_kind() == "[":
+                return self._tensor_type(begin)
+            return (yield self._named_type(begin))
+        finally:
+            self._type_depth -= 1
+
+    def _tuple_type(self, begin: int) -> Steps:
+        opened = self.index
+        self.advance()
+        fields: list[Type] = []
+        comma = False
+        while self.kind != ")":
+            fields.append((yield self.type_()))
+            comma = self.accept(",")
+            if not comma:
+                break
+        self.expect(")", ",", opened=opened)
+        if len(fields) == 1 and not comma:
+            return fields[0]
+        return TupleType(tuple(fields), span=self.span_from(begin))
+
+    def _function_type(self, begin: int) -> Steps:
+        self.advance()
+        mark = self.type_scope.mark()
+        params = self.type_params()
+        opened = self.index
+        self.expect("(", "[")
+        arg_types: list[Type] = []
+        while self.kind != ")":
+            arg_types.append((yield self.type_()))
+            if not self.accept(","):
+                break
+        self.expect(")", ",", opened=opened)
+        self.expect("->")
+        result = yield self.type_()
+        self.type_scope.undo(mark)
+        made = tuple(entry.param() for entry in params)
+        return FuncType(tuple(arg_types), result, made, span=self.span_from(begin))
+
+    def _named_type(self, begin: int) -> Steps:
+        span = self.span()
+        name = self.advance()
+        entry = self.type_scope.get(name)
+        if name == "_":
+            return IncompleteType(span=span)
+        if entry is not None and self.kind != "[":
+            usable = self._use_as(entry, Kind.TYPE, span)
+            made = entry.param() if usable else None
+            return made if isinstance(made, TypeVar) else IncompleteType(span=span)
+        if name in BY_NAME and self.kind != "[":
+            return scalar_type(BY_NAME[name])
+        known = self.type_name(name)
+        if known is None:
+            self._unknown_type(name, span)
+            if self.kind == "[":
+                yield self._type_arguments(None)
+            return IncompleteType(span=span)
+        arguments: list[Type] = []
+        if self.kind == "[":
+            arguments = yield self._type_arguments(known)
+        whole = self.span_from(begin)
+        if len(arguments) != len(known.params):
+            self.report(
+                "wrong-kind",
+                f"data type `{name}` has {_count(len(known.params), 'parameter')}, "
+                f"but is given {_count(len(arguments), 'argument')}",
+                whole,
+                notes=[Note(f"`{name}` is defined here", known.span)] if known.span else [],
+            )
+            return IncompleteType(span=whole)
+        return TypeCall(GlobalTypeVar(name), tuple(arguments), span=whole)
+
+    def _unknown_type(self, name: str, span: Span) -> None:
+        known = [*self.type_scope, *self.type_names, *BY_NAME, "Tensor"]
+        known += list(self.library.types) if self.library else []
+        self.report(
+            "unknown-type", f"there is no type `{name}`", span, help=suggestion(name, known)
+        )
+
+    def type_name(self, name: str) -> TypeName | None:
+        """Return the data type of this name: the module's own, else the library's, which is noted as used."""
+        if name in self.type_names:
+            return self.type_names[name]
+        data = self.library.types.get(name) if self.library else None
+        if data is None:
+            return None
+        self.used_library_types.add(name)
+        self.type_names[name] = _library_name(data)
+        return self.type_names[name]
+
+    def _type_arguments(self, known: TypeName | None) -> Steps:
+        opened = self.index
+        self.advance()
+        arguments: list[Type] = []
+        while self.kind != "]":
+            place = len(arguments)
+            param = known.params[place] if known and place < len(known.params) else None
+            arguments.append((yield self._type_argument(param)))
+            if not self.accept(","):
+                break
+        self.expect("]", ",", opened=opened)
+        return arguments
+
+    def _type_argument(self, param: ParamEntry | None) -> Steps:
+        begin = self.begin()
+        if param is not None and param.kind is Kind.SHAPE_VAR:
+            dim = self.dim()
+            return ShapeArg(dim, span=self.span_from(begin))
+        if self.kind == "ident" and self.next_kind() in (",", "]"):
+            entry = self.type_scope.get(self.text)
+            if entry is not None and entry.kind is None and param is not None and not param.kind:
+                entry.same_as.append(param)
+                self.advance()
+                return IncompleteType()
+        if self.kind in ("number", "?"):
+            span = self.span()
+            self.dim()
+            self.report("wrong-kind", "a dim stands where a type is needed", span)
+            return IncompleteType(span=span)
+        return (yield self.type_())
+
+    def call_type_arguments(self) -> Steps:
+        """Read `[int32, n + 1]` of a call: what cannot be a type is a dim."""
+        opened = self.index
+        self.advance()
+        arguments: list[Type] = []
+        while self.kind != "]":
+            begin = self.begin()
+            entry = self.type_scope.get(self.text) if self.kind == "ident" else None
+            after = self.next_kind()
+            is_function = self.text in ("min", "max", "floordiv", "floormod", "broadcast")
+            if (
+                self.kind in ("number", "?", "-")
+                or (entry is not None and entry.kind is Kind.SHAPE_VAR)
+                or (entry is not None and after not in (",", "]"))
+                or (is_function and after == "(")
+            ):
+                arguments.append(ShapeArg(self.dim(), span=self.span_from(begin)))
+            else:
+                arguments.append((yield self.type_()))
+            if not self.accept(","):
+                break
+        self.expect("]", ",", opened=opened)
+        return arguments
+
+    def _tensor_type(self, begin: int) -> TensorType:
+        self.advance()
+        outer = self.index
+        self.advance()
+        inner = self.index
+        self.expect("(")
+        shape: list[Dim] = []
+        while self.kind != ")":
+            shape.append(self.dim())
+            if not self.accept(","):
+                break
+        self.expect(")", ",", opened=inner)
+        self.expect(",")
+        dtype = self.dtype()
+        self.expect("]", opened=outer)
+        return TensorType(tuple(shape), dtype, span=self.span_from(begin))
+
+    def dtype(self) -> DType:
+        """Read the name of an element type."""
+        if self.kind != "ident":
+            self.fail("an element type such as `float32`")
+        span = self.span()
+        name = self.advance()
+        if name not in BY_NAME:
+            self.report(
+                "unknown-type",
+                f"there is no element type `{name}`",
+                span,
+                help=suggestion(name, BY_NAME),
+            )
+        return BY_NAME.get(name, BY_NAME["float32"])
+
+    # --- dims ----------------------------------------------------------------------------
+
+    def dim(self, allow_negative: bool = False) -> Dim:
+        """Read a dim: `3`, `?`, `n*2 + 1`, `n // 2`, `min(n, m)`; `allow_negative` lets the result be below 0."""
+        begin, first = self.begin(), self.index
+        reader = DimReader(self, first)
+        result = reader.sum(0)
+        if isinstance(result, int) and not allow_negative and not 0 <= result < 1 << 63:
+            self.report(
+                "bad-dim", f"a dim is at least 0 and below 2^63, not {result}", self.span_from(begin)
+            )
+            return 1
+        return result
+
+    def dim_name(self, allow: Mapping[str, object] | None = None) -> Dim:
+        """Read the name of a symbolic dim."""
+        span = self.span()
+        name = self.advance()
+        entry = self.type_scope.get(name)
+        if entry is None:
+            self.report(
+                "unknown-type",
+                f"there is no dim `{name}`",
+                span,
+                help=suggestion(name, self.type_scope)
+                or f"name it among the type parameters: `def @f[{name}](...)`",
+            )
+            return ANY
+        if not self._use_as(entry, Kind.SHAPE_VAR, span):
+            return ANY
+        made = entry.param()
+        return symbol(made) if isinstance(made, DimVar) else ANY
+
+
+class DimReader:
+    """Reads one dim by recursive descent; its depth and size are bounded, so it may recurse."""
+
+    FUNCTIONS = {
+        "min": "min",
+        "max": "max",
+        "broadcast": "broadcast",
+        "floordiv": "//",
+        "floormod": "%",
+    }
+
+    def __init__(self, parser: TypeParser, first: int) -> None:
+        self.parser = parser
+        self.first = first
+
+    def sum(self, depth: int) -> Dim:
+        """Read terms joined by `+` and `-`."""
+        result = self.product(depth)
+        while self.parser.kind in ("+", "-"):
+            op = self.parser.advance()
+            other = self.product(depth)
+            result = self._checked(dim_add(result, other) if op == "+" else dim_sub(result, other))
+        return result
+
+    def product(self, depth: int) -> Dim:
+        """Read factors joined by `*`, `//` and `%`."""
+        result = self.factor(depth)
+        while self.parser.kind in ("*", "//", "%"):
+            op = self.parser.advance()
+            other = self.factor(depth)
+            if op == "*":
+                result = self._product(result, other)
+            else:
+                result = self._term(op, result, other)
+        return result
+
+    def factor(self, depth: int) -> Dim:
+        """Read a number, a name, `?`, a function of dims, or a dim in parentheses."""
+        parser = self.parser
+        if depth > 16 or parser.index - self.first > MAX_DIM_TOKENS:
+            parser.report("bad-dim", "the dim is too long", parser.span())
+            raise SyntaxAbort
+        if parser.kind == "-":
+            parser.advance()
+            return self._product(self.factor(depth + 1), -1)
+        if parser.kind == "?":
+            parser.advance()
+            return ANY
+        if parser.kind == "number":
+            return self._number()
+        if parser.kind == "(":
+            opened = parser.index
+            parser.advance()
+            result = self.sum(depth + 1)
+            parser.expect(")", opened=opened)
+            return result
+        if parser.kind == "ident":
+            if parser.text in self.FUNCTIONS and parser.next_kind() == "(":
+                return self._function(depth)
+            return parser.dim_name()
+        parser.fail("a dim")
+
+    def _function(self, depth: int) -> Dim:
+        parser = self.parser
+        op = self.FUNCTIONS[parser.advance()]
+        opened = parser.index
+        parser.advance()
+        a = self.sum(depth + 1)
+        parser.expect(",")
+        b = self.sum(depth + 1)
+        parser.expect(")", opened=opened)
+        return self._term(op, a, b)
+
+    def _number(self) -> int:
+        span = self.parser.span()
+        text = self.parser.advance()
+        if not text.isdigit() or len(text) > 40:
+            self.parser.report("bad-dim", f"`{text[:40]}` is not a dim", span)
+            return 1
+        return int(text)
+
+    def _product(self, a: Dim, b: Dim) -> Dim:
+        if isinstance(a, DimExpr) and isinstance(b, DimExpr):
+            self._bound(len(a.terms) * len(b.terms))
+        return self._checked(dim_mul(a, b))
+
+    def _term(self, op: str, a: Dim, b: Dim) -> Dim:
+        if op in ("//", "%") and b == 0:
+            self.parser.report("bad-dim", "a dim is divided by 0", self.parser.span())
+            return ANY
+        return self._checked(apply_term(op, a, b))
+
+    def _checked(self, dim: Dim) -> Dim:
+        if isinstance(dim, DimExpr):
+            self._bound(len(dim.terms))
+        return dim
+
+    def _bound(self, terms: int) -> None:
+        if terms > MAX_DIM_TERMS:
+            self.parser.report("bad-dim", "the dim has too many terms", self.parser.span())
+            raise SyntaxAbort
+
+
+def _library_name(data: TypeData) -> TypeName:
+    entries = []
+    for param in data.type_params:
+        kind = Kind.SHAPE_VAR if isinstance(param, DimVar) else Kind.TYPE
+        entries.append(ParamEntry(param.name, None, kind, param))  # type: ignore[arg-type]
+    return TypeName(data.header.name, data.span, entries, extern=data.extern)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,416 @@
+"""Walking and rebuilding expressions without recursion: a shared node is visited once, chains may be any length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar as GenericVar, cast
+
+from relayvm.base.dims import Dim, DimExpr, DimVar, dim_substitute, dim_variables
+from relayvm.ir.expr import (
+    Attrs,
+    AttrValue,
+    Call,
+    Clause,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    Op,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from relayvm.ir.types import (
+    FuncType,
+    RefType,
+    ShapeArg,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeParam,
+    TypeVar,
+)
+
+T = GenericVar("T")
+LEAVES = (Var, GlobalVar, Constant, Op, Constructor)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """Return the direct subexpressions in order of evaluation; variables at their binders are none."""
+    if isinstance(expr, LEAVES):
+        return ()
+    match expr:
+        case Call():
+            return (expr.op, *expr.args)
+        case Let():
+            return (expr.value, expr.body)
+        case Tuple():
+            return expr.fields
+        case TupleGetItem():
+            return (expr.tuple_value,)
+        case Function():
+            return (expr.body,)
+        case If():
+            return (expr.cond, expr.true_branch, expr.false_branch)
+        case Match():
+            return (expr.data, *(clause.rhs for clause in expr.clauses))
+        case RefCreate():
+            return (expr.value,)
+        case RefRead():
+            return (expr.ref,)
+        case RefWrite():
+            return (expr.ref, expr.value)
+    raise TypeError(f"{type(expr).__name__} is not an expression")
+
+
+def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
+    """Return `expr` with other subexpressions, in the order of `children`; itself if they are the same objects."""
+    old = children(expr)
+    if len(old) == len(new) and all(a is b for a, b in zip(old, new)):
+        return expr
+    common: dict[str, Any] = {"span": expr.span, "checked_type": expr.checked_type}
+    match expr:
+        case Call():
+            return Call(new[0], new[1:], expr.attrs, expr.type_args, **common)
+        case Let():
+            return Let(expr.var, new[0], new[1], **common)
+        case Tuple():
+            return Tuple(new, **common)
+        case TupleGetItem():
+            return TupleGetItem(new[0], expr.index, **common)
+        case Function():
+            return Function(
+                expr.params, new[0], expr.ret_type, expr.type_params, expr.attrs, **common
+            )
+        case If():
+            return If(*new, **common)
+        case Match():
+            clauses = tuple(
+                clause if clause.rhs is rhs else Clause(clause.lhs, rhs, span=clause.span)
+                for clause, rhs in zip(expr.clauses, new[1:])
+            )
+            return Match(new[0], clauses, expr.complete, **common)
+        case RefCreate():
+            return RefCreate(new[0], **common)
+        case RefRead():
+            return RefRead(new[0], **common)
+        case RefWrite():
+            return RefWrite(new[0], new[1], **common)
+    raise TypeError(f"{type(expr).__name__} has no subexpressions")
+
+
+def post_order(expr: Expr) -> Iterator[Expr]:
+    """Yield every node once, subexpressions first and in order of evaluation."""
+    seen: set[int] = set()
+    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+            continue
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack.append((node, True))
+        stack.extend((child, False) for child in reversed(children(node)) if id(child) not in seen)
+
+
+def fold(expr: Expr, combine: Callable[[Expr, tuple[T, ...]], T]) -> T:
+    """Return `combine(node, results of its children)` of the root, computed once a node, from the leaves up."""
+    results: dict[int, T] = {}
+    for node in post_order(expr):
+        results[id(node)] = combine(node, tuple(results[id(c)] for c in children(node)))
+    return results[id(expr)]
+
+
+def rewrite(
+    expr: Expr, change: Callable[[Expr], Expr], *, memo: dict[int, Expr] | None = None
+) -> Expr:
+    """Return `expr` with `change` applied to each node once its subexpressions are rebuilt.
+
+    Sharing, spans and types are kept; where nothing changes the result is the same object. `memo` maps ids of old
+    nodes to new ones: entries given are not entered, and what is found is added. The caller keeps the old nodes alive.
+    """
+    done: dict[int, Expr] = {} if memo is None else memo
+    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        node, ready = stack.pop()
+        if id(node) in done:
+            continue
+        if ready:
+            done[id(node)] = change(
+                with_children(node, tuple(done[id(child)] for child in children(node)))
+            )
+            continue
+        stack.append((node, True))
+        stack.extend((child, False) for child in reversed(children(node)) if id(child) not in done)
+    return done[id(expr)]
+
+
+def pattern_vars(pattern: Pattern) -> Iterator[Var]:
+    """Yield the variables that a pattern binds, from left to right."""
+    match pattern:
+        case PatternVar():
+            yield pattern.var
+        case PatternConstructor() | PatternTuple():
+            for inner in pattern.patterns:
+                yield from pattern_vars(inner)
+        case _:
+            pass
+
+
+def binders(expr: Expr) -> tuple[Var, ...]:
+    """Return the variables that this node itself binds."""
+    match expr:
+        case Let():
+            return (expr.var,)
+        case Function():
+            return expr.params
+        case Match():
+            return tuple(v for clause in expr.clauses for v in pattern_vars(clause.lhs))
+        case _:
+            return ()
+
+
+def bound_vars(expr: Expr) -> tuple[Var, ...]:
+    """Return all variables bound inside `expr`, each once, inner expressions first."""
+    return tuple(dict.fromkeys(v for node in post_order(expr) for v in binders(node)))
+
+
+def free_vars(expr: Expr) -> tuple[Var, ...]:
+    """Return the variables used but not bound inside `expr`, each once, in order of first use.
+
+    Relies on each variable having one binder.
+    """
+    bound: set[Var] = set()
+    used: dict[Var, None] = {}
+    for node in post_order(expr):
+        if isinstance(node, Var):
+            used[node] = None
+        else:
+            bound.update(binders(node))
+    return tuple(v for v in used if v not in bound)
+
+
+def global_vars(expr: Expr) -> tuple[str, ...]:
+    """Return the names of the global functions that `expr` uses, each once, in order of first use."""
+    return tuple(dict.fromkeys(n.name for n in post_order(expr) if isinstance(n, GlobalVar)))
+
+
+def node_types(expr: Expr) -> Iterator[Type]:
+    """Yield the types written in this node itself: annotations, return type, type arguments."""
+    for var in binders(expr):
+        if var.type_annotation is not None:
+            yield var.type_annotation
+    if isinstance(expr, Function) and expr.ret_type is not None:
+        yield expr.ret_type
+    if isinstance(expr, Var) and expr.type_annotation is not None:
+        yield expr.type_annotation
+    if isinstance(expr, Call):
+        yield from expr.type_args
+
+
+def type_variables(type_: Type) -> Iterator[TypeParam]:
+    """Yield the free type variables and dim variables of a type, possibly more than once."""
+    match type_:
+        case TypeVar():
+            yield type_
+        case TensorType():
+            for dim in type_.shape:
+                yield from dim_variables(dim)
+        case ShapeArg():
+            yield from dim_variables(type_.dim)
+        case TupleType():
+            for field in type_.fields:
+                yield from type_variables(field)
+        case FuncType():
+            for part in (*type_.arg_types, type_.ret_type):
+                yield from (v for v in type_variables(part) if v not in type_.type_params)
+        case RefType():
+            yield from type_variables(type_.value)
+        case TypeCall():
+            for argument in type_.args:
+                yield from type_variables(argument)
+        case _:
+            pass
+
+
+def attr_variables(value: AttrValue) -> Iterator[DimVar]:
+    """Yield the dim variables of an attribute value."""
+    if isinstance(value, tuple):
+        for part in value:
+            yield from attr_variables(part)
+    elif isinstance(value, DimExpr):
+        yield from dim_variables(value)
+
+
+def free_type_vars(item: Expr | Type) -> tuple[TypeParam, ...]:
+    """Return the type parameters used but not introduced inside, each once, in order of first use."""
+    if isinstance(item, Type):
+        return tuple(dict.fromkeys(type_variables(item)))
+    bound: set[TypeParam] = set()
+    used: dict[TypeParam, None] = {}
+    for node in post_order(item):
+        for type_ in node_types(node):
+            used.update(dict.fromkeys(type_variables(type_)))
+        if isinstance(node, Call):
+            for value in node.attrs.values():
+                used.update(dict.fromkeys(attr_variables(value)))
+        if isinstance(node, Function):
+            bound.update(node.type_params)
+    return tuple(v for v in used if v not in bound)
+
+
+def substitute(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
+    """Return `expr` with variables replaced by expressions."""
+    if not values:
+        return expr
+    return rewrite(expr, lambda n: values.get(n, n) if isinstance(n, Var) else n)
+
+
+def substitute_in_type(type_: Type, values: Mapping[TypeParam, Type | Dim]) -> Type:
+    """Return a type with type variables replaced by types and dim variables by dims; itself if none occurs."""
+    dims = cast("Mapping[DimVar, Dim]", values)
+
+    def go(t: Type) -> Type:
+        match t:
+            case TypeVar():
+                return cast(Type, values.get(t, t))
+            case TensorType():
+                shape = tuple(dim_substitute(d, dims) for d in t.shape)
+                return t if _same(shape, t.shape) else replace(t, shape=shape)
+            case ShapeArg():
+                dim = dim_substitute(t.dim, dims)
+                return t if dim is t.dim else replace(t, dim=dim)
+            case TupleType():
+                fields = tuple(go(f) for f in t.fields)
+                return t if _same(fields, t.fields) else replace(t, fields=fields)
+            case FuncType():
+                args, ret = tuple(go(a) for a in t.arg_types), go(t.ret_type)
+                if _same(args, t.arg_types) and ret is t.ret_type:
+                    return t
+                return replace(t, arg_types=args, ret_type=ret)
+            case RefType():
+                value = go(t.value)
+                return t if value is t.value else replace(t, value=value)
+            case TypeCall():
+                args = tuple(go(a) for a in t.args)
+                return t if _same(args, t.args) else replace(t, args=args)
+            case _:
+                return t
+
+    return go(type_) if values else type_
+
+
+def _same(a: tuple[object, ...], b: tuple[object, ...]) -> bool:
+    return all(x is y for x, y in zip(a, b))
+
+
+def substitute_in_attrs(attrs: Attrs, values: Mapping[TypeParam, Type | Dim]) -> Attrs:
+    """Return attributes with dim variables replaced by dims; the same object if none occurs."""
+    dims = cast("Mapping[DimVar, Dim]", values)
+
+    def go(value: AttrValue) -> AttrValue:
+        if isinstance(value, tuple):
+            new = tuple(go(v) for v in value)
+            return value if _same(new, value) else new
+        return dim_substitute(value, dims) if isinstance(value, DimExpr) else value
+
+    result = {name: go(value) for name, value in attrs.items()}
+    return attrs if all(result[n] is v for n, v in attrs.items()) else Attrs(result)
+
+
+def substitute_types(expr: Expr, values: Mapping[TypeParam, Type | Dim]) -> Expr:
+    """Return `expr` with type parameters replaced everywhere; variables whose annotation changes are renewed."""
+    return rebind(expr, lambda t: substitute_in_type(t, values), values)
+
+
+def fresh_binders(expr: Expr) -> Expr:
+    """Return a copy of `expr` in which every variable that it binds is a new one."""
+    return rebind(expr, None, {})
+
+
+def rebind(
+    expr: Expr,
+    change_type: Callable[[Type], Type] | None,
+    dims: Mapping[TypeParam, Type | Dim],
+) -> Expr:
+    """Return a copy with renewed variables: all of them where `change_type` is None, else those it changes."""
+    change = change_type or (lambda t: t)
+
+    def maybe(type_: Type | None) -> Type | None:
+        return None if type_ is None else change(type_)
+
+    renewed: dict[Var, Var] = {}
+    bound = bound_vars(expr)
+    for var in bound if change_type is None else (*bound, *free_vars(expr)):
+        annotation, checked = maybe(var.type_annotation), maybe(var.checked_type)
+        same = annotation is var.type_annotation and checked is var.checked_type
+        if change_type is None or not same:
+            renewed[var] = Var(var.name, annotation, span=var.span, checked_type=checked)
+
+    def step(node: Expr) -> Expr:
+        if isinstance(node, Var):
+            return renewed.get(node, node)
+        if isinstance(node, LEAVES) and not isinstance(node, (Constant, GlobalVar)):
+            return node
+        checked = maybe(node.checked_type)
+        if checked is not node.checked_type:
+            node = replace(node, checked_type=checked)
+        return _rebound(node, renewed, change, dims)
+
+    return rewrite(expr, step)
+
+
+def _rebound(
+    node: Expr,
+    renewed: Mapping[Var, Var],
+    change: Callable[[Type], Type],
+    dims: Mapping[TypeParam, Type | Dim],
+) -> Expr:
+    match node:
+        case Let() if node.var in renewed:
+            return replace(node, var=renewed[node.var])
+        case Function():
+            params = tuple(renewed.get(p, p) for p in node.params)
+            ret_type = None if node.ret_type is None else change(node.ret_type)
+            if _same(params, node.params) and ret_type is node.ret_type:
+                return node
+            return replace(node, params=params, ret_type=ret_type)
+        case Call():
+            type_args = tuple(change(t) for t in node.type_args)
+            attrs = substitute_in_attrs(node.attrs, dims) if dims else node.attrs
+            if _same(type_args, node.type_args) and attrs is node.attrs:
+                return node
+            return replace(node, type_args=type_args, attrs=attrs)
+        case Match():
+            clauses = tuple(
+                replace(c, lhs=_rebound_pattern(c.lhs, renewed)) for c in node.clauses
+            )
+            return replace(node, clauses=clauses)
+        case _:
+            return node
+
+
+def _rebound_pattern(pattern: Pattern, renewed: Mapping[Var, Var]) -> Pattern:
+    match pattern:
+        case PatternVar():
+            return replace(pattern, var=renewed.get(pattern.var, pattern.var))
+        case PatternConstructor() | PatternTuple():
+            inner = tuple(_rebound_pattern(p, renewed) for p in pattern.patterns)
+            return replace(pattern, patterns=inner)
+        case _:
+            return pattern
