@@ -1,0 +1,456 @@
+"""The evaluator: what a Relay program means, in Python and numpy. The oracle of the compiler; never fast.
+
+Runs typed and untyped modules. Neither deep recursion nor long loops touch Python's stack; tail calls take no space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from relayvm.base.diagnostics import Diagnostic, InternalError, Trap
+from relayvm.base.dims import AnyDim, Dim, DimExpr, DimVar, dim_substitute, dim_value
+from relayvm.base.shapes import ShapeError
+from relayvm.base.source import Span
+from relayvm.compiler.evaluate_code import (
+    CALL,
+    CHECK,
+    CHOOSE,
+    CLOSURE,
+    CONSTRUCT,
+    DIMS_SLOT,
+    FIELD,
+    LEAVE,
+    MATCH,
+    OPERATOR,
+    REF_NEW,
+    REF_READ,
+    REF_WRITE,
+    RETURN,
+    TAIL_CALL,
+    TAKE_FIELD,
+    TEST,
+    TUPLE,
+    Code,
+    GlobalName,
+    Instruction,
+    OperatorCode,
+    array_type,
+    translate,
+)
+from relayvm.ir.expr import Call, Constructor, Expr, Function
+from relayvm.ir.module import Module
+from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ops.operator import Operator
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DataValue:
+    """A value of a data type."""
+
+    constructor: str
+    type_name: str
+    tag: int
+    fields: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return f"<{self.constructor} of {self.type_name}, {len(self.fields)} fields>"
+
+
+@dataclass(slots=True, eq=False)
+class Reference:
+    """A mutable cell."""
+
+    value: Any
+
+
+@dataclass(slots=True, eq=False)
+class Closure:
+    """A function value: its code, the values it captured, and the sizes known where it was made."""
+
+    evaluator: Evaluator
+    code: Code
+    captured: tuple[Any, ...] = ()
+    dims: Mapping[DimVar, int] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        return self.evaluator.apply(self, args)
+
+    def __repr__(self) -> str:
+        return f"<closure made in @{self.code.name}>"
+
+
+class BudgetExceeded(Exception):
+    """The evaluator did more work than it was allowed."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """How much one evaluation may do: element operations (a call counts as one), and bytes of one result."""
+
+    operations: int | None = None
+    result_bytes: int | None = None
+
+    def spend(self, operations: int) -> None:
+        """Take from the budget; raises BudgetExceeded when it is used up."""
+        if self.operations is None:
+            return
+        self.operations -= operations
+        if self.operations < 0:
+            raise BudgetExceeded
+
+
+@dataclass(slots=True)
+class Evaluator:
+    """Runs the functions of a module. `budget` limits all its calls together."""
+
+    module: Module
+    budget: Budget = field(default_factory=Budget)
+    max_depth: int = 10_000_000
+    _codes: dict[str, Code] = field(default_factory=dict)
+
+    def call(self, name: str, args: Sequence[Any] = ()) -> Any:
+        """Return the result of a global function; arguments are arrays, numbers, tuples and data values."""
+        return self.apply(Closure(self, self.code_of(name)), tuple(to_value(a) for a in args))
+
+    def evaluate(self, expr: Expr) -> Any:
+        """Return the value of a closed expression."""
+        return self.apply(Closure(self, translate("<expression>", Function((), expr))), ())
+
+    def apply(self, closure: Any, args: Sequence[Any]) -> Any:
+        """Return the result of a function value."""
+        with np.errstate(all="ignore"):
+            return _Run(self).run(closure, args)
+
+    def code_of(self, name: str) -> Code:
+        """Return the code of a global function, translated once."""
+        if name not in self._codes:
+            self._codes[name] = translate(name, self.module[name])
+        return self._codes[name]
+
+
+def to_value(value: Any) -> Any:
+    """Return a host value as the evaluator holds it: numbers and lists become arrays and tuples."""
+    if isinstance(value, (list, tuple)):
+        return tuple(to_value(v) for v in value)
+    if isinstance(value, (bool, int, float, np.generic)):
+        array = np.asarray(value)
+        narrow = {"int64": np.int32, "float64": np.float32}
+        plain = isinstance(value, (int, float)) and not isinstance(value, np.generic)
+        return array.astype(narrow.get(array.dtype.name, array.dtype)) if plain else array
+    return value
+
+
+Handler = Callable[["_Run", Instruction], None]
+
+
+class _Run:
+    """One run: the current frame, block and place in it, the blocks left open, and the frames of the callers."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self.budget = evaluator.budget
+        self.row: list[Any] = []
+        self.code: Code | None = None
+        self.block: list[Instruction] = []
+        self.place = 0
+        self.blocks: list[tuple[list[Instruction], int]] = []
+        self.frames: list[tuple[list[Any], Code, list[Instruction], int, int]] = []
+        self.result: Any = None
+        self.finished = False
+
+    def run(self, closure: Any, args: Sequence[Any]) -> Any:
+        if not isinstance(closure, Closure):
+            raise TypeError(f"not a function: {closure!r}")
+        self.enter(closure, args, None)
+        handlers = _HANDLERS
+        while not self.finished:
+            instruction = self.block[self.place]
+            self.place += 1
+            handlers[instruction[0]](self, instruction)
+        return self.result
+
+    # -- Calls ------------------------------------------------------------------------------------------------------
+
+    def enter(self, closure: Closure, args: Sequence[Any], span: Span | None) -> None:
+        """Make a frame for the function, bind its parameters and test them against what is declared."""
+        code = closure.code
+        if len(args) != len(code.params):
+            raise InternalError(f"@{code.name} takes {len(code.params)} arguments, got {len(args)}")
+        self.budget.spend(1)
+        row = code.row.copy()
+        for slot, arg in zip(code.params, args):
+            row[slot] = arg
+        for slot, value in zip(code.capture_slots, closure.captured):
+            row[slot] = value
+        if code.self_slot >= 0:
+            row[code.self_slot] = closure
+        row[DIMS_SLOT] = closure.dims
+        self.row, self.code, self.block, self.place = row, code, code.body, 0
+        if code.binds_dims:
+            row[DIMS_SLOT] = dims = dict(closure.dims or {})
+            for slot, declared, name in code.checks:
+                self.check(row[slot], declared, f"parameter `%{name}`", span, dims)
+
+    def call(self, instruction: Instruction) -> None:
+        _, result, callee, arg_slots, node = instruction
+        row = self.row
+        function = self.callee(row[callee], [row[s] for s in arg_slots])
+        if not isinstance(function, Closure):
+            row[result] = function
+            return
+        if len(self.frames) >= self.evaluator.max_depth:
+            raise self.trap("depth-exhausted", "the call stack is too deep", node.span)
+        assert self.code is not None
+        self.frames.append((row, self.code, self.block, self.place, result))
+        self.enter(function, [row[s] for s in arg_slots], node.span)
+
+    def tail_call(self, instruction: Instruction) -> None:
+        _, callee, arg_slots, node = instruction
+        row = self.row
+        args = [row[s] for s in arg_slots]
+        function = self.callee(row[callee], args)
+        if isinstance(function, Closure):
+            self.enter(function, args, node.span)
+        else:
+            self.leave_function(function)
+
+    def callee(self, value: Any, args: list[Any]) -> Any:
+        """Return the closure to enter, or the result where the callee is no code (a constructor, an operator)."""
+        if isinstance(value, Closure):
+            return value
+        if isinstance(value, GlobalName):
+            return Closure(self.evaluator, self.evaluator.code_of(value.name))
+        if isinstance(value, Constructor):
+            return DataValue(value.name, value.belong_to.name, value.index, tuple(args))
+        if isinstance(value, Operator):
+            return value.evaluate(args, {})
+        raise InternalError(f"called a value that is no function: {value!r}")
+
+    def return_(self, instruction: Instruction) -> None:
+        self.leave_function(self.row[instruction[1]])
+
+    def leave_function(self, value: Any) -> None:
+        if isinstance(value, GlobalName):
+            value = Closure(self.evaluator, self.evaluator.code_of(value.name))
+        if not self.frames:
+            self.result = value
+            self.finished = True
+            return
+        self.row, self.code, self.block, self.place, result = self.frames.pop()
+        self.row[result] = value
+
+    def closure(self, instruction: Instruction) -> None:
+        _, result, code = instruction
+        row = self.row
+        captured = tuple([row[s] for s in code.captures])
+        row[result] = Closure(self.evaluator, code, captured, row[DIMS_SLOT])
+
+    # -- Blocks -----------------------------------------------------------------------------------------------------
+
+    def choose(self, instruction: Instruction) -> None:
+        _, condition, true_arm, false_arm, returns_here = instruction
+        self.open(true_arm if self.row[condition] else false_arm, returns_here)
+
+    def open(self, block: list[Instruction], returns_here: bool) -> None:
+        if returns_here:
+            self.blocks.append((self.block, self.place))
+        self.block, self.place = block, 0
+
+    def leave(self, instruction: Instruction) -> None:
+        self.row[instruction[1]] = self.row[instruction[2]]
+        self.block, self.place = self.blocks.pop()
+
+    def match(self, instruction: Instruction) -> None:
+        _, cases, returns_here, node = instruction
+        for steps, arm in cases:
+            if self.fits(steps):
+                self.open(arm, returns_here)
+                return
+        raise self.trap("match-failed", "no clause of the match fits the value", node.span)
+
+    def fits(self, steps: list[tuple[int, int, int, int]]) -> bool:
+        row = self.row
+        for what, destination, source, number in steps:
+            if what == TEST:
+                if row[source].tag != number:
+                    return False
+            elif what == TAKE_FIELD:
+                row[destination] = row[source].fields[number]
+            else:
+                row[destination] = row[source][number]
+        return True
+
+    # -- Values -----------------------------------------------------------------------------------------------------
+
+    def construct(self, instruction: Instruction) -> None:
+        _, result, constructor, slots = instruction
+        row = self.row
+        fields = tuple([row[s] for s in slots])
+        name = constructor.belong_to.name
+        row[result] = DataValue(constructor.name, name, constructor.index, fields)
+
+    def make_tuple(self, instruction: Instruction) -> None:
+        row = self.row
+        row[instruction[1]] = tuple([row[s] for s in instruction[2]])
+
+    def take_field(self, instruction: Instruction) -> None:
+        row = self.row
+        row[instruction[1]] = row[instruction[2]][instruction[3]]
+
+    def ref_new(self, instruction: Instruction) -> None:
+        self.row[instruction[1]] = Reference(self.row[instruction[2]])
+
+    def ref_read(self, instruction: Instruction) -> None:
+        self.row[instruction[1]] = self.row[instruction[2]].value
+
+    def ref_write(self, instruction: Instruction) -> None:
+        _, result, reference, value = instruction
+        self.row[reference].value = self.row[value]
+        self.row[result] = ()
+
+    def operator(self, instruction: Instruction) -> None:
+        _, result, code, slots, node = instruction
+        row = self.row
+        args = [row[s] for s in slots]
+        attrs = code.attrs
+        if code.symbolic:
+            attrs = {name: _with_dims(v, row[DIMS_SLOT] or {}) for name, v in attrs.items()}
+        self.afford(node, code, args, attrs)
+        try:
+            if code.checked:
+                self.check_rule(code, args, attrs, node)
+            value = code.operator.facets["numpy"](*args, **attrs)
+        except ShapeError as reason:
+            raise self.trap("shape-mismatch", reason.message, node.span) from None
+        except IndexError as reason:
+            raise self.trap("index-out-of-range", str(reason), node.span) from None
+        except MemoryError:
+            raise self.trap("memory-exhausted", "a tensor is too large", node.span) from None
+        row[result] = (
+            tuple(map(np.asarray, value)) if isinstance(value, tuple) else np.asarray(value)
+        )
+        self.budget.spend(_elements(row[result]))
+
+    def afford(
+        self, node: Call, code: OperatorCode, args: list[Any], attrs: dict[str, Any]
+    ) -> None:
+        """Refuse work beyond the budget before it is done."""
+        budget = self.budget
+        if budget.operations is None and budget.result_bytes is None:
+            return
+        budget.spend(sum(_elements(a) for a in args))
+        result = code.result
+        if not code.operator.is_data_dependent:
+            result = code.operator.rule(*map(array_type, args), **attrs)
+        limit = budget.result_bytes
+        if result is not None and limit is not None and _static_bytes(result) > limit:
+            raise BudgetExceeded
+
+    def check_rule(
+        self, code: OperatorCode, args: list[Any], attrs: dict[str, Any], node: Call
+    ) -> None:
+        """Run the shape rule on what is really there, as the residual checks do in compiled code."""
+        if code.operator.is_data_dependent:
+            return
+        exact = code.operator.result_type([array_type(a) for a in args], attrs)
+        promised = code.result
+        if isinstance(promised, TensorType) and isinstance(exact, TensorType):
+            for axis, (known, real) in enumerate(zip(promised.shape, exact.shape)):
+                if isinstance(known, int) and known != real:
+                    message = f"axis {axis} of the result is {real}, declared {known}"
+                    raise self.trap("shape-mismatch", message, node.span)
+
+    # -- Checks -----------------------------------------------------------------------------------------------------
+
+    def check_slot(self, instruction: Instruction) -> None:
+        _, slot, declared, what, span = instruction
+        self.check(self.row[slot], declared, what, span, self.row[DIMS_SLOT])
+
+    def check(self, value: Any, declared: Type, what: str, span: Span | None, dims: Any) -> None:
+        """Trap unless a value has the declared dims; a size variable is bound where it first stands alone."""
+        if isinstance(declared, TupleType):
+            for part, type_ in zip(value, declared.fields):
+                self.check(part, type_, what, span, dims)
+            return
+        if not isinstance(declared, TensorType) or not isinstance(value, np.ndarray):
+            return
+        for axis, (dim, size) in enumerate(zip(declared.shape, value.shape)):
+            expected = _known_size(dim, size, dims)
+            if expected is not None and expected != size:
+                message = f"axis {axis} of {what} is {size}, declared {dim}"
+                if isinstance(dim, DimExpr):
+                    message += f" (= {expected})"
+                raise self.trap("shape-mismatch", message, span)
+
+    def trap(self, code: str, message: str, span: Span | None) -> Trap:
+        frames = [f"@{self.code.name} ({span})" if self.code else ""]
+        for _, caller, block, place, _ in reversed(self.frames[-49:]):
+            node = block[place - 1][-1]
+            frames.append(f"@{caller.name} ({getattr(node, 'span', None)})")
+        return Trap(Diagnostic(code, message, span), tuple(frames))
+
+
+def _known_size(dim: Dim, size: int, dims: dict[DimVar, int] | None) -> int | None:
+    """Return the size that `dim` demands, binding a variable that is still free; None if it demands nothing."""
+    if isinstance(dim, AnyDim) or (isinstance(dim, DimExpr) and dims is None):
+        return None
+    if isinstance(dim, int):
+        return dim
+    assert dims is not None
+    variable = dim.variable
+    if variable is not None:
+        return dims.setdefault(variable, size)
+    try:
+        return dim_value(dim, dims)
+    except (KeyError, ValueError):
+        return None
+
+
+def _with_dims(value: Any, dims: Mapping[DimVar, int]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_with_dims(v, dims) for v in value)
+    if isinstance(value, DimExpr):
+        return dim_substitute(value, dims)
+    return value
+
+
+def _elements(value: Any) -> int:
+    if isinstance(value, tuple):
+        return sum(_elements(v) for v in value)
+    return value.size if isinstance(value, np.ndarray) else 1
+
+
+def _static_bytes(type_: Type) -> int:
+    if isinstance(type_, TupleType):
+        return sum(_static_bytes(f) for f in type_.fields)
+    if not isinstance(type_, TensorType):
+        return 0
+    size = type_.dtype.itemsize_bytes
+    for dim in type_.shape:
+        if not isinstance(dim, int):
+            return 0
+        size *= dim
+    return size
+
+
+_HANDLERS: dict[int, Handler] = {
+    OPERATOR: _Run.operator,
+    CALL: _Run.call,
+    TAIL_CALL: _Run.tail_call,
+    RETURN: _Run.return_,
+    CHOOSE: _Run.choose,
+    LEAVE: _Run.leave,
+    MATCH: _Run.match,
+    CONSTRUCT: _Run.construct,
+    TUPLE: _Run.make_tuple,
+    FIELD: _Run.take_field,
+    CLOSURE: _Run.closure,
+    CHECK: _Run.check_slot,
+    REF_NEW: _Run.ref_new,
+    REF_READ: _Run.ref_read,
+    REF_WRITE: _Run.ref_write,
+}

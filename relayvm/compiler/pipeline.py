@@ -1,0 +1,113 @@
+"""Passes with what they require and ensure, and the loop that runs, verifies and records them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from relayvm.base.diagnostics import InternalError, RelayError, error
+from relayvm.base.settings import flag
+from relayvm.compiler.instruments import Recorder, report_fault
+from relayvm.ir.module import Module
+from relayvm.ir.verify import verify_module
+
+
+class Property(Enum):
+    """What a pass may require of a module, and another ensure."""
+
+    TYPED = "every expression has its type"
+    FUSED = "operators are called inside of primitive functions only"
+    ANF = "operands are atoms; every other value is named by a let"
+    MATCHES_COMPILED = "matches test one constructor at a time"
+    CLOSURES_LIFTED = "functions inside of functions only name globals and captures"
+    MONOMORPHIC = "functions and data types have no type parameters of kind Type"
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One row: a pass by name. It runs at `opt_level` and above; `breaks` is what it may destroy."""
+
+    name: str
+    run: Callable[[Module], Module]
+    doc: str
+    requires: frozenset[Property] = frozenset()
+    ensures: frozenset[Property] = frozenset()
+    breaks: frozenset[Property] = frozenset()
+    opt_level: int = 0
+
+
+PassTable = Mapping[str, Pass]
+
+
+def run_pipeline(
+    module: Module, table: PassTable, names: Sequence[str], verify: bool | None = None
+) -> Module:
+    """Return the module after the named passes, each preceded by those whose result it requires.
+
+    Raises RelayError `unknown-pass`, what a pass reports about the program, and InternalError,
+    which names the pass and the command that runs it again on the module it failed on.
+    """
+    for name in names:
+        if name not in table:
+            raise error("unknown-pass", f"there is no pass `{name}`; known are {', '.join(table)}")
+    check = flag("RELAYVM_VERIFY") if verify is None else verify
+    state = _State(module, is_typed(module), table, Recorder(), check)
+    for name in names:
+        state.run(table[name])
+    state.recorder.finish()
+    return state.module
+
+
+def is_typed(module: Module) -> bool:
+    """Return True if type inference has run on every function of the module."""
+    return all(
+        f.checked_type is not None and f.body.checked_type is not None
+        for f in module.functions.values()
+    )
+
+
+class _State:
+    def __init__(
+        self, module: Module, typed: bool, table: PassTable, recorder: Recorder, verify: bool
+    ) -> None:
+        self.module = module
+        self.held: frozenset[Property] = frozenset({Property.TYPED} if typed else ())
+        self.table = table
+        self.recorder = recorder
+        self.verify = verify
+
+    def run(self, step: Pass) -> None:
+        """Run one pass after whatever provides the properties that it requires and that are missing."""
+        for needed in Property:
+            if needed in step.requires and needed not in self.held:
+                self.run(self.provider(needed))
+        before = self.module
+        with self.recorder.measure(step.name):
+            after = self.guarded(step, before)
+        self.module = after
+        self.held = (self.held if after is before else self.held - step.breaks) | step.ensures
+        self.recorder.record(step.name, before, after)
+
+    def provider(self, needed: Property) -> Pass:
+        for step in self.table.values():
+            if needed in step.ensures:
+                return step
+        raise InternalError(f"no pass ensures {needed.name}")
+
+    def guarded(self, step: Pass, before: Module) -> Module:
+        try:
+            after = step.run(before)
+            if self.verify and after is not before:
+                verify_module(after)
+            return after
+        except RelayError:
+            if step.name in _REPORTING_PASSES:
+                raise
+            raise report_fault(step.name, before) from None
+        except Exception as reason:
+            raise report_fault(step.name, before) from reason
+
+
+# Only these judge the user's program; a RelayError out of any other pass is a fault of ours.
+_REPORTING_PASSES = frozenset({"infer_types", "compile_matches", "instantiate"})

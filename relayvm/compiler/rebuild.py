@@ -1,0 +1,238 @@
+"""Bottom-up rebuilding of expressions that knows each node before and after, and copies with fresh binders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from relayvm.base.diagnostics import assert_never
+from relayvm.base.dims import Dim, DimVar, dim_substitute, symbol
+from relayvm.ir.expr import (
+    Call,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    Let,
+    Match,
+    Op,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    Var,
+)
+from relayvm.ir.types import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    ShapeArg,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeParam,
+    TypeVar,
+)
+from relayvm.ir.visit import bound_vars, children, post_order, with_children
+
+Transform = Callable[[Expr, Expr], Expr]
+
+
+def rebuild(root: Expr, transform: Transform) -> Expr:
+    """Return `root` with `transform(before, after)` applied to every node, operands first.
+
+    `after` is `before` with its operands replaced, and the same object if none was. Binders are
+    not transformed. Sharing is kept. Linear, and not limited by Python's stack.
+    """
+    done: dict[int, Expr] = {}
+    for node in post_order(root):
+        done[id(node)] = transform(node, with_parts(node, done))
+    return done[id(root)]
+
+
+def with_parts(node: Expr, done: Mapping[int, Expr]) -> Expr:
+    """Return `node` with each sub-expression `e` replaced by `done[id(e)]`."""
+    parts = children(node)
+    return with_children(node, tuple([done[id(part)] for part in parts])) if parts else node
+
+
+class TypeMap:
+    """A mapping of types: variables to types or dims, and what `apply_to_data` makes of data types."""
+
+    def __init__(
+        self,
+        types: Mapping[TypeVar, Type] | None = None,
+        dims: Mapping[DimVar, Dim] | None = None,
+    ) -> None:
+        self.types = dict(types or {})
+        self.dims = dict(dims or {})
+
+    def bind(self, params: tuple[TypeParam, ...], args: tuple[Type, ...]) -> None:
+        """Map the type parameters to the arguments of a use."""
+        for param, arg in zip(params, args):
+            if isinstance(param, DimVar):
+                assert isinstance(arg, ShapeArg)
+                self.dims[param] = arg.dim
+            else:
+                self.types[param] = arg
+
+    def dim(self, dim: Dim) -> Dim:
+        """Return the image of a dim."""
+        return dim_substitute(dim, self.dims) if self.dims else dim
+
+    def data(self, type_: GlobalTypeVar | TypeCall, args: tuple[Type, ...]) -> Type:
+        """Return the image of a data type whose arguments have been mapped to `args`."""
+        return replace(type_, args=args) if isinstance(type_, TypeCall) else type_
+
+    def __call__(self, type_: Type) -> Type:
+        """Return the image of a type."""
+        match type_:
+            case TensorType():
+                shape = tuple(self.dim(d) for d in type_.shape)
+                return type_ if shape == type_.shape else replace(type_, shape=shape)
+            case TupleType():
+                return replace(type_, fields=tuple(self(f) for f in type_.fields))
+            case FuncType():
+                args = tuple(self(a) for a in type_.arg_types)
+                images = (types_of_param(p, self) for p in type_.type_params)
+                params = tuple(p for p in images if p is not None)
+                result = self(type_.ret_type)
+                return replace(type_, arg_types=args, ret_type=result, type_params=params)
+            case RefType():
+                return replace(type_, value=self(type_.value))
+            case TypeVar():
+                return self.types.get(type_, type_)
+            case TypeCall():
+                return self.data(type_, tuple(self(a) for a in type_.args))
+            case ShapeArg():
+                return replace(type_, dim=self.dim(type_.dim))
+            case GlobalTypeVar():
+                return self.data(type_, ())
+            case IncompleteType():
+                return type_
+        assert_never(type_)  # type: ignore[arg-type]
+
+    def optional(self, type_: Type | None) -> Type | None:
+        """Return the image of a type that may be missing."""
+        return None if type_ is None else self(type_)
+
+
+class Copier:
+    """Copies an expression: binders become fresh variables, types are mapped.
+
+    Subclasses override `leaf` to replace globals and constructors.
+    """
+
+    def __init__(self, types: TypeMap, variables: Mapping[int, Expr] | None = None) -> None:
+        self.types = types
+        self.variables: dict[int, Expr] = dict(variables or {})
+
+    def copy(self, root: Expr) -> Expr:
+        """Return the copy; variables that are free in `root` and not given stay themselves."""
+        for node in post_order(root):
+            if isinstance(node, Function):
+                self._refresh_type_params(node)
+        for var in bound_vars(root):
+            if id(var) not in self.variables:
+                self.variables[id(var)] = self._fresh(var)
+        done: dict[int, Expr] = {}
+        for node in post_order(root):
+            done[id(node)] = self._node(node, done)
+        return done[id(root)]
+
+    def leaf(self, node: Expr) -> Expr:
+        """Return what stands for a global, constructor, operator or constant."""
+        if node.checked_type is None or isinstance(node, (Op, Constant)):
+            return node
+        return replace(node, checked_type=self.types(node.checked_type))
+
+    def constructor(self, constructor: Constructor, pattern: PatternConstructor) -> Constructor:
+        """Return what stands for the constructor of a pattern."""
+        return constructor
+
+    def _node(self, node: Expr, done: Mapping[int, Expr]) -> Expr:
+        if isinstance(node, Var):
+            return self.variables.get(id(node), node)
+        if isinstance(node, (GlobalVar, Constructor, Op, Constant)):
+            return self.leaf(node)
+        new = with_parts(node, done)
+        types = self.types
+        match new:
+            case Function():
+                params = tuple(self._binder(p) for p in new.params)
+                kept = tuple(types_of_param(p, types) for p in new.type_params)
+                type_params = tuple(p for p in kept if p is not None)
+                new = replace(
+                    new,
+                    params=params,
+                    ret_type=types.optional(new.ret_type),
+                    type_params=type_params,
+                )
+            case Let():
+                new = replace(new, var=self._binder(new.var))
+            case Match():
+                clauses = tuple(replace(c, lhs=self._pattern(c.lhs)) for c in new.clauses)
+                new = replace(new, clauses=clauses)
+            case Call():
+                type_args = tuple(types(t) for t in new.type_args)
+                attrs = new.attrs
+                if types.dims and any(_has_dim(v) for v in attrs.values()):
+                    mapped = {k: self._attr(v) for k, v in attrs.items()}
+                    attrs = type(attrs)(mapped)
+                new = replace(new, type_args=type_args, attrs=attrs)
+        return replace(new, checked_type=types.optional(new.checked_type))
+
+    def _attr(self, value: object) -> object:
+        if isinstance(value, tuple):
+            return tuple(self._attr(v) for v in value)
+        return self.types.dim(value) if _has_dim(value) else value  # type: ignore[arg-type]
+
+    def _binder(self, var: Var) -> Var:
+        new = self.variables[id(var)]
+        assert isinstance(new, Var)
+        return new
+
+    def _fresh(self, var: Var) -> Var:
+        return replace(
+            var,
+            type_annotation=self.types.optional(var.type_annotation),
+            checked_type=self.types.optional(var.checked_type),
+        )
+
+    def _pattern(self, pattern: Pattern) -> Pattern:
+        match pattern:
+            case PatternVar():
+                return replace(pattern, var=self._binder(pattern.var))
+            case PatternConstructor():
+                parts = tuple(self._pattern(p) for p in pattern.patterns)
+                constructor = self.constructor(pattern.constructor, pattern)
+                return replace(pattern, constructor=constructor, patterns=parts)
+            case PatternTuple():
+                return replace(pattern, patterns=tuple(self._pattern(p) for p in pattern.patterns))
+        return pattern
+
+    def _refresh_type_params(self, function: Function) -> None:
+        for param in function.type_params:
+            if isinstance(param, DimVar):
+                if param not in self.types.dims:
+                    self.types.dims[param] = symbol(DimVar(param.name))
+            elif param not in self.types.types:
+                self.types.types[param] = TypeVar(param.name, param.kind)
+
+
+def types_of_param(param: TypeParam, types: TypeMap) -> TypeParam | None:
+    """Return the fresh variable that stands for a type parameter; None if it is bound to a type."""
+    if isinstance(param, DimVar):
+        dim = types.dims.get(param, symbol(param))
+        return getattr(dim, "variable", None)
+    image = types.types.get(param, param)
+    return image if isinstance(image, TypeVar) else None
+
+
+def _has_dim(value: object) -> bool:
+    if isinstance(value, tuple):
+        return any(_has_dim(v) for v in value)
+    return hasattr(value, "terms")

@@ -1,0 +1,29 @@
+"""Recursion without Python's stack: recursive functions written as generators, run by a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Recursive = Generator["Recursive[Any]", Any, T]
+
+
+def trampoline(start: Recursive[T]) -> T:
+    """Return the result of a generator that yields the generators it calls and is sent their results.
+
+    `value = yield visit(child)` is a call: depth is bounded by memory, not by Python's recursion limit.
+    """
+    stack: list[Recursive[Any]] = [start]
+    value: Any = None
+    while stack:
+        try:
+            call = stack[-1].send(value)
+        except StopIteration as stop:
+            stack.pop()
+            value = stop.value
+        else:
+            stack.append(call)
+            value = None
+    result: T = value
+    return result

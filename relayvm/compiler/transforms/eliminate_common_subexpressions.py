@@ -1,0 +1,124 @@
+"""Common subexpressions: the same pure call, made again where its first result is at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from relayvm.compiler.purity import Purity
+from relayvm.compiler.rebuild import with_parts
+from relayvm.compiler.scopes import Scope, Scopes, is_atomic, same_scope_children, scope_bodies
+from relayvm.compiler.trampoline import Recursive, trampoline
+from relayvm.ir.expr import (
+    Call,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    Let,
+    Tuple,
+    TupleGetItem,
+)
+from relayvm.ir.module import Module
+
+LARGEST_COMPARED_BYTES = 1024
+
+
+def eliminate_common_subexpressions(module: Module) -> Module:
+    """Share equal pure calls: `add(exp(%x), exp(%x))` -> `let %v = exp(%x); add(%v, %v)`.
+
+    A call is replaced only by one that has been made before it in the same or an enclosing scope,
+    so nothing is computed that was not, or earlier than it was. Linear.
+    """
+    purity = Purity(module)
+    functions = {}
+    for name, function in module.functions.items():
+        functions[name] = trampoline(_Sharer(function, purity).rewrite(function))
+    return module.with_functions(functions)  # type: ignore[arg-type]
+
+
+class _Sharer:
+    def __init__(self, function: Function, purity: Purity) -> None:
+        self.purity = purity
+        self.scopes = Scopes(function)
+        self.done: dict[int, Expr] = {}
+        self.numbers: dict[int, int] = {}
+        self.atoms: dict[Hashable, int] = {}
+        self.tables: dict[Scope, dict[Hashable, tuple[Expr, int]]] = {}
+        self.count = 0
+
+    def rewrite(self, node: Expr) -> Recursive[Expr]:
+        """Return what stands for `node`; nodes are visited in the order in which they are evaluated."""
+        known = self.done.get(id(node))
+        if known is not None:
+            return known
+        if is_atomic(node):
+            self.numbers.setdefault(id(node), self.atom_number(node))
+            self.done[id(node)] = node
+            return node
+        lets = []
+        start = node
+        while isinstance(node, Let) and id(node) not in self.done:
+            yield self.rewrite(node.value)
+            if node.var.type_annotation in (None, node.value.checked_type):
+                self.numbers[id(node.var)] = self.numbers[id(node.value)]
+            lets.append(node)
+            node = node.body
+        if not lets or id(node) not in self.done:
+            yield self.visit(node)
+        for let in reversed(lets):
+            self.done[id(let)] = with_parts(let, self.done)
+            self.numbers[id(let)] = self.numbers[id(let.body)]
+        return self.done[id(start)]
+
+    def visit(self, node: Expr) -> Recursive[None]:
+        if is_atomic(node):
+            yield self.rewrite(node)
+            return
+        for part in same_scope_children(node) + scope_bodies(node):
+            yield self.rewrite(part)
+        new = with_parts(node, self.done)
+        key = self.key(node)
+        if key is None:
+            self.done[id(node)], self.numbers[id(node)] = new, self.fresh()
+            return
+        scope: Scope | None = self.scopes.of(node)
+        home = self.tables.setdefault(self.scopes.of(node), {})
+        while scope is not None:
+            earlier = self.tables.get(scope, {}).get(key)
+            if earlier is not None:
+                self.done[id(node)], self.numbers[id(node)] = earlier
+                return
+            scope = scope.parent
+        number = self.fresh()
+        home[key] = (new, number)
+        self.done[id(node)], self.numbers[id(node)] = new, number
+
+    def key(self, node: Expr) -> Hashable | None:
+        """Return what equal nodes agree on; None for a node that must stay itself."""
+        if not isinstance(node, (Call, Tuple, TupleGetItem)) or not self.purity.is_pure(node):
+            return None
+        operands = tuple(self.numbers[id(part)] for part in same_scope_children(node))
+        extra: Hashable = None
+        if isinstance(node, Call):
+            extra = (node.attrs, node.type_args)
+        elif isinstance(node, TupleGetItem):
+            extra = node.index
+        return (type(node), operands, extra, node.checked_type)
+
+    def atom_number(self, node: Expr) -> int:
+        key: Hashable = id(node)
+        if isinstance(node, GlobalVar):
+            key = (node.name, node.checked_type)
+        elif isinstance(node, Constructor):
+            key = (node.belong_to, node.index, node.checked_type)
+        elif isinstance(node, Constant):
+            data = node.data
+            small = data.nbytes <= LARGEST_COMPARED_BYTES
+            content: Hashable = data.tobytes() if small else id(data)
+            key = (data.dtype.name, data.shape, content)
+        return self.atoms.setdefault(key, self.fresh())
+
+    def fresh(self) -> int:
+        self.count += 1
+        return self.count

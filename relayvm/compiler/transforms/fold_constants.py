@@ -1,0 +1,293 @@
+"""Constant folding: what depends on constants alone is evaluated now, within a budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from relayvm.base.diagnostics import Trap
+from relayvm.compiler.evaluate import Budget, BudgetExceeded, DataValue, Evaluator
+from relayvm.compiler.purity import Purity
+from relayvm.compiler.rebuild import rebuild
+from relayvm.compiler.scopes import is_primitive
+from relayvm.ir.expr import (
+    Call,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    Op,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    RefCreate,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from relayvm.ir.module import Module
+from relayvm.ir.types import TensorType, Type
+from relayvm.ir.visit import post_order
+
+CALL_OPERATIONS = 1_000_000
+MODULE_OPERATIONS = 3_000_000
+RESULT_BYTES = 16 << 20
+LARGEST_GROWN_BYTES = 4096
+LARGEST_DATA_FIELDS = 1000
+
+
+def fold_constants(module: Module) -> Module:
+    """Evaluate closed calls and decide known branches: `add(1f, 2f)` -> `3f`.
+
+    Calls of operators, of functions of the module and of constructors fold where all arguments are
+    constants. A call is left alone if it traps, takes more than a million element operations, or
+    gives more than 16 MiB, a function or a reference. Operators that make much out of little
+    (`zeros`) are left to run time. Linear, beside the evaluation.
+    """
+    folder = _Folder(module)
+    functions: dict[str, Function] = {}
+    for name, function in module.functions.items():
+        functions[name] = function if is_primitive(function) else folder.fold(function)
+    return module.with_functions(functions)
+
+
+class _Folder:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.evaluator = Evaluator(module)
+        self.purity = Purity(module)
+        self.left = MODULE_OPERATIONS
+        self.has_refs = any(
+            isinstance(node, RefCreate)
+            for function in module.functions.values()
+            for node in post_order(function)
+        )
+        self.values: dict[int, list[Var]] = {}
+        self.known: dict[int, Expr] = {}
+
+    def fold(self, function: Function) -> Function:
+        self.values, self.known = {}, {}
+        for node in post_order(function):
+            if isinstance(node, Let):
+                self.values.setdefault(id(node.value), []).append(node.var)
+        result = rebuild(function, self.step)
+        assert isinstance(result, Function)
+        return result
+
+    def step(self, before: Expr, after: Expr) -> Expr:
+        new = self.simplify(after)
+        for var in self.values.get(id(before), ()):
+            if _is_known(new) and not self.would_change_type(var.type_annotation, new):
+                self.known[id(var)] = new
+        return new
+
+    def would_change_type(self, declared: Type | None, value: Expr) -> bool:
+        """Return True if a narrower type could show through an invariant reference type."""
+        if not self.has_refs or declared is None:
+            return False
+        return declared != value.checked_type
+
+    def simplify(self, node: Expr) -> Expr:
+        match node:
+            case Var():
+                known = self.known.get(id(node))
+                return known if isinstance(known, Constant) else node
+            case TupleGetItem():
+                return self.project(node)
+            case If():
+                cond = node.cond
+                if isinstance(cond, Constant):
+                    return node.true_branch if bool(cond.data) else node.false_branch
+            case Let():
+                done = isinstance(self.known.get(id(node.var)), Constant)
+                return node.body if done else node
+            case Match():
+                return self.choose(node)
+            case Call(op=Op()):
+                return self.call_operator(node)
+            case Call(op=GlobalVar()):
+                closed = all(_is_constant(self.resolve(a)) for a in node.args)
+                return self.evaluate(node) if closed else node
+        return node
+
+    def resolve(self, node: Expr) -> Expr:
+        """Return what is known of an operand: for a variable, the value it is bound to."""
+        return self.known.get(id(node), node) if isinstance(node, Var) else node
+
+    def project(self, node: TupleGetItem) -> Expr:
+        value = self.resolve(node.tuple_value)
+        if isinstance(value, Tuple):
+            chosen = value.fields[node.index]
+            others = (f for i, f in enumerate(value.fields) if i != node.index)
+            if isinstance(node.tuple_value, Var):
+                return chosen if isinstance(chosen, (Constant, Var)) else node
+            if all(self.purity.is_pure(f) for f in others):
+                return chosen
+        return node
+
+    def call_operator(self, node: Call) -> Expr:
+        args = [self.resolve(a) for a in node.args]
+        if not args or not all(_is_constant(a) for a in args):
+            return node
+        return self.evaluate(node)
+
+    def evaluate(self, node: Call) -> Expr:
+        """Return the value of a closed call as an expression, or the call where it cannot be had."""
+        closed = Call(
+            node.op,
+            tuple(self.resolve(a) for a in node.args),
+            node.attrs,
+            node.type_args,
+            span=node.span,
+            checked_type=node.checked_type,
+        )
+        budget = Budget(min(CALL_OPERATIONS, self.left), RESULT_BYTES)
+        granted = budget.operations or 0
+        self.evaluator.budget = budget
+        try:
+            value = self.evaluator.evaluate(closed)
+        except (Trap, BudgetExceeded):
+            return node
+        finally:
+            self.left -= granted - max(0, budget.operations or 0)
+        if isinstance(node.op, Op) and self.grows(closed, value):
+            return node
+        folded = _to_expr(value, node, self.module)
+        if folded is None or (self.has_refs and not _same_dims(folded, node.checked_type)):
+            return node
+        return folded
+
+    def grows(self, call: Call, value: Any) -> bool:
+        """Return True if keeping the result costs much more than keeping the operands."""
+        size = _bytes(value)
+        given = sum(_constant_bytes(a) for a in call.args)
+        return size > LARGEST_GROWN_BYTES and size > 4 * given
+
+    def choose(self, node: Match) -> Expr:
+        """Return the right side of the clause that is known to fit, with its variables bound."""
+        data = self.resolve(node.data)
+        if data is node.data and not self.purity.is_pure(data):
+            return node
+        for clause in node.clauses:
+            bindings: list[tuple[Var, Expr]] = []
+            fits = self.fits(clause.lhs, data, bindings)
+            if fits is None:
+                return node
+            if fits:
+                body = clause.rhs
+                for var, value in reversed(bindings):
+                    body = Let(var, value, body, span=clause.span, checked_type=body.checked_type)
+                return body
+        return node
+
+    def fits(self, pattern: Pattern, data: Expr, bindings: list[tuple[Var, Expr]]) -> bool | None:
+        """Return whether `pattern` fits `data`; None if that is not known."""
+        match pattern:
+            case PatternVar():
+                bindings.append((pattern.var, data))
+                return True
+            case PatternTuple():
+                parts = data.fields if isinstance(data, Tuple) else None
+            case PatternConstructor():
+                made = isinstance(data, Call) and isinstance(data.op, Constructor)
+                parts = data.args if made and isinstance(data, Call) else None
+                if made and isinstance(data, Call) and isinstance(data.op, Constructor):
+                    if data.op.index != pattern.constructor.index:
+                        return False
+            case _:
+                return True
+        if parts is None:
+            return None
+        for part, field_ in zip(pattern.patterns, parts):
+            fits = self.fits(part, self.resolve(field_), bindings)
+            if not fits:
+                return fits
+        return True
+
+
+def _is_constant(expr: Expr) -> bool:
+    """Return True for constants, and tuples and data built of constants."""
+    pending = [expr]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Tuple):
+            pending.extend(node.fields)
+        elif isinstance(node, Call) and isinstance(node.op, Constructor):
+            pending.extend(node.args)
+        elif not isinstance(node, Constant):
+            return False
+    return True
+
+
+def _is_known(expr: Expr) -> bool:
+    """Return True for constants and for tuples and data whose fields are atoms."""
+    if isinstance(expr, Tuple):
+        return all(isinstance(f, (Constant, Var)) for f in expr.fields)
+    if isinstance(expr, Call) and isinstance(expr.op, Constructor):
+        return all(isinstance(a, (Constant, Var)) for a in expr.args)
+    return isinstance(expr, Constant)
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, tuple):
+        return sum(_bytes(v) for v in value)
+    return value.nbytes if isinstance(value, np.ndarray) else 0
+
+
+def _constant_bytes(expr: Expr) -> int:
+    if isinstance(expr, Tuple):
+        return sum(_constant_bytes(f) for f in expr.fields)
+    return expr.data.nbytes if isinstance(expr, Constant) else 0
+
+
+def _same_dims(folded: Expr, type_: Type | None) -> bool:
+    if isinstance(folded, Constant) and isinstance(type_, TensorType):
+        return type_.shape == folded.data.shape
+    return not isinstance(folded, Tuple)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A tuple or data value whose fields are being turned into expressions."""
+
+    value: Any
+    fields: tuple[Any, ...]
+    done: list[Expr] = field(default_factory=list)
+
+
+def _to_expr(value: Any, call: Call, module: Module) -> Expr | None:
+    """Return an expression for a value; None if it holds a function or reference, or is too big."""
+    stack = [_Pending(None, (value,))]
+    count = 0
+    while True:
+        top = stack[-1]
+        if len(top.done) < len(top.fields):
+            part = top.fields[len(top.done)]
+            count += 1
+            if count > LARGEST_DATA_FIELDS:
+                return None
+            if isinstance(part, np.ndarray):
+                type_ = call.checked_type if part is value else None
+                top.done.append(Constant(part, span=call.span, checked_type=type_))
+            elif isinstance(part, tuple):
+                stack.append(_Pending(part, part))
+            elif isinstance(part, DataValue):
+                stack.append(_Pending(part, part.fields))
+            else:
+                return None
+            continue
+        stack.pop()
+        if not stack:
+            return top.done[0]
+        if isinstance(top.value, tuple):
+            stack[-1].done.append(Tuple(tuple(top.done), span=call.span))
+        else:
+            constructor = module.constructor(top.value.type_name, top.value.constructor)
+            stack[-1].done.append(Call(constructor, tuple(top.done), span=call.span))

@@ -1,0 +1,168 @@
+"""Inlining: small or once-called global functions, let-bound functions called once, and names of atoms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from relayvm.base.dims import AnyDim
+from relayvm.compiler.call_graph import call_graph, components, recursive_names
+from relayvm.compiler.entries import entry_names
+from relayvm.compiler.rebuild import Copier, TypeMap, rebuild
+from relayvm.compiler.scopes import (
+    is_atomic,
+    is_primitive,
+)
+from relayvm.ir.expr import Call, Expr, Function, GlobalVar, Let, Var
+from relayvm.ir.module import Module
+from relayvm.ir.types import ShapeArg
+from relayvm.ir.visit import children, post_order
+
+LARGEST_SMALL_FUNCTION = 10
+
+
+def inline(module: Module) -> Module:
+    """Put bodies in the place of calls: `@f(%a)` -> `let %x = %a; body of @f`.
+
+    Global functions are inlined where they are not recursive and are marked `Inline=1`, have at
+    most ten nodes, or are called once and are no entry. Requires TYPED.
+    """
+    graph = call_graph(module)
+    recursive = recursive_names(graph)
+    called_once = _called_once(module) - set(entry_names(module))
+    functions = dict(module.functions)
+    inlined: dict[str, Function] = {}
+    for group in components(graph):
+        for name in group:
+            function = _inline_into(functions[name], inlined)
+            functions[name] = function
+            if name in recursive or is_primitive(function):
+                continue
+            small = name in called_once or _size(function) <= LARGEST_SMALL_FUNCTION
+            if function.attrs.get("Inline") or small:
+                inlined[name] = function
+    return module.with_functions(functions)
+
+
+def _called_once(module: Module) -> set[str]:
+    """Return the functions with one call and no other mention."""
+    calls: dict[str, int] = {}
+    mentions: dict[str, int] = {}
+    for function in module.functions.values():
+        for node in post_order(function):
+            for part in children(node):
+                if isinstance(part, GlobalVar):
+                    mentions[part.name] = mentions.get(part.name, 0) + 1
+            if isinstance(node, Call) and isinstance(node.op, GlobalVar):
+                calls[node.op.name] = calls.get(node.op.name, 0) + 1
+    return {name for name, count in calls.items() if count == 1 and mentions[name] == 1}
+
+
+def _size(function: Function) -> int:
+    return sum(not is_atomic(node) for node in post_order(function.body))
+
+
+def _inline_into(function: Function, inlined: dict[str, Function]) -> Function:
+    once = _local_functions_called_once(function)
+    aliases: dict[int, Expr] = {}
+
+    def step(before: Expr, after: Expr) -> Expr:
+        match after:
+            case Var():
+                return aliases.get(id(after), after)
+            case Let():
+                assert isinstance(before, Let)
+                gone = id(after.var) in aliases or id(after.var) in once
+                return after.body if gone else after
+            case Call(op=GlobalVar()):
+                assert isinstance(after.op, GlobalVar)
+                callee = inlined.get(after.op.name)
+                return after if callee is None else _expand_global(after, callee)
+            case Call(op=Var()):
+                callee = bodies.get(id(after.op))
+                return after if callee is None else _bind(callee, after)
+            case Call(op=Function()):
+                assert isinstance(after.op, Function)
+                single = isinstance(before, Call) and uses.get(id(before.op)) == 1
+                plain = single and not is_primitive(after.op) and not after.op.type_params
+                return _bind(after.op, after) if plain else after
+        if id(before) in values:
+            for var in values[id(before)]:
+                if id(var) in once and isinstance(after, Function):
+                    bodies[id(var)] = after
+        return after
+
+    values: dict[int, list[Var]] = {}
+    bodies: dict[int, Function] = {}
+    uses: dict[int, int] = {}
+    for node in post_order(function):
+        for part in children(node):
+            uses[id(part)] = uses.get(id(part), 0) + 1
+        if isinstance(node, Let):
+            values.setdefault(id(node.value), []).append(node.var)
+            if _is_alias(node):
+                aliases[id(node.var)] = node.value
+    for key, value in aliases.items():
+        while id(value) in aliases:
+            value = aliases[id(value)]
+        aliases[key] = value
+    result = rebuild(function, step)
+    assert isinstance(result, Function)
+    return result
+
+
+def _is_alias(let: Let) -> bool:
+    """Return True if a let only gives an atom another name (and no other type)."""
+    value = let.value
+    if not is_atomic(value):
+        return False
+    return let.var.type_annotation in (None, value.checked_type)
+
+
+def _local_functions_called_once(function: Function) -> set[int]:
+    """Return the let variables whose function is called in one place and mentioned nowhere else."""
+    mentions: dict[int, int] = {}
+    calls: dict[int, int] = {}
+    bound: dict[int, Function] = {}
+    for node in post_order(function):
+        for part in children(node):
+            if isinstance(part, Var):
+                mentions[id(part)] = mentions.get(id(part), 0) + 1
+        if isinstance(node, Call) and isinstance(node.op, Var):
+            calls[id(node.op)] = calls.get(id(node.op), 0) + 1
+        if isinstance(node, Let) and isinstance(node.value, Function):
+            if not is_primitive(node.value) and not node.value.type_params:
+                bound[id(node.var)] = node.value
+    return {
+        var
+        for var, value in bound.items()
+        if calls.get(var) == 1 and mentions.get(var) == 1 and not _mentions(value, var)
+    }
+
+
+def _mentions(expr: Expr, var: int) -> bool:
+    return any(id(node) == var for node in post_order(expr))
+
+
+def _expand_global(call: Call, callee: Function) -> Expr:
+    """Return a fresh copy of the body with the arguments bound; the call itself if types forbid it."""
+    if callee.type_params and len(call.type_args) != len(callee.type_params):
+        return call
+    if any(isinstance(t, ShapeArg) and isinstance(t.dim, AnyDim) for t in call.type_args):
+        # The call compares the real sizes that the variable stands for; a `?` would not.
+        return call
+    types = TypeMap()
+    types.bind(callee.type_params, call.type_args)
+    copy = Copier(types).copy(replace(callee, type_params=()))
+    assert isinstance(copy, Function)
+    return _bind(copy, call)
+
+
+def _bind(function: Function, call: Call) -> Expr:
+    """Return `let param = arg; ..; body` with what a declared result type promises."""
+    body = function.body
+    if function.ret_type is not None and function.ret_type != body.checked_type:
+        result = Var("result", function.ret_type, checked_type=function.ret_type)
+        body = Let(result, body, result, span=call.span, checked_type=function.ret_type)
+    for param, arg in reversed(list(zip(function.params, call.args))):
+        body = Let(param, arg, body, span=call.span, checked_type=body.checked_type)
+    return body
