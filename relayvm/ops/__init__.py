@@ -5,16 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from relayvm.ops import elementwise, indexing, linalg, movement, reduction
+from relayvm.ops import (
+    broadcasting,
+    creation,
+    elementwise,
+    indexing,
+    linalg,
+    movement,
+    normalization,
+    reduction,
+    reshaping,
+    slicing,
+)
 from relayvm.ops.operator import Fusion, GradientCall, Operator, operator, table_of
 
 OPS: Mapping[str, Operator] = MappingProxyType(
     table_of(
+        broadcasting.OPERATORS,
+        creation.OPERATORS,
         elementwise.OPERATORS,
         indexing.OPERATORS,
         linalg.OPERATORS,
         movement.OPERATORS,
+        normalization.OPERATORS,
         reduction.OPERATORS,
+        reshaping.OPERATORS,
+        slicing.OPERATORS,
     )
 )
 

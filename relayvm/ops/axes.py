@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from relayvm.base.dims import Dim, dim_mul
+from relayvm.base.dims import AnyDim, Dim, dim_mul
 from relayvm.base.shapes import ShapeError
 from relayvm.ir.types import TensorType
 
@@ -52,3 +52,24 @@ def reduced_axes(axis: tuple[int, ...] | None, exclude: bool, rank: int) -> tupl
         return tuple(range(rank))
     named = set(require_axes(axis, rank))
     return tuple(i for i in range(rank) if (i in named) != exclude)
+
+
+def folded_shape(shape: tuple[Dim, ...], axes: tuple[int, ...], keepdims: bool) -> tuple[Dim, ...]:
+    """Return `shape` without `axes`, or with them of size 1."""
+    if keepdims:
+        return tuple(1 if i in axes else d for i, d in enumerate(shape))
+    return tuple(d for i, d in enumerate(shape) if i not in axes)
+
+
+def require_known(shape: tuple[Dim, ...], what: str) -> tuple[Dim, ...]:
+    """Return `shape`; raises ShapeError if it has a `?` or a negative size."""
+    for dim in shape:
+        if isinstance(dim, AnyDim) or (isinstance(dim, int) and dim < 0):
+            raise ShapeError(f"{what} must be sizes, got {list(shape)}", "bad-attribute")
+    return shape
+
+
+def sizes_of(shape: tuple[Dim, ...]) -> tuple[int, ...]:
+    """Return a shape that has no symbols left, as evaluation needs it."""
+    assert all(isinstance(d, int) for d in shape), f"symbols in {shape} have no value"
+    return tuple(d for d in shape if isinstance(d, int))

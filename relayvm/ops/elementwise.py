@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from relayvm.base.dtypes import BOOL, DType
+from relayvm.base.dtypes import BOOL, DType, dtype_of
 from relayvm.base.shapes import broadcast_shapes
 from relayvm.ir.types import TensorType, Type
+from relayvm.kernels import compute as te
+from relayvm.kernels.compute import Tensor
 from relayvm.ops import numeric
+from relayvm.ops.loads import broadcast_compute
 from relayvm.ops.numeric import Array, Meaning, through_float32
 from relayvm.ops.operator import Fusion, Operator, operator
 from relayvm.ops.schema import AnyTensor, Bool, Float, Integer, Numeric, SameDtype
@@ -30,7 +32,13 @@ def _unary(
 
     @row.numpy
     def _(data: Array) -> Array:
-        return exact(data)
+        return np.asarray(exact(data))
+
+    @row.compute
+    def _(data: Tensor) -> Tensor:
+        if not data.dtype.is_float and name in _KEEPS_INTEGERS:
+            return broadcast_compute((data,), lambda x: x, name)
+        return broadcast_compute((data,), lambda x: te.scalar(name, x), name)
 
     return row
 
@@ -139,7 +147,11 @@ def _binary(
 
     @row.numpy
     def _(lhs: Array, rhs: Array) -> Array:
-        return exact(lhs, rhs)
+        return np.asarray(exact(lhs, rhs))
+
+    @row.compute
+    def _(lhs: Tensor, rhs: Tensor) -> Tensor:
+        return broadcast_compute((lhs, rhs), lambda x, y: te.scalar(name, x, y), name)
 
     return row
 
@@ -221,6 +233,11 @@ def _(data: Array) -> Array:
     return np.asarray(np.maximum(data, data.dtype.type(0)))
 
 
+@relu.compute
+def _(data: Tensor) -> Tensor:
+    return broadcast_compute((data,), lambda x: te.scalar("maximum", x, 0), "relu")
+
+
 @operator("copy", fusion=Fusion.ELEMENTWISE)
 def copy(data: AnyTensor) -> TensorType:
     """The same value.
@@ -235,6 +252,11 @@ def copy(data: AnyTensor) -> TensorType:
 @copy.numpy
 def _(data: Array) -> Array:
     return data
+
+
+@copy.compute
+def _(data: Tensor) -> Tensor:
+    return broadcast_compute((data,), lambda x: x, "copy")
 
 
 @operator("cast", fusion=Fusion.ELEMENTWISE)
@@ -253,6 +275,11 @@ def _(data: Array, *, dtype: DType) -> Array:
     return numeric.cast(data, dtype)
 
 
+@cast.compute
+def _(data: Tensor, *, dtype: DType) -> Tensor:
+    return broadcast_compute((data,), lambda x: te.cast(x, dtype), "cast")
+
+
 @operator("clip", fusion=Fusion.ELEMENTWISE)
 def clip(data: Numeric, *, a_min: float, a_max: float) -> TensorType:
     """Each element held between `a_min` and `a_max`, which for integers are truncated and saturated; NaN stays.
@@ -266,9 +293,23 @@ def clip(data: Numeric, *, a_min: float, a_max: float) -> TensorType:
 
 @clip.numpy
 def _(data: Array, *, a_min: float, a_max: float) -> Array:
-    dtype = numeric.dtype_of(data.dtype)
-    low, high = (numeric.cast(np.float64(v), dtype) for v in (a_min, a_max))
+    low, high = clip_bounds(a_min, a_max, dtype_of(data.dtype))
     return np.asarray(np.minimum(np.maximum(data, low), high))
+
+
+@clip.compute
+def _(data: Tensor, *, a_min: float, a_max: float) -> Tensor:
+    low, high = (v.item() for v in clip_bounds(a_min, a_max, data.dtype))
+
+    def held(x: te.ScalarExpr) -> te.ScalarExpr:
+        return te.scalar("minimum", te.scalar("maximum", x, low), high)
+
+    return broadcast_compute((data,), held, "clip")
+
+
+def clip_bounds(a_min: float, a_max: float, dtype: DType) -> tuple[Array, Array]:
+    """Return the bounds as rank-0 arrays of `dtype`."""
+    return numeric.cast(np.array(a_min), dtype), numeric.cast(np.array(a_max), dtype)
 
 
 @operator("where", fusion=Fusion.BROADCAST)
@@ -290,4 +331,9 @@ def _(condition: Array, x: Array, y: Array) -> Array:
     return np.where(condition, x, y)
 
 
-OPERATORS: tuple[Any, ...] = (*UNARY, *PREDICATES, *BINARY, relu, copy, cast, clip, where)
+@where.compute
+def _(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return broadcast_compute((condition, x, y), te.select, "where")
+
+
+OPERATORS: tuple[Operator, ...] = (*UNARY, *PREDICATES, *BINARY, relu, copy, cast, clip, where)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from relayvm.base.dims import Dim
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
-from relayvm.ops.axes import require_axis
+from relayvm.kernels import compute as te
+from relayvm.kernels.compute import ScalarExpr, Tensor
+from relayvm.ops.axes import product, require_axis, require_rank
+from relayvm.ops.loads import load_wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
-from relayvm.ops.schema import AnyTensor, Integer
+from relayvm.ops.reshaping import flattened, unflattened
+from relayvm.ops.schema import AnyTensor, Integer, Numeric
 
 MODES = ("clip", "wrap", "fast")
+_KERNEL_MODES = {"clip": "clip", "wrap": "wrap", "fast": "trap"}
 
 
 @operator("take", fusion=Fusion.INJECTIVE)
@@ -94,4 +100,102 @@ def _(data: Array, indices: Array, *, batch_dims: int, axis: int | None, mode: s
     return result
 
 
-OPERATORS = (take,)
+@take.compute
+def _(data: Tensor, indices: Tensor, *, batch_dims: int, axis: int | None, mode: str) -> Tensor:
+    if axis is None:
+        count = product(data.shape)
+
+        def flat_element(*i: ScalarExpr) -> ScalarExpr:
+            place = te.index(indices[i], count, _KERNEL_MODES[mode])
+            return data[unflattened(place, data.shape)]
+
+        return te.compute(indices.shape, flat_element, "take")
+    place = require_axis(axis, data.rank)
+    batch = take_batch(batch_dims, place, indices.rank)
+    # Axes of the result: those of `data` before `axis`, then of `indices` behind the batch, then the rest.
+    behind = place + indices.rank - batch
+    shape = (*data.shape[:place], *indices.shape[batch:], *data.shape[place + 1 :])
+
+    def element(*i: ScalarExpr) -> ScalarExpr:
+        chosen = indices[i[:batch] + i[place:behind]]
+        at = te.index(chosen, data.shape[place], _KERNEL_MODES[mode])
+        return data[i[:place] + (at,) + i[behind:]]
+
+    return te.compute(shape, element, "take")
+
+
+@operator("take_grad", fusion=Fusion.REDUCTION)
+def take_grad(
+    grad: Numeric,
+    data: AnyTensor,
+    indices: Integer,
+    *,
+    batch_dims: int = 0,
+    axis: int | None = None,
+    mode: str = "clip",
+) -> TensorType:
+    """Sums of `grad` in the shape of `data`, each element added where the same `take` reads.
+
+    >>> %g = float32 [5, 6, 7]
+    >>> %x = float32 [1, 2]
+    >>> %i = int32 [1, 0, 1]
+    >>> take_grad(%g, %x, %i)
+    [6, 12]
+    """
+    taken = take.rule(data, indices, batch_dims=batch_dims, axis=axis, mode=mode)
+    assert isinstance(taken, TensorType)
+    require_rank(grad, taken.rank, taken.rank, "`grad` of `take_grad`")
+    for i, (a, b) in enumerate(zip(grad.shape, taken.shape)):
+        require_equal(a, b, f"axis {i} of `grad` and of what `take` returns")
+    return TensorType(data.shape, grad.dtype)
+
+
+@take_grad.numpy
+def _(
+    grad: Array, data: Array, indices: Array, *, batch_dims: int, axis: int | None, mode: str
+) -> Array:
+    wide_dtype = np.float32 if grad.dtype == np.float16 else grad.dtype
+    # Where each element of `grad` was read: `take` of the positions themselves.
+    positions = np.arange(data.size, dtype=np.int64).reshape(data.shape)
+    attrs = {"batch_dims": batch_dims, "axis": axis, "mode": mode}
+    places = take.facets["numpy"](positions, indices, **attrs)
+    result = np.zeros(data.size, wide_dtype)
+    np.add.at(result, places.reshape(-1), grad.astype(wide_dtype).reshape(-1))
+    return result.reshape(data.shape).astype(grad.dtype)
+
+
+@take_grad.compute
+def _(
+    grad: Tensor, data: Tensor, indices: Tensor, *, batch_dims: int, axis: int | None, mode: str
+) -> Tensor:
+    place = 0 if axis is None else require_axis(axis, data.rank)
+    batch = 0 if axis is None else take_batch(batch_dims, place, indices.rank)
+    extent = product(data.shape) if axis is None else data.shape[place]
+
+    def element(*i: ScalarExpr) -> ScalarExpr:
+        def term(*r: ScalarExpr) -> ScalarExpr:
+            at = te.index(indices[i[:batch] + r], extent, _KERNEL_MODES[mode])
+            if axis is None:
+                return te.select(at.equal(flattened(i, data.shape)), load_wide(grad, r), 0)
+            source = i[:place] + r + i[place + 1 :]
+            return te.select(at.equal(i[place]), load_wide(grad, source), 0)
+
+        return te.cast(te.reduce("sum", indices.shape[batch:], term), grad.dtype)
+
+    return te.compute(data.shape, element, "take_grad")
+
+
+@take_grad.reduction_size
+def _(
+    grad: TensorType,
+    data: TensorType,
+    indices: TensorType,
+    *,
+    batch_dims: int,
+    axis: int | None,
+    mode: str,
+) -> Dim:
+    return product(indices.shape)
+
+
+OPERATORS = (take, take_grad)

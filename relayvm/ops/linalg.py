@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from relayvm.base.dims import Dim
 from relayvm.base.dtypes import DType, dtype_of
 from relayvm.base.shapes import require_broadcast, require_equal
 from relayvm.ir.types import TensorType, Type
+from relayvm.kernels import compute as te
+from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.ops import numeric
 from relayvm.ops.axes import require_rank
+from relayvm.ops.loads import Index, load_broadcast, wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.schema import Numeric, SameDtype
@@ -53,12 +58,44 @@ def _(data: Array, weight: Array, *, units: Dim | None, out_dtype: DType | None)
     return numeric.matmul(data, weight.T, out_dtype or dtype_of(data.dtype))
 
 
+@dense.compute
+def _(data: Tensor, weight: Tensor, *, units: Dim | None, out_dtype: DType | None) -> Tensor:
+    shape = (*data.shape[:-1], weight.shape[0])
+
+    return contraction(
+        shape,
+        data.shape[-1],
+        lambda i, r: data[i[:-1] + (r,)],
+        lambda i, r: weight[i[-1], r],
+        out_dtype or data.dtype,
+        "dense",
+    )
+
+
 @dense.reduction_size
 def _(data: TensorType, weight: TensorType, *, units: Dim | None, out_dtype: DType | None) -> Dim:
     return data.shape[-1]
 
 
-def _swapped(tensor: TensorType, swap: bool) -> tuple[Dim, ...]:
+Side = Callable[[Index, ScalarExpr], ScalarExpr]
+
+
+def contraction(
+    shape: tuple[Dim, ...], inner: Dim, left: Side, right: Side, dtype: DType, name: str
+) -> Tensor:
+    """Return sums of products over `inner`; factors are widened to the dtype of the sum first."""
+    total = wide(dtype)
+
+    def element(*i: ScalarExpr) -> ScalarExpr:
+        products = te.reduce(
+            "sum", (inner,), lambda r: te.cast(left(i, r), total) * te.cast(right(i, r), total)
+        )
+        return te.cast(products, dtype)
+
+    return te.compute(shape, element, name)
+
+
+def _swapped(tensor: TensorType | Tensor, swap: bool) -> tuple[Dim, ...]:
     shape = tensor.shape
     return (*shape[:-2], shape[-1], shape[-2]) if swap else shape
 
@@ -122,6 +159,28 @@ def _(
     return numeric.matmul(a, b, out_dtype or dtype_of(tensor_a.dtype))
 
 
+@matmul.compute
+def _(
+    tensor_a: Tensor,
+    tensor_b: Tensor,
+    *,
+    units: Dim | None,
+    out_dtype: DType | None,
+    transpose_a: bool,
+    transpose_b: bool,
+) -> Tensor:
+    a, b = _swapped(tensor_a, transpose_a), _swapped(tensor_b, transpose_b)
+
+    def left(i: Index, r: ScalarExpr) -> ScalarExpr:
+        return tensor_a[i[:-2] + (r, i[-2]) if transpose_a else i[:-1] + (r,)]
+
+    def right(i: Index, r: ScalarExpr) -> ScalarExpr:
+        return tensor_b[(i[-1], r) if transpose_b else (r, i[-1])]
+
+    dtype = out_dtype or tensor_a.dtype
+    return contraction((*a[:-1], b[1]), a[-1], left, right, dtype, "matmul")
+
+
 @matmul.reduction_size
 def _(
     tensor_a: TensorType,
@@ -173,6 +232,31 @@ def _(
     a = np.swapaxes(tensor_a, -1, -2) if transpose_a else tensor_a
     b = np.swapaxes(tensor_b, -1, -2) if transpose_b else tensor_b
     return numeric.matmul(a, b, out_dtype or dtype_of(tensor_a.dtype))
+
+
+@batch_matmul.compute
+def _(
+    tensor_a: Tensor,
+    tensor_b: Tensor,
+    *,
+    out_dtype: DType | None,
+    transpose_a: bool,
+    transpose_b: bool,
+) -> Tensor:
+    a, b = _swapped(tensor_a, transpose_a), _swapped(tensor_b, transpose_b)
+    batch = require_broadcast(a[0], b[0], "batches")
+    full_a, full_b = (batch, *tensor_a.shape[1:]), (batch, *tensor_b.shape[1:])
+
+    def left(i: Index, r: ScalarExpr) -> ScalarExpr:
+        place = (i[0], r, i[1]) if transpose_a else (i[0], i[1], r)
+        return load_broadcast(tensor_a, full_a, place)
+
+    def right(i: Index, r: ScalarExpr) -> ScalarExpr:
+        place = (i[0], i[2], r) if transpose_b else (i[0], r, i[2])
+        return load_broadcast(tensor_b, full_b, place)
+
+    dtype = out_dtype or tensor_a.dtype
+    return contraction((batch, a[1], b[2]), a[2], left, right, dtype, "batch_matmul")
 
 
 @batch_matmul.reduction_size

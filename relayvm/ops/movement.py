@@ -7,7 +7,9 @@ import numpy as np
 from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_min, dim_mod, dim_mul, dim_sub
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, TupleType
-from relayvm.ops.axes import require_axis
+from relayvm.kernels import compute as te
+from relayvm.kernels.compute import ScalarExpr, Tensor
+from relayvm.ops.axes import require_axes, require_axis, require_rank
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.schema import AnyTensor, Ints, Tensors, require_same_dtype
@@ -55,6 +57,26 @@ def concatenate(data: Tensors, *, axis: int = 0) -> TensorType:
 @concatenate.numpy
 def _(data: tuple[Array, ...], *, axis: int) -> Array:
     return np.concatenate(data, axis=axis)
+
+
+@concatenate.compute
+def _(data: tuple[Tensor, ...], *, axis: int) -> Tensor:
+    place = require_axis(axis, data[0].rank)
+    starts: list[Dim] = [0]
+    for tensor in data:
+        starts.append(dim_add(starts[-1], tensor.shape[place]))
+    shape = (*data[0].shape[:place], starts[-1], *data[0].shape[place + 1 :])
+
+    def element(*i: ScalarExpr) -> ScalarExpr:
+        def load(k: int) -> ScalarExpr:
+            return data[k][i[:place] + (i[place] - te.dim(starts[k]),) + i[place + 1 :]]
+
+        result = load(len(data) - 1)
+        for k in reversed(range(len(data) - 1)):
+            result = te.select(i[place] < te.dim(starts[k + 1]), load(k), result)
+        return result
+
+    return te.compute(shape, element, "concatenate")
 
 
 def section_bounds(extent: Dim, indices_or_sections: int | Ints) -> list[tuple[Dim, Dim]]:
@@ -106,4 +128,138 @@ def _(data: Array, *, indices_or_sections: int | Ints, axis: int) -> tuple[Array
     return tuple(np.split(data, indices_or_sections, axis=axis))
 
 
-OPERATORS = (concatenate, split)
+@split.compute
+def _(data: Tensor, *, indices_or_sections: int | Ints, axis: int) -> tuple[Tensor, ...]:
+    place = require_axis(axis, data.rank)
+    bounds = section_bounds(data.shape[place], indices_or_sections)
+    return tuple(_part(data, place, begin, dim_sub(end, begin)) for begin, end in bounds)
+
+
+def _part(data: Tensor, place: int, begin: Dim, size: Dim) -> Tensor:
+    """Return `size` elements of an axis from `begin` on, which is known to be inside."""
+    shape = (*data.shape[:place], size, *data.shape[place + 1 :])
+
+    def element(*i: ScalarExpr) -> ScalarExpr:
+        return data[i[:place] + (i[place] + te.dim(begin),) + i[place + 1 :]]
+
+    return te.compute(shape, element, "part")
+
+
+@operator("split_like", fusion=Fusion.INJECTIVE)
+def split_like(data: AnyTensor, like: Tensors, *, axis: int = 0) -> TupleType:
+    """Parts of `data` along `axis`, each as long as the tensor of `like` at its place.
+
+    What `concatenate` of tensors shaped as `like` joined comes apart again: its gradient.
+
+    >>> %x = int32 [1, 2, 3]
+    >>> %y = float32 [0]
+    >>> %z = float32 [0, 0]
+    >>> split_like(%x, (%y, %z)).1
+    [2, 3]
+    """
+    place = require_axis(axis, data.rank)
+    shape = data.shape
+    total: Dim = 0
+    parts = []
+    for i, tensor in enumerate(_tensors(like)):
+        require_rank(tensor, data.rank, data.rank, f"field {i} of `like`")
+        total = dim_add(total, tensor.shape[place])
+        part = (*shape[:place], tensor.shape[place], *shape[place + 1 :])
+        parts.append(TensorType(part, data.dtype))
+    require_equal(shape[place], total, f"axis {place} of `data` and the sum of those of `like`")
+    return TupleType(tuple(parts))
+
+
+@split_like.numpy
+def _(data: Array, like: tuple[Array, ...], *, axis: int) -> tuple[Array, ...]:
+    ends = np.cumsum([tensor.shape[axis] for tensor in like])
+    return tuple(np.split(data, ends[:-1], axis=axis))
+
+
+@split_like.compute
+def _(data: Tensor, like: tuple[Tensor, ...], *, axis: int) -> tuple[Tensor, ...]:
+    place = require_axis(axis, data.rank)
+    begin: Dim = 0
+    parts = []
+    for tensor in like:
+        parts.append(_part(data, place, begin, tensor.shape[place]))
+        begin = dim_add(begin, tensor.shape[place])
+    return tuple(parts)
+
+
+@operator("stack", fusion=Fusion.INJECTIVE)
+def stack(data: Tensors, *, axis: int = 0) -> TensorType:
+    """The tensors of a tuple, all of one shape, side by side along a new `axis`.
+
+    >>> %x = int32 [1, 2]
+    >>> %y = int32 [3, 4]
+    >>> stack((%x, %y), axis=1)
+    [[1, 3], [2, 4]]
+    """
+    tensors = _require_alike(data, "stack")
+    place = require_axis(axis, tensors[0].rank + 1)
+    shape = list(tensors[0].shape)
+    for i, tensor in enumerate(tensors[1:], 1):
+        for k, dim in enumerate(tensor.shape):
+            shape[k] = require_equal(shape[k], dim, f"axis {k} of fields 0 and {i} of `stack`")
+    return TensorType((*shape[:place], len(tensors), *shape[place:]), tensors[0].dtype)
+
+
+@stack.numpy
+def _(data: tuple[Array, ...], *, axis: int) -> Array:
+    return np.stack(data, axis=axis)
+
+
+@stack.compute
+def _(data: tuple[Tensor, ...], *, axis: int) -> Tensor:
+    place = require_axis(axis, data[0].rank + 1)
+    shape = (*data[0].shape[:place], len(data), *data[0].shape[place:])
+
+    def element(*i: ScalarExpr) -> ScalarExpr:
+        inner = i[:place] + i[place + 1 :]
+        result = data[-1][inner]
+        for k in reversed(range(len(data) - 1)):
+            result = te.select(i[place].equal(k), data[k][inner], result)
+        return result
+
+    return te.compute(shape, element, "stack")
+
+
+@operator("transpose", fusion=Fusion.INJECTIVE)
+def transpose(data: AnyTensor, *, axes: Ints | None = None) -> TensorType:
+    """`data` with its axes in the order of `axes`, reversed by default.
+
+    >>> %x = int32 [[1, 2], [3, 4]]
+    >>> transpose(%x)
+    [[1, 3], [2, 4]]
+    """
+    order = permutation(axes, data.rank)
+    return TensorType(tuple(data.shape[a] for a in order), data.dtype)
+
+
+def permutation(axes: Ints | None, rank: int) -> Ints:
+    """Return the order of axes of a `transpose`; raises ShapeError unless it names each axis once."""
+    if not axes:
+        return tuple(reversed(range(rank)))
+    if len(axes) != rank:
+        raise ShapeError(
+            f"`axes` of `transpose` has {len(axes)} entries, the rank is {rank}", "bad-axis"
+        )
+    return require_axes(axes, rank, "`axes` of `transpose`")
+
+
+@transpose.numpy
+def _(data: Array, *, axes: Ints | None) -> Array:
+    return np.transpose(data, permutation(axes, data.ndim))
+
+
+@transpose.compute
+def _(data: Tensor, *, axes: Ints | None) -> Tensor:
+    order = permutation(axes, data.rank)
+    shape = tuple(data.shape[a] for a in order)
+    return te.compute(
+        shape, lambda *i: data[tuple(i[order.index(k)] for k in range(data.rank))], "transpose"
+    )
+
+
+OPERATORS = (concatenate, split, split_like, stack, transpose)

@@ -37,7 +37,7 @@ def divide(a: Array, b: Array) -> Array:
     if a.dtype.kind == "u":
         return quotient
     inexact = (b != 0) & (quotient * b != a)
-    return (quotient + (inexact & ((a < 0) != (b < 0)))).astype(a.dtype)
+    return np.asarray((quotient + (inexact & ((a < 0) != (b < 0)))).astype(a.dtype))
 
 
 def floor_divide(a: Array, b: Array) -> Array:
@@ -52,21 +52,21 @@ def floor_divide(a: Array, b: Array) -> Array:
         quotient = np.where(minus_one, np.negative(a), np.floor_divide(a, safe))
     else:
         quotient = np.floor_divide(a, np.where(b == 0, b.dtype.type(1), b))
-    return np.where(b == 0, a.dtype.type(0), quotient).astype(a.dtype)
+    return np.asarray(np.where(b == 0, a.dtype.type(0), quotient).astype(a.dtype))
 
 
 def mod(a: Array, b: Array) -> Array:
     """Return the remainder with the sign of `a` (C's); of integers 0 where `b` is 0."""
     if a.dtype.kind == "f":
         return np.asarray(np.fmod(a, b))
-    return np.where(b == 0, a.dtype.type(0), a - divide(a, b) * b).astype(a.dtype)
+    return np.asarray(np.where(b == 0, a.dtype.type(0), a - divide(a, b) * b).astype(a.dtype))
 
 
 def floor_mod(a: Array, b: Array) -> Array:
     """Return the remainder with the sign of `b`; of integers 0 where `b` is 0."""
     if a.dtype.kind == "f":
         return np.asarray(np.mod(a, b))
-    return np.where(b == 0, a.dtype.type(0), a - floor_divide(a, b) * b).astype(a.dtype)
+    return np.asarray(np.where(b == 0, a.dtype.type(0), a - floor_divide(a, b) * b).astype(a.dtype))
 
 
 def power(a: Array, b: Array) -> Array:
@@ -82,13 +82,15 @@ def power(a: Array, b: Array) -> Array:
         exponent = exponent >> np.uint64(1)
     odd_sign = np.where(b & b.dtype.type(1), a, np.abs(a))
     reciprocal = np.where(np.abs(a) == 1, odd_sign, 0)
-    return np.where(b < 0, reciprocal, result).astype(a.dtype)
+    return np.asarray(np.where(b < 0, reciprocal, result).astype(a.dtype))
 
 
 def left_shift(a: Array, b: Array) -> Array:
     """Return `a << b`, 0 where `b` is negative or not less than the number of bits."""
     legal = (b >= 0) & (b < a.dtype.itemsize * 8)
-    return np.where(legal, np.left_shift(a, np.where(legal, b, b.dtype.type(0))), 0).astype(a.dtype)
+    return np.asarray(
+        np.where(legal, np.left_shift(a, np.where(legal, b, b.dtype.type(0))), 0).astype(a.dtype)
+    )
 
 
 def right_shift(a: Array, b: Array) -> Array:
@@ -96,7 +98,9 @@ def right_shift(a: Array, b: Array) -> Array:
     last = a.dtype.itemsize * 8 - 1
     legal = (b >= 0) & (b <= last)
     shifted = np.right_shift(a, np.where(legal, b, b.dtype.type(0)))
-    return np.where(legal, shifted, np.where(a < 0, -1, 0).astype(a.dtype)).astype(a.dtype)
+    return np.asarray(
+        np.where(legal, shifted, np.where(a < 0, -1, 0).astype(a.dtype)).astype(a.dtype)
+    )
 
 
 def sigmoid(a: Array) -> Array:

@@ -14,6 +14,8 @@ from typing import Any, TypeVar, Union
 
 import numpy as np
 
+from relayvm.base.dims import Dim
+from relayvm.base.dtypes import dtype_of
 from relayvm.base.shapes import ShapeError
 from relayvm.ir.expr import Attrs, AttrValue, Call, Expr, Op
 from relayvm.ir.types import TensorType, TupleType, Type
@@ -69,7 +71,10 @@ class Operator(Op):
         return self._add("numpy", meaning)
 
     def compute(self, definition: F) -> F:
-        """Add the loop-level definition: `(*tensors, **attrs) -> Tensor or tuple of Tensors`."""
+        """Add the loop-level definition: `(*tensors, **attrs) -> Tensor or tuple of Tensors`.
+
+        That of a data-dependent operator takes the dims of its result first: `(dims, *tensors, **attrs)`.
+        """
         return self._add("compute", definition)
 
     def infer_operands(self, completion: F) -> F:
@@ -99,8 +104,10 @@ class Operator(Op):
         return self._put("gradient", transform)
 
     def _add(self, facet: str, function: F) -> F:
-        given = inspect.signature(function).parameters
+        given = dict(inspect.signature(function).parameters)
         schema = inspect.signature(self.rule).parameters
+        if facet == "compute" and self.is_data_dependent:
+            given.pop("dims", None)
         same = list(given) == list(schema) and all(given[n].kind is schema[n].kind for n in schema)
         if not same:
             raise TypeError(
@@ -149,9 +156,29 @@ class Operator(Op):
             return tuple(_own(r, args) for r in result)
         return _own(result, args)
 
-    def lower(self, tensors: Sequence[Any], attrs: Mapping[str, AttrValue]) -> Any:
-        """Return the tensor expressions of a call: a Tensor or a tuple of Tensors."""
-        return self.facets["compute"](*tensors, **self.complete_attrs(attrs))
+    def lower(
+        self, tensors: Sequence[Any], attrs: Mapping[str, AttrValue], dims: Sequence[Dim] = ()
+    ) -> Any:
+        """Return the tensor expressions of a call: a Tensor or a tuple of Tensors.
+
+        `dims` are those of the result of a data-dependent operator, see `lower_dims`.
+        """
+        first = (tuple(dims),) if self.is_data_dependent else ()
+        return self.facets["compute"](*first, *tensors, **self.complete_attrs(attrs))
+
+    def lower_dims(self, tensors: Sequence[Any], attrs: Mapping[str, AttrValue]) -> tuple[Any, ...]:
+        """Return rank-0 int64 Tensors with the dims of the result of a data-dependent operator."""
+        result: tuple[Any, ...] = self.facets["value_dims"](*tensors, **self.complete_attrs(attrs))
+        return result
+
+    def value_type(self, args: Sequence[np.ndarray], attrs: Mapping[str, AttrValue]) -> Type:
+        """Return the type of a data-dependent call whose operands are constants; cheap at any size."""
+        known = [TensorType(a.shape, dtype_of(a.dtype)) for a in args]
+        result = self.result_type(known, attrs)
+        assert isinstance(result, TensorType)
+        with np.errstate(all="ignore"):
+            shape = self.facets["value_shape"](*args, **self.complete_attrs(attrs))
+        return TensorType(tuple(shape), result.dtype)
 
     @property
     def constrained_operands(self) -> tuple[ConstrainedOperand, ...]:

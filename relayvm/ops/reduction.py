@@ -7,34 +7,34 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dims import Dim, dims_equal
+from relayvm.base.dims import Dim, dim_sub, dims_equal
 from relayvm.base.dtypes import INT32, dtype_of
 from relayvm.base.shapes import ShapeError, require_broadcast
 from relayvm.ir.types import TensorType, Type
+from relayvm.kernels import compute as te
+from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.ops import numeric
-from relayvm.ops.axes import product, reduced_axes
+from relayvm.ops.axes import folded_shape, product, reduced_axes
+from relayvm.ops.loads import insert_axes, load_broadcast, load_wide, wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, Operator, operator
 from relayvm.ops.schema import Bool, Float, Ints, Numeric, SameDtype
 
 
-def _folded(data: TensorType, axis: Ints | None, keepdims: bool, exclude: bool) -> tuple[Dim, ...]:
-    axes = reduced_axes(axis, exclude, data.rank)
-    if keepdims:
-        return tuple(1 if i in axes else d for i, d in enumerate(data.shape))
-    return tuple(d for i, d in enumerate(data.shape) if i not in axes)
+def _result(data: TensorType, axis: Ints | None, keepdims: bool, exclude: bool) -> tuple[Dim, ...]:
+    return folded_shape(data.shape, reduced_axes(axis, exclude, data.rank), keepdims)
 
 
 def _numeric(
     data: Numeric, *, axis: Ints | None = None, keepdims: bool = False, exclude: bool = False
 ) -> TensorType:
-    return TensorType(_folded(data, axis, keepdims, exclude), data.dtype)
+    return TensorType(_result(data, axis, keepdims, exclude), data.dtype)
 
 
 def _bool(
     data: Bool, *, axis: Ints | None = None, keepdims: bool = False, exclude: bool = False
 ) -> TensorType:
-    return TensorType(_folded(data, axis, keepdims, exclude), data.dtype)
+    return TensorType(_result(data, axis, keepdims, exclude), data.dtype)
 
 
 Reduce = Callable[..., Array]
@@ -84,6 +84,25 @@ def _any(data: Array, axes: Ints, keepdims: bool) -> Array:
     return np.asarray(np.any(data, axis=axes, keepdims=keepdims))
 
 
+def fold_tensor(data: Tensor, axes: Ints, keepdims: bool, kind: str) -> Tensor:
+    """Return `data` folded over `axes` by sum, prod, max, min, any, all or mean."""
+    extents = tuple(data.shape[a] for a in axes)
+    shape = folded_shape(data.shape, axes, keepdims)
+
+    def element(*i: ScalarExpr) -> ScalarExpr:
+        kept = tuple(v for k, v in enumerate(i) if k not in axes) if keepdims else i
+
+        def load(*r: ScalarExpr) -> ScalarExpr:
+            return load_wide(data, insert_axes(kept, r, axes, data.rank))
+
+        folded = te.reduce("sum" if kind == "mean" else kind, extents, load)
+        if kind == "mean":
+            folded = te.scalar("divide", folded, te.cast(te.dim(product(extents)), folded.dtype))
+        return te.cast(folded, data.dtype)
+
+    return te.compute(shape, element, kind)
+
+
 def _reduction(
     name: str,
     rule: Callable[..., Type],
@@ -98,6 +117,11 @@ def _reduction(
     @row.numpy
     def _(data: Array, *, axis: Ints | None, keepdims: bool, exclude: bool) -> Array:
         return meaning(data, reduced_axes(axis, exclude, data.ndim), keepdims)
+
+    @row.compute
+    def _(data: Tensor, *, axis: Ints | None, keepdims: bool, exclude: bool) -> Tensor:
+        axes = reduced_axes(axis, exclude, data.rank)
+        return fold_tensor(data, axes, keepdims, name)
 
     @row.reduction_size
     def _(data: TensorType, *, axis: Ints | None, keepdims: bool, exclude: bool) -> Dim:
@@ -140,7 +164,7 @@ def _position(
     select_last_index: bool = False,
     exclude: bool = False,
 ) -> TensorType:
-    return TensorType(_folded(data, axis, keepdims, exclude), INT32)
+    return TensorType(_result(data, axis, keepdims, exclude), INT32)
 
 
 def _arg_reduction(name: str, find: Reduce, text: str, result: str) -> Operator:
@@ -169,6 +193,25 @@ def _arg_reduction(name: str, find: Reduce, text: str, result: str) -> Operator:
             found = find(rows, axis=-1)
         shape = [1 if i in axes else n for i, n in enumerate(data.shape)] if keepdims else outer
         return np.asarray(found).reshape(shape).astype(np.int32)
+
+    @row.compute
+    def _(
+        data: Tensor, *, axis: Ints | None, keepdims: bool, select_last_index: bool, exclude: bool
+    ) -> Tensor:
+        axes = reduced_axes(axis, exclude, data.rank)
+        extents = tuple(data.shape[a] for a in axes)
+
+        def element(*i: ScalarExpr) -> ScalarExpr:
+            kept = tuple(v for k, v in enumerate(i) if k not in axes) if keepdims else i
+            return te.arg_reduce(
+                name,
+                extents,
+                lambda *r: data[insert_axes(kept, r, axes, data.rank)],
+                INT32,
+                select_last_index,
+            )
+
+        return te.compute(folded_shape(data.shape, axes, keepdims), element, name)
 
     return row
 
@@ -202,7 +245,7 @@ def variance(
         size = require_broadcast(x, m, f"axis {i} of `data` and `mean`")
         if dims_equal(size, x) is False:
             raise ShapeError(f"axis {i} of `mean` is larger than of `data`: {m} and {x}")
-    return TensorType(_folded(data, axis, keepdims, exclude), data.dtype)
+    return TensorType(_result(data, axis, keepdims, exclude), data.dtype)
 
 
 @variance.numpy
@@ -221,6 +264,32 @@ def _(
     distance = data.astype(wide) - mean.astype(wide)
     total = numeric.sum_terms(distance * distance, axes, keepdims)
     return np.asarray(total / wide(count - unbiased)).astype(data.dtype)
+
+
+@variance.compute
+def _(
+    data: Tensor,
+    mean: Tensor,
+    *,
+    axis: Ints | None,
+    keepdims: bool,
+    exclude: bool,
+    unbiased: bool,
+) -> Tensor:
+    axes = reduced_axes(axis, exclude, data.rank)
+    count = dim_sub(product(data.shape[a] for a in axes), int(unbiased))
+    total = wide(data.dtype)
+
+    def squared(*i: ScalarExpr) -> ScalarExpr:
+        distance = load_wide(data, i) - te.cast(load_broadcast(mean, data.shape, i), total)
+        return distance * distance
+
+    sums = fold_tensor(te.compute(data.shape, squared, "squared"), axes, keepdims, "sum")
+    return te.compute(
+        sums.shape,
+        lambda *i: te.cast(te.scalar("divide", sums[i], te.cast(te.dim(count), total)), data.dtype),
+        "variance",
+    )
 
 
 @variance.reduction_size

@@ -1,11 +1,20 @@
-"""Shape rules run over unknown sizes: each `?` gets a variable, the result dims become a program."""
+"""Shape rules run over unknown sizes: each `?` gets a variable, result dims become a program."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from relayvm.base.dims import AnyDim, Dim, DimTerm, DimVar, dim_broadcast, dim_substitute, symbol
+from relayvm.base.dims import (
+    AnyDim,
+    Dim,
+    DimExpr,
+    DimTerm,
+    DimVar,
+    dim_broadcast,
+    dim_substitute,
+    symbol,
+)
 from relayvm.base.shapes import Check, shape_context
 from relayvm.ir.expr import AttrValue
 from relayvm.ir.types import TensorType, TupleType, Type
@@ -92,4 +101,4 @@ def substitute_dims(value: AttrValue, sizes: Mapping[DimVar, Dim]) -> AttrValue:
     """Return an attribute value with the variables of dims in it replaced."""
     if isinstance(value, tuple):
         return tuple(substitute_dims(v, sizes) for v in value)
-    return dim_substitute(value, sizes) if hasattr(value, "terms") else value
+    return dim_substitute(value, sizes) if isinstance(value, DimExpr) else value
