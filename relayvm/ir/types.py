@@ -22,7 +22,7 @@ class Kind(Enum):
     TYPE_DATA = "TypeData"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Type:
     """Base of all types. `span` takes no part in equality."""
 
