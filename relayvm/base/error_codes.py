@@ -95,4 +95,28 @@ ERROR_CODES: dict[str, str] = {
         "A dim stands where a type is needed, or a type where a dim is, or a data type has another number of arguments.\n\n"
         "A type parameter used as a dim is of kind ShapeVar everywhere; write `[n: ShapeVar]` to say so."
     ),
+    "not-a-function": (
+        "Something that is no function is called.\n\nOnly operators, constructors, global functions and values of a function type `fn (...) -> ...` can be called."
+    ),
+    "incomplete-match": (
+        "A `match` leaves values without a clause.\n\nThe message shows values that no clause fits. Add clauses for them, end with `_ => ...`, or write `match?`, which traps where no clause fits."
+    ),
+    "cannot-infer": (
+        "A type does not follow from the program.\n\nNothing that is known about a parameter, a type argument or a result fixes its type. Annotate it: `%x: Tensor[(2, 3), float32]`, `-> int32`, or give the call its type arguments."
+    ),
+    "infinite-type": (
+        "A type would have to contain itself.\n\nA value is used as a part of its own type, for example a list as its own element, or a function calls itself with another instance of its type parameters without annotations. Annotate the parameters and the result."
+    ),
+    "tuple-index": (
+        "A field is taken that the tuple does not have.\n\nFields are numbered from 0: a tuple of two fields has `.0` and `.1`."
+    ),
+    "operator-value": (
+        "An operator is used as a value.\n\nOperators can only be called, for their types depend on their operands. Wrap it in a function: `fn (%x) { exp(%x) }`."
+    ),
+    "bad-condition": (
+        "The condition of `if` is not a rank-0 bool.\n\nCompare the value (`%x > 0`), or reduce a tensor with `all` or `any`."
+    ),
+    "not-a-reference": (
+        "A value that is no reference is read or written as one.\n\nReferences are made by `ref(value)`."
+    ),
 }

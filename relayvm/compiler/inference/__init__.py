@@ -1,0 +1,1 @@
+"""How types are inferred: holes, the dim lattice, flows between types, constraints of expressions, the typed rebuild."""

@@ -1,0 +1,241 @@
+"""The state that the parts of one inference share: signatures, types found so far, and how they are opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from relayvm.base.diagnostics import DiagnosticSink, Note
+from relayvm.base.dims import Dim, DimVar, symbol
+from relayvm.base.source import Span
+from relayvm.compiler.inference.holes import (
+    POISON,
+    DimHole,
+    Hole,
+    Owner,
+    Reason,
+    Task,
+    new_hole,
+)
+from relayvm.compiler.inference.messages import Reporter, callee_text
+from relayvm.compiler.inference.type_walk import leaves, prune, rebuild
+from relayvm.compiler.inference.unify import TypeSolver
+from relayvm.compiler.kinds import check_type
+from relayvm.ir.expr import Constructor, Expr, Function, GlobalVar, Var
+from relayvm.ir.module import Module
+from relayvm.ir.types import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    ShapeArg,
+    Type,
+    TypeCall,
+    TypeVar,
+)
+
+Slot = tuple[int, int]
+
+
+class Deferred(Task):
+    """A task that gives a type to one hole once it knows more of its inputs."""
+
+    __slots__ = ("done", "out", "span")
+
+    def __init__(self, out: Hole, span: Span | None) -> None:
+        super().__init__()
+        self.out = out
+        self.span = span
+        self.done = False
+
+    def complete_inputs(self) -> bool:
+        """Guess at unknown inputs from the known ones; True if something was learnt."""
+        return False
+
+    def fail(self) -> bool:
+        """Report why the task cannot go on, if it knows; True if it did."""
+        return False
+
+
+class Context:
+    """What one inference knows.
+
+    `types` are types of expressions by id; `slots` those of global functions and constructors that are used as values,
+    by the id of the user and the place in it, for each use has its own instance. `open` are the ids of the signatures
+    of functions whose bodies are being visited.
+    """
+
+    def __init__(self, module: Module, env: Mapping[Var, Type]) -> None:
+        self.module = module
+        self.env = env
+        self.sink = DiagnosticSink()
+        self.reporter = Reporter(self.sink)
+        self.solver = TypeSolver(
+            self.reporter.mismatch, self.reporter.dim_mismatch, self.reporter.infinite
+        )
+        self.types: dict[int, Type] = {}
+        self.slots: dict[Slot, Type] = {}
+        self.type_args: dict[int, tuple[Type, ...]] = {}
+        self.vars: dict[int, Type] = {}
+        self.bound: set[int] = set()
+        self.open: set[int] = set()
+        self.deferred: list[Deferred] = []
+        self._signatures: dict[int, FuncType] = {}
+        self._constructors: dict[tuple[str, int], FuncType] = {}
+
+    # -- Types that are written -----------------------------------------------------------------
+
+    def opened(self, type_: Type, owner: Owner) -> Type:
+        """Return a written type with a hole for each `_`; what is wrong with it is reported."""
+        if not check_type(type_, self.module, self.sink):
+            return POISON
+
+        def leaf(part: Type) -> Type:
+            if isinstance(part, IncompleteType) and not isinstance(part, Hole):
+                return new_hole(owner)
+            return TypeCall(part, (), span=part.span) if isinstance(part, GlobalTypeVar) else part
+
+        return rebuild(type_, leaf, {})
+
+    def var_type(self, var: Var) -> Type:
+        """Return the type of a variable: given, written, or a hole."""
+        known = self.vars.get(id(var))
+        if known is None:
+            owner = Owner(f"the type of `%{var.name}`", var.span)
+            if var in self.env:
+                known = self.env[var]
+            elif var.type_annotation is not None:
+                known = self.opened(var.type_annotation, owner)
+            else:
+                known = new_hole(owner)
+            self.vars[id(var)] = known
+        return known
+
+    def bind(self, var: Var, type_: Type) -> None:
+        """Note that a variable is bound here, to values of a type if it has no annotation."""
+        self.bound.add(id(var))
+        if var.type_annotation is None:
+            self.vars[id(var)] = type_
+
+    def signature(self, function: Function, name: str = "the function") -> FuncType:
+        """Return the type of a function, with holes for what is not written."""
+        known = self._signatures.get(id(function))
+        if known is None:
+            arg_types = tuple(self._param_type(function, p) for p in function.params)
+            owner = Owner(f"the result type of {name}", function.span)
+            if function.ret_type is None:
+                ret_type: Type = new_hole(owner)
+            else:
+                ret_type = self.opened(function.ret_type, owner)
+            known = FuncType(arg_types, ret_type, function.type_params)
+            self._signatures[id(function)] = known
+            self.open.add(id(known))
+        return known
+
+    def _param_type(self, function: Function, param: Var) -> Type:
+        self.bound.add(id(param))
+        if not function.type_params or param.type_annotation is not None:
+            return self.var_type(param)
+        self.reporter.report(
+            "cannot-infer",
+            f"parameter `%{param.name}` of a function with type parameters needs a type",
+            param.span or function.span,
+        )
+        self.vars[id(param)] = POISON
+        return POISON
+
+    # -- Schemes --------------------------------------------------------------------------------
+
+    def scheme(self, callee: GlobalVar | Constructor) -> Type:
+        """Return the type of a global function or constructor, polymorphic if it is."""
+        if isinstance(callee, Constructor):
+            return self._constructor_type(callee)
+        function = self.module.functions.get(callee.name)
+        if function is None:
+            self.reporter.report(
+                "unknown-function", f"there is no function `@{callee.name}`", callee.span
+            )
+            return POISON
+        return self.signature(function, f"`@{callee.name}`")
+
+    def _constructor_type(self, constructor: Constructor) -> Type:
+        key = (constructor.belong_to.name, constructor.index)
+        known = self._constructors.get(key)
+        if known is not None:
+            return known
+        data = self.module.types.get(constructor.belong_to.name)
+        if data is None:
+            self.reporter.report(
+                "unknown-type",
+                f"there is no data type `{constructor.belong_to.name}`",
+                constructor.span,
+            )
+            return POISON
+        args = tuple(ShapeArg(symbol(p)) if isinstance(p, DimVar) else p for p in data.type_params)
+        inputs = constructor.inputs
+        known = FuncType(inputs, TypeCall(data.header, args), data.type_params)
+        self._constructors[key] = known
+        return known
+
+    def instance(
+        self, scheme: FuncType, callee: Expr, span: Span | None, given: tuple[Type, ...] = ()
+    ) -> tuple[FuncType, tuple[Type, ...]]:
+        """Return the type of one use of a polymorphic function, and its type arguments."""
+        if not scheme.type_params:
+            return scheme, ()
+        name = callee_text(callee)
+        if given:
+            owner = Owner(f"a type argument of {name}", span)
+            given = tuple(a if isinstance(a, ShapeArg) else self.opened(a, owner) for a in given)
+            return self._applied(scheme, given), given
+        if id(scheme) in self.open and not self.solver.rigid(scheme):
+            return self._recursive_instance(scheme, name, span)
+        return self.solver.instantiate(scheme, name, span)
+
+    def _applied(self, scheme: FuncType, given: tuple[Type, ...]) -> FuncType:
+        types: dict[TypeVar, Type] = {}
+        dims: dict[DimVar, Dim] = {}
+        for parameter, argument in zip(scheme.type_params, given):
+            if isinstance(parameter, TypeVar):
+                types[parameter] = argument
+            elif isinstance(argument, ShapeArg):
+                dims[parameter] = argument.dim
+        return self.solver.apply(scheme, types, dims)
+
+    def _recursive_instance(
+        self, scheme: FuncType, name: str, span: Span | None
+    ) -> tuple[FuncType, tuple[Type, ...]]:
+        """Return an instance of a function whose result is not known yet.
+
+        Type parameters stand for themselves, for the result cannot be generalised before it is known; dims may differ,
+        and those of the result follow from them once they are known.
+        """
+        dims: dict[DimVar, Dim] = {
+            p: symbol(DimHole(p.name, solves=True))
+            for p in scheme.type_params
+            if isinstance(p, DimVar)
+        }
+        arguments = tuple(
+            ShapeArg(dims[p]) if isinstance(p, DimVar) else p for p in scheme.type_params
+        )
+        body = self.solver.apply(FuncType(scheme.arg_types, POISON), {}, dims)
+        result = new_hole(Owner(f"the result of {name}", span, derived=True))
+        reason = Reason(span, "the result has type {actual}", scheme.ret_type, result)
+        self.solver.flow(scheme.ret_type, result, reason, renaming=dims)
+        return FuncType(body.arg_types, result), arguments
+
+    # -- Places ---------------------------------------------------------------------------------
+
+    def has_hole(self, type_: Type) -> bool:
+        """Return True if a part of a type is unknown and not known to be wrong."""
+        return any(isinstance(leaf, Hole) for leaf in leaves(type_))
+
+    def empty(self, type_: Type) -> bool:
+        """Return True for a type of which nothing is known."""
+        return isinstance(prune(type_), Hole)
+
+    def definition_note(self, callee: Expr, index: int) -> tuple[Note, ...]:
+        """Return the place where parameter `index` of a global function is declared."""
+        if isinstance(callee, GlobalVar) and callee.name in self.module.functions:
+            param = self.module.functions[callee.name].params[index]
+            if param.span is not None and param.type_annotation is not None:
+                return (Note(f"parameter `%{param.name}` is declared here", param.span),)
+        return ()

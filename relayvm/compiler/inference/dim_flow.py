@@ -1,0 +1,239 @@
+"""The dims of inferred types: flows between dims, joined to `?` where they disagree, and the ShapeVars of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from relayvm.base.dims import ANY, Dim, DimExpr, dim_floordiv, dim_mod, dim_sub, dims_equal
+from relayvm.base.shapes import join_dims
+from relayvm.compiler.inference.holes import (
+    DimHole,
+    Mode,
+    Queue,
+    Reason,
+    Renaming,
+    Task,
+    dim_holes,
+    has_dim_hole,
+    hole_of,
+    is_any,
+    known_dim,
+    replace_dims,
+)
+
+
+class DimFlow(Task):
+    """A dim that must fit another: `source` goes where `target` stands."""
+
+    __slots__ = ("mode", "reason", "renaming", "solver", "source", "target")
+
+    def __init__(
+        self,
+        solver: DimSolver,
+        source: Dim,
+        target: Dim,
+        reason: Reason,
+        mode: Mode,
+        renaming: Renaming | None,
+    ) -> None:
+        super().__init__()
+        self.solver = solver
+        self.source = source
+        self.target = target
+        self.reason = reason
+        self.mode = mode
+        self.renaming = renaming
+
+    def known_source(self) -> Dim | None:
+        """Return what flows now, or None if that is not known yet."""
+        dim = known_dim(self.source)
+        if dim is None or not self.renaming or not isinstance(dim, DimExpr):
+            return dim
+        return known_dim(replace_dims(dim, self.renaming))
+
+    def run(self) -> None:
+        """Raise the target to what flows now."""
+        hole = hole_of(self.target)
+        if hole is not None and not hole.solves:
+            dim = self.known_source()
+            if dim is not None:
+                self.solver.raise_hole(hole, dim)
+            return
+        for part in dim_holes(self.target):
+            if part.solves:
+                self.solver.queue.put(self.solver.solution_of(part))
+
+
+class Solution(Task):
+    """Finds the dim that a ShapeVar of a call stands for."""
+
+    __slots__ = ("hole", "solver")
+
+    def __init__(self, solver: DimSolver, hole: DimHole) -> None:
+        super().__init__()
+        self.solver = solver
+        self.hole = hole
+
+    def run(self) -> None:
+        """Take the first known solution; `?` only if every flow is known and none tells more."""
+        self.decide(final=False)
+
+    def decide(self, final: bool) -> bool:
+        """Give the hole a value if one is known; `final` does not wait for flows that are still unknown."""
+        waiting = unknown = False
+        for flow in self.hole.flows:
+            assert isinstance(flow, DimFlow)
+            dim = flow.known_source()
+            candidate = None if dim is None or is_any(dim) else solve(flow.target, self.hole, dim)
+            if candidate is not None:
+                self.solver.raise_hole(self.hole, candidate)
+                return True
+            waiting |= dim is None
+            unknown |= dim is not None
+        if unknown and (final or not waiting):
+            self.solver.raise_hole(self.hole, ANY)
+            return True
+        return False
+
+
+def solve(pattern: Dim, hole: DimHole, value: Dim) -> Dim | None:
+    """Return the dim for `hole` that makes `pattern` equal to `value`; None where that is not known.
+
+    Solves `c*n + rest = value` for a constant c, once the other holes of the pattern have values.
+    """
+    others = {h: h.value for h in dim_holes(pattern) if h is not hole}
+    if any(v is None or is_any(v) for v in others.values()):
+        return None
+    pattern = replace_dims(pattern, {h: v for h, v in others.items() if v is not None})
+    if not isinstance(pattern, DimExpr):
+        return None
+    coefficient = 0
+    for monomial, c in pattern.terms:
+        if monomial == ((hole, 1),):
+            coefficient = c
+        elif any(True for _ in dim_holes(DimExpr(((monomial, 1),)))):
+            return None
+    if coefficient == 0:
+        return None
+    rest = replace_dims(pattern, {hole: 0})
+    difference = dim_sub(value, rest)
+    if coefficient < 0:
+        coefficient, difference = -coefficient, dim_sub(0, difference)
+    if dim_mod(difference, coefficient) != 0:
+        return None
+    return dim_floordiv(difference, coefficient)
+
+
+def fits(source: Dim, target: Dim, mode: Mode) -> bool:
+    """Return True unless `source` can never stand where `target` does, or could only with a check that `mode` forbids."""
+    if mode is Mode.EQUAL:
+        return (is_any(source) and is_any(target)) or dims_equal(source, target) is True
+    if is_any(target):
+        return True
+    equal = dims_equal(source, target)
+    return equal is True or (equal is None and mode is Mode.CHECKED)
+
+
+@dataclass(slots=True)
+class DimSolver:
+    """All flows between dims, and the holes that they fill."""
+
+    queue: Queue
+    mismatch: Callable[[Reason, Dim, Dim], None]
+    flows: list[DimFlow] = field(default_factory=list)
+    solutions: dict[DimHole, Solution] = field(default_factory=dict)
+
+    def flow(
+        self,
+        source: Dim,
+        target: Dim,
+        reason: Reason,
+        mode: Mode,
+        renaming: Renaming | None = None,
+    ) -> None:
+        """Let `source` go where `target` stands."""
+        if source is target and mode is not Mode.EQUAL and not renaming:
+            return
+        source_open = has_dim_hole(source) or (renaming is not None and isinstance(source, DimExpr))
+        target_open = has_dim_hole(target)
+        if not source_open and not target_open:
+            if not fits(source, target, mode):
+                self.mismatch(reason, source, target)
+            return
+        flow = DimFlow(self, source, target, reason, mode, renaming)
+        self.flows.append(flow)
+        parts = list(dim_holes(source))
+        if renaming:
+            parts += [h for dim in renaming.values() for h in dim_holes(dim)]
+        for hole in dim_holes(target):
+            if hole.solves:
+                hole.flows.append(flow)
+                parts.append(hole)
+        for hole in parts:
+            hole.listeners.append(flow)
+        self.queue.put(flow)
+        if mode is Mode.EQUAL and source_open:
+            back = DimFlow(self, target, source, reason, mode, None)
+            for hole in dim_holes(target):
+                hole.listeners.append(back)
+            self.queue.put(back)
+
+    def raise_hole(self, hole: DimHole, dim: Dim) -> None:
+        """Let the hole cover `dim` too."""
+        new = dim if hole.value is None else join_dims(hole.value, dim)
+        if hole.value is None or (is_any(new) and not is_any(hole.value)):
+            hole.value = new
+            for task in hole.listeners:
+                self.queue.put(task)
+
+    def solution_of(self, hole: DimHole) -> Solution:
+        """Return the task that finds a solving hole."""
+        if hole not in self.solutions:
+            self.solutions[hole] = Solution(self, hole)
+        return self.solutions[hole]
+
+    def settle_solutions(self) -> bool:
+        """Decide ShapeVars that wait for flows which will not come; True if one was."""
+        found = False
+        for hole, solution in list(self.solutions.items()):
+            if hole.value is None:
+                found |= solution.decide(final=True)
+        return found
+
+    def settle_from_above(self) -> bool:
+        """Give holes into which nothing flows the dim that their uses ask for; True if one was."""
+        chosen: dict[DimHole, Dim] = {}
+        for flow in self.flows:
+            hole = hole_of(flow.source)
+            if hole is None or hole.value is not None or flow.renaming:
+                continue
+            wanted = known_dim(flow.target)
+            if wanted is not None and (hole not in chosen or is_any(chosen[hole])):
+                chosen[hole] = wanted
+        for hole, dim in chosen.items():
+            self.raise_hole(hole, dim)
+        return bool(chosen)
+
+    def settle_rest(self) -> bool:
+        """Give all other empty holes `?`; True if there was one."""
+        found = False
+        for hole in list(self._holes()):
+            if hole.value is None:
+                self.raise_hole(hole, ANY)
+                found = True
+        return found
+
+    def check(self) -> None:
+        """Report the flows that do not fit, now that all holes have values."""
+        for flow in self.flows:
+            source, target = flow.known_source(), known_dim(flow.target)
+            if source is not None and target is not None and not fits(source, target, flow.mode):
+                self.mismatch(flow.reason, source, target)
+
+    def _holes(self) -> Iterator[DimHole]:
+        for flow in self.flows:
+            yield from dim_holes(flow.source)
+            yield from dim_holes(flow.target)
+            for dim in (flow.renaming or {}).values():
+                yield from dim_holes(dim)

@@ -1,0 +1,235 @@
+"""Calls of operators: the rule runs once the operand types are known, and again when their dims rise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relayvm.base.dims import Dim
+from relayvm.base.shapes import ShapeError
+from relayvm.compiler.inference.context import Context, Deferred
+from relayvm.compiler.inference.holes import (
+    POISON,
+    Hole,
+    Owner,
+    Reason,
+    fresh_dim,
+    has_dim_hole,
+    hole_of,
+    new_hole,
+)
+from relayvm.compiler.inference.messages import count, origin_notes, type_text
+from relayvm.compiler.inference.type_walk import (
+    dim_holes_of,
+    leaves,
+    map_dims,
+    prune,
+    rebuild,
+    resolve,
+    type_holes,
+)
+from relayvm.ir.expr import Call
+from relayvm.ir.types import TensorType, Type
+from relayvm.ops.operator import Operator
+
+
+def operator_call(context: Context, call: Call, types: Sequence[Type]) -> Type:
+    """Return the type of a call of an operator; a hole if its rule has to wait."""
+    op = call.op
+    assert isinstance(op, Operator)
+    if not _well_formed(context, op, call):
+        _poison_all(context, types)
+        return POISON
+    pruned = [prune(t) for t in types]
+    if any(_is_wrong(t) for t in pruned):
+        _poison_all(context, pruned)
+        return POISON
+    if all(context.solver.rigid(t) for t in pruned):
+        try:
+            return op.result_type(pruned, call.attrs)
+        except ShapeError as failure:
+            report_failure(context, op, call, pruned, failure)
+            return POISON
+    out = new_hole(Owner(f"the result of `{op.name}`", call.span, derived=True))
+    task = OperatorCall(context, op, call, pruned, out)
+    context.deferred.append(task)
+    context.solver.queue.put(task)
+    return out
+
+
+def report_failure(
+    context: Context, op: Operator, call: Call, types: Sequence[Type], failure: ShapeError
+) -> None:
+    """Report why a rule does not hold, with the types of the operands."""
+    label = ", ".join(f"{o.name}: {type_text(t)}" for o, t in zip(op.operands, types))
+    notes = () if failure.code == "bad-attribute" else origin_notes(call.args)
+    context.reporter.report(failure.code, failure.message, call.span, label, notes)
+
+
+def _well_formed(context: Context, op: Operator, call: Call) -> bool:
+    """Check what does not depend on types, so that it is reported even where these are unknown."""
+    if len(call.args) != len(op.operands):
+        names = ", ".join(f"`{o.name}`" for o in op.operands)
+        expected = count(len(op.operands), "operand") + (f" ({names})" if names else "")
+        message = f"`{op.name}` takes {expected}, got {len(call.args)}"
+        context.reporter.report("wrong-arity", message, call.span)
+        return False
+    if call.type_args:
+        context.reporter.report("wrong-kind", f"`{op.name}` takes no type arguments", call.span)
+        return False
+    try:
+        op.complete_attrs(call.attrs)
+    except ShapeError as failure:
+        context.reporter.report(failure.code, failure.message, call.span)
+        return False
+    return True
+
+
+def _is_wrong(type_: Type) -> bool:
+    return any(
+        leaf is POISON or (isinstance(leaf, Hole) and leaf.state.poisoned) for leaf in leaves(type_)
+    )
+
+
+def _poison_all(context: Context, types: Sequence[Type]) -> None:
+    for type_ in types:
+        for hole in type_holes(type_):
+            context.solver.poison(hole)
+
+
+class OperatorCall(Deferred):
+    """One call whose operand types are not all known, or may still rise."""
+
+    __slots__ = ("call", "context", "failure", "heard", "op", "opened", "types")
+
+    def __init__(
+        self, context: Context, op: Operator, call: Call, types: Sequence[Type], out: Hole
+    ) -> None:
+        super().__init__(out, call.span)
+        self.context = context
+        self.op = op
+        self.call = call
+        self.types = types
+        self.opened: Type | None = None
+        self.failure: ShapeError | None = None
+        self.heard: set[int] = set()
+
+    def run(self) -> None:
+        """Apply the rule to what is known now."""
+        if self.done:
+            return
+        known = [self._known(t) for t in self.types]
+        if any(_is_wrong(t) for t in self.types):
+            self._give_up()
+            return
+        self._listen()
+        operands = [t for t in known if t is not None]
+        if len(operands) < len(known):
+            return
+        try:
+            result = self.op.result_type(operands, self.call.attrs)
+        except ShapeError as failure:
+            # The dims may still rise to `?`, so this is an error only if nothing else changes.
+            self.failure = failure
+            return
+        self.failure = None
+        self._publish(result)
+
+    def complete_inputs(self) -> bool:
+        """Let the operator infer operand types from the others, such as a weight from the data."""
+        if self.done or self.opened is not None:
+            return False
+        known = [self._known(t) for t in self.types]
+        if all(t is not None for t in known) or all(t is None for t in known):
+            return False
+        try:
+            completed = self.op.complete_types(known, self.call.attrs)
+        except ShapeError as failure:
+            self.failure = failure
+            return False
+        learnt = False
+        for operand, old, given, new in zip(self.op.operands, known, self.types, completed):
+            given = prune(given)
+            if old is not None or new is None or not isinstance(given, Hole):
+                continue
+            message = (
+                f"operand `{operand.name}` of `{self.op.name}` is {{actual}}, not {{expected}}"
+            )
+            self.context.solver.flow(given, new, Reason(self.span, message, given, new))
+            learnt = True
+        return learnt
+
+    def fail(self) -> bool:
+        """Report the rule that does not hold."""
+        if self.done or self.failure is None:
+            return False
+        types = [resolve(t, {}) for t in self.types]
+        report_failure(self.context, self.op, self.call, types, self.failure)
+        self._give_up()
+        return True
+
+    def _give_up(self) -> None:
+        self.done = True
+        _poison_all(self.context, self.types)
+        self.context.solver.poison(self.out)
+
+    def _known(self, type_: Type) -> Type | None:
+        """Return the type with the dims of now, or None if a part of it is not known."""
+        result = resolve(type_, {})
+        for leaf in leaves(result):
+            if isinstance(leaf, Hole):
+                return None
+            if isinstance(leaf, TensorType) and any(has_dim_hole(d) for d in leaf.shape):
+                return None
+        return result
+
+    def _listen(self) -> None:
+        for type_ in self.types:
+            for hole in type_holes(type_):
+                if id(hole) not in self.heard:
+                    self.heard.add(id(hole))
+                    hole.state.listeners.append(self)
+            for dim in dim_holes_of(type_):
+                if id(dim) not in self.heard:
+                    self.heard.add(id(dim))
+                    dim.listeners.append(self)
+
+    def _publish(self, result: Type) -> None:
+        """Raise the result to what the rule gives now; each of its dims is a hole, for it may rise again."""
+        if self.opened is None:
+            self.opened = rebuild(result, lambda t: map_dims(t, lambda _: fresh_dim()), {})
+            reason = self._reason(self.opened, self.out)
+            self._raise(result)
+            self.context.solver.alias(self.out, self.opened, reason)
+        else:
+            self._raise(result)
+
+    def _raise(self, result: Type) -> None:
+        assert self.opened is not None
+        old, new = _tensors(self.opened), _tensors(result)
+        if len(old) != len(new) or any(a.rank != b.rank for a, b in zip(old, new)):
+            self.context.reporter.mismatch(self._reason(result, self.opened))
+            self._give_up()
+            return
+        for a, b in zip(old, new):
+            for hole_dim, dim in zip(a.shape, b.shape):
+                self._raise_dim(hole_dim, dim)
+
+    def _raise_dim(self, hole_dim: Dim, dim: Dim) -> None:
+        hole = hole_of(hole_dim)
+        assert hole is not None
+        self.context.solver.dims.raise_hole(hole, dim)
+
+    def _reason(self, actual: Type, expected: Type) -> Reason:
+        message = f"the result of `{self.op.name}` is {{actual}}, but {{expected}} is needed"
+        return Reason(self.span, message, actual, expected)
+
+
+def _tensors(type_: Type) -> list[TensorType]:
+    stack, found = [type_], []
+    while stack:
+        part = stack.pop()
+        if isinstance(part, TensorType):
+            found.append(part)
+        else:
+            stack.extend(getattr(part, "fields", ()))
+    return found

@@ -1,0 +1,216 @@
+"""The typed module: every expression with its type, variables with annotations, calls with type arguments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar as GenericVar
+
+from relayvm.base.diagnostics import assert_never
+from relayvm.base.dims import ANY, Dim, DimVar, dim_variables
+from relayvm.compiler.inference.context import Context
+from relayvm.compiler.inference.holes import DimHole, known_dim, replace_dims
+from relayvm.compiler.inference.type_walk import Memo, leaves, map_dims, rebuild, same_type
+from relayvm.compiler.trampoline import Recursive, trampoline
+from relayvm.ir.expr import (
+    Call,
+    Clause,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    Op,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from relayvm.ir.types import IncompleteType, Type
+
+E = GenericVar("E", bound=Expr)
+
+
+class Rebuild:
+    """Puts the found types into expressions; what already has them stays the same object."""
+
+    def __init__(self, context: Context, keep_free_vars: bool = False) -> None:
+        self.context = context
+        self.keep_free_vars = keep_free_vars
+        self._done: dict[int, Expr] = {}
+        self._memo: Memo = {}
+
+    def expr(self, expr: Expr) -> Expr:
+        """Return the typed expression."""
+        result: Expr = trampoline(self._visit(None, 0, expr))
+        return result
+
+    def type_(self, type_: Type) -> Type:
+        """Return a type without holes; a dim of which nothing is known is `?`."""
+        return rebuild(type_, lambda part: map_dims(part, _final_dim), self._memo)
+
+    def _visit(self, user: Expr | None, place: int, expr: Expr) -> Recursive[Expr]:
+        slot = self.context.slots.get((id(user), place))
+        if slot is not None and isinstance(expr, (GlobalVar, Constructor)):
+            return self._typed(expr, self.type_(slot))
+        known = self._done.get(id(expr))
+        if known is not None:
+            return known
+        if isinstance(expr, Let):
+            return (yield self._let(expr))
+        result: Expr
+        match expr:
+            case Var():
+                return self._var(expr)
+            case Op() | Constructor() | GlobalVar():
+                return expr
+            case Constant():
+                result = expr
+            case Call():
+                result = yield self._call(expr)
+            case Function():
+                result = yield self._function(expr)
+            case Match():
+                result = yield self._match(expr)
+            case Tuple():
+                fields = yield self._all(expr, expr.fields, 0)
+                result = expr if _same(fields, expr.fields) else replace(expr, fields=fields)
+            case If():
+                parts = (expr.cond, expr.true_branch, expr.false_branch)
+                new = yield self._all(expr, parts, 0)
+                result = expr if _same(new, parts) else _new_if(expr, new)
+            case TupleGetItem():
+                value = yield self._visit(expr, 0, expr.tuple_value)
+                same = value is expr.tuple_value
+                result = expr if same else replace(expr, tuple_value=value)
+            case RefCreate():
+                value = yield self._visit(expr, 0, expr.value)
+                result = expr if value is expr.value else replace(expr, value=value)
+            case RefRead():
+                ref = yield self._visit(expr, 0, expr.ref)
+                result = expr if ref is expr.ref else replace(expr, ref=ref)
+            case RefWrite():
+                both = yield self._all(expr, (expr.ref, expr.value), 0)
+                same = _same(both, (expr.ref, expr.value))
+                result = expr if same else replace(expr, ref=both[0], value=both[1])
+            case _:
+                assert_never(expr)  # type: ignore[arg-type]
+        result = self._typed(result, self.type_(self.context.types[id(expr)]))
+        self._done[id(expr)] = result
+        return result
+
+    def _all(self, user: Expr, exprs: tuple[Expr, ...], first: int) -> Recursive[tuple[Expr, ...]]:
+        result: list[Expr] = []
+        for place, expr in enumerate(exprs, first):
+            result.append((yield self._visit(user, place, expr)))
+        return tuple(result)
+
+    def _typed(self, expr: E, type_: Type) -> E:
+        if expr.checked_type is not None and same_type(expr.checked_type, type_):
+            return expr
+        return replace(expr, checked_type=type_)
+
+    def _var(self, var: Var) -> Var:
+        known = self._done.get(id(var))
+        if known is not None:
+            assert isinstance(known, Var)
+            return known
+        type_ = self.type_(self.context.vars[id(var)])
+        result = var
+        annotation = var.type_annotation
+        free = id(var) not in self.context.bound
+        if not (free and self.keep_free_vars and annotation is not None):
+            if annotation is None or any(isinstance(t, IncompleteType) for t in leaves(annotation)):
+                result = replace(result, type_annotation=type_)
+            result = self._typed(result, type_)
+        self._done[id(var)] = result
+        return result
+
+    def _let(self, let: Let) -> Recursive[Expr]:
+        chain: list[tuple[Let, Var, Expr]] = []
+        body: Expr = let
+        while isinstance(body, Let) and id(body) not in self._done:
+            value = yield self._visit(body, 0, body.value)
+            chain.append((body, self._var(body.var), value))
+            body = body.body
+        new: Expr = yield self._visit(chain[-1][0], 1, body)
+        for old, var, value in reversed(chain):
+            same = var is old.var and value is old.value and new is old.body
+            result = old if same else replace(old, var=var, value=value, body=new)
+            new = self._typed(result, self.type_(self.context.types[id(old)]))
+            self._done[id(old)] = new
+        return new
+
+    def _call(self, call: Call) -> Recursive[Expr]:
+        op = yield self._visit(call, 0, call.op)
+        args = yield self._all(call, call.args, 1)
+        found = self.context.type_args.get(id(call), ())
+        type_args = tuple(self.type_(t) for t in found)
+        if len(type_args) == len(call.type_args) and all(
+            same_type(a, b) for a, b in zip(type_args, call.type_args)
+        ):
+            type_args = call.type_args
+        if op is call.op and _same(args, call.args) and type_args is call.type_args:
+            return call
+        return replace(call, op=op, args=args, type_args=type_args)
+
+    def _function(self, function: Function) -> Recursive[Expr]:
+        params = tuple(self._var(p) for p in function.params)
+        body = yield self._visit(function, 0, function.body)
+        ret_type = function.ret_type
+        if ret_type is None or any(isinstance(t, IncompleteType) for t in leaves(ret_type)):
+            ret_type = self.type_(self.context.signature(function).ret_type)
+        same = _same(params, function.params) and body is function.body
+        if same and ret_type is function.ret_type:
+            return function
+        return replace(function, params=params, body=body, ret_type=ret_type)
+
+    def _match(self, match: Match) -> Recursive[Expr]:
+        data = yield self._visit(match, 0, match.data)
+        clauses: list[Clause] = []
+        for place, clause in enumerate(match.clauses, 1):
+            lhs = trampoline(self._pattern(clause.lhs))
+            rhs = yield self._visit(match, place, clause.rhs)
+            same = lhs is clause.lhs and rhs is clause.rhs
+            clauses.append(clause if same else replace(clause, lhs=lhs, rhs=rhs))
+        if data is match.data and all(a is b for a, b in zip(clauses, match.clauses)):
+            return match
+        return replace(match, data=data, clauses=tuple(clauses))
+
+    def _pattern(self, pattern: Pattern) -> Recursive[Pattern]:
+        if isinstance(pattern, PatternVar):
+            var = self._var(pattern.var)
+            return pattern if var is pattern.var else replace(pattern, var=var)
+        if isinstance(pattern, (PatternConstructor, PatternTuple)):
+            inner: list[Pattern] = []
+            for part in pattern.patterns:
+                inner.append((yield self._pattern(part)))
+            if any(a is not b for a, b in zip(inner, pattern.patterns)):
+                return replace(pattern, patterns=tuple(inner))
+        return pattern
+
+
+def _new_if(expr: If, parts: tuple[Expr, ...]) -> If:
+    return replace(expr, cond=parts[0], true_branch=parts[1], false_branch=parts[2])
+
+
+def _same(new: tuple[Expr, ...], old: tuple[Expr, ...]) -> bool:
+    return all(a is b for a, b in zip(new, old))
+
+
+def _final_dim(dim: Dim) -> Dim:
+    known = known_dim(dim)
+    if known is not None:
+        return known
+    unknown: dict[DimVar, Dim] = {
+        h: ANY if h.value is None else h.value for h in dim_variables(dim) if isinstance(h, DimHole)
+    }
+    return replace_dims(dim, unknown)

@@ -1,0 +1,61 @@
+"""The end of an inference: decides what no flow decides, and reports what stays unknown or does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relayvm.compiler.inference.context import Context, Deferred
+from relayvm.compiler.inference.holes import Hole, Owner
+from relayvm.compiler.inference.type_walk import type_holes
+
+
+def settle(context: Context) -> None:
+    """Give every hole its final type, then check all flows of dims.
+
+    What is decided late has the weakest grounds: operands that an operator infers, ShapeVars with partly unknown
+    arguments, parameters from their uses. Rules that still fail are errors.
+    """
+    solver = context.solver
+    while True:
+        solver.queue.drain()
+        if _each(context, Deferred.complete_inputs):
+            continue
+        if solver.dims.settle_solutions() or solver.dims.settle_from_above():
+            continue
+        if _each(context, Deferred.fail):
+            continue
+        if not solver.dims.settle_rest():
+            break
+    solver.dims.check()
+    _report_holes(context)
+
+
+def _each(context: Context, step: Callable[[Deferred], bool]) -> bool:
+    """Take a step with every deferred task; True if one of them did something."""
+    return sum(step(task) for task in context.deferred) > 0
+
+
+def _report_holes(context: Context) -> None:
+    """Report the types that stay unknown; what only follows from another one is reported if nothing else is."""
+    owners: dict[tuple[str, object], Owner] = {}
+    for hole in _empty_holes(context):
+        owner = hole.state.owner
+        owners[owner.what, owner.span] = owner
+    primary = [owner for owner in owners.values() if not owner.derived]
+    if not primary and not context.sink.diagnostics:
+        primary = list(owners.values())[:1]
+    for owner in primary:
+        context.reporter.report(
+            "cannot-infer", f"cannot infer {owner.what}; annotate it", owner.span
+        )
+
+
+def _empty_holes(context: Context) -> list[Hole]:
+    types = [*context.vars.values(), *context.types.values(), *context.slots.values()]
+    for arguments in context.type_args.values():
+        types.extend(arguments)
+    found: list[Hole] = []
+    for type_ in types:
+        if not context.solver.rigid(type_):
+            found.extend(h for h in type_holes(type_) if not h.state.poisoned)
+    return found

@@ -1,0 +1,214 @@
+"""Walks over types that contain holes: pruning, substitution, resolving. Depth is bounded by memory alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from relayvm.base.dims import Dim
+from relayvm.compiler.inference.holes import (
+    DimHole,
+    Hole,
+    Renaming,
+    dim_holes,
+    has_dim_hole,
+    known_dim,
+    replace_dims,
+)
+from relayvm.compiler.trampoline import Recursive, trampoline
+from relayvm.ir.types import (
+    FuncType,
+    RefType,
+    ShapeArg,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+)
+
+Memo = dict[int, tuple[Type, Type]]
+
+
+def prune(type_: Type) -> Type:
+    """Return what a chain of bound holes ends in."""
+    while isinstance(type_, Hole) and type_.state.bound is not None:
+        type_ = type_.state.bound
+    return type_
+
+
+def parts(type_: Type) -> tuple[Type, ...]:
+    """Return the types that a type is made of."""
+    match type_:
+        case TupleType():
+            return type_.fields
+        case FuncType():
+            return (*type_.arg_types, type_.ret_type)
+        case RefType():
+            return (type_.value,)
+        case TypeCall():
+            return type_.args
+    return ()
+
+
+def with_parts(type_: Type, new: tuple[Type, ...]) -> Type:
+    """Return the type with other parts; the same object if they are the same."""
+    if all(a is b for a, b in zip(parts(type_), new)):
+        return type_
+    match type_:
+        case TupleType():
+            return TupleType(new, span=type_.span)
+        case FuncType():
+            return FuncType(new[:-1], new[-1], type_.type_params, span=type_.span)
+        case RefType():
+            return RefType(new[0], span=type_.span)
+        case TypeCall():
+            return TypeCall(type_.func, new, span=type_.span)
+    return type_
+
+
+def rebuild(type_: Type, leaf: Callable[[Type], Type], memo: Memo) -> Type:
+    """Return the type, holes pruned, with `leaf` applied to all that has no parts. Shared parts are visited once."""
+    type_ = prune(type_)
+    if not parts(type_):
+        return leaf(type_)
+    return trampoline(_rebuild(type_, leaf, memo))
+
+
+def _rebuild(type_: Type, leaf: Callable[[Type], Type], memo: Memo) -> Recursive[Type]:
+    known = memo.get(id(type_))
+    if known is not None:
+        return known[1]
+    new: list[Type] = []
+    for part in parts(type_):
+        part = prune(part)
+        new.append((yield _rebuild(part, leaf, memo)) if parts(part) else leaf(part))
+    result = with_parts(type_, tuple(new))
+    # The type itself is kept too, so that its id is not used again.
+    memo[id(type_)] = (type_, result)
+    return result
+
+
+def map_dims(type_: Type, change: Callable[[Dim], Dim]) -> Type:
+    """Return a tensor type or dim argument with its dims changed; the same object if they are the same."""
+    if isinstance(type_, TensorType):
+        shape = tuple(change(dim) for dim in type_.shape)
+        if all(a is b for a, b in zip(shape, type_.shape)):
+            return type_
+        return TensorType(shape, type_.dtype, span=type_.span)
+    if isinstance(type_, ShapeArg):
+        dim = change(type_.dim)
+        return type_ if dim is type_.dim else ShapeArg(dim, span=type_.span)
+    return type_
+
+
+def substitute(type_: Type, types: dict[TypeVar, Type], dims: Renaming) -> Type:
+    """Return the type with type parameters replaced; dims that were inferred are taken as they are now."""
+
+    def change(dim: Dim) -> Dim:
+        known = known_dim(dim)
+        return replace_dims(dim if known is None else known, dims)
+
+    def leaf(part: Type) -> Type:
+        if isinstance(part, TypeVar):
+            return types.get(part, part)
+        return map_dims(part, change) if dims else part
+
+    return rebuild(type_, leaf, {})
+
+
+def resolve(type_: Type, memo: Memo) -> Type:
+    """Return the type with all that is known now in the place of holes; unknown ones stay."""
+
+    def change(dim: Dim) -> Dim:
+        if not has_dim_hole(dim):
+            return dim
+        known = known_dim(dim)
+        return dim if known is None else known
+
+    return rebuild(type_, lambda part: map_dims(part, change), memo)
+
+
+def leaves(type_: Type) -> Iterator[Type]:
+    """Yield the parts of a type that have no parts, each shared part once."""
+    seen: set[int] = set()
+    stack = [type_]
+    while stack:
+        part = prune(stack.pop())
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        inner = parts(part)
+        if inner:
+            stack.extend(reversed(inner))
+        else:
+            yield part
+
+
+def type_holes(type_: Type) -> list[Hole]:
+    """Return the empty holes of a type."""
+    return [leaf for leaf in leaves(type_) if isinstance(leaf, Hole)]
+
+
+def dim_holes_of(type_: Type) -> list[DimHole]:
+    """Return the dims of a type that are to be found, with or without a value."""
+    found: list[DimHole] = []
+    for leaf in leaves(type_):
+        dims: tuple[Dim, ...] = ()
+        if isinstance(leaf, TensorType):
+            dims = leaf.shape
+        elif isinstance(leaf, ShapeArg):
+            dims = (leaf.dim,)
+        for dim in dims:
+            found.extend(dim_holes(dim))
+    return found
+
+
+class Rigid:
+    """Remembers which types have no holes at all."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Type] = {}
+
+    def __call__(self, type_: Type) -> bool:
+        """Return True if nothing of the type is to be found."""
+        if id(type_) in self._known:
+            return True
+        stack, seen = [type_], {}
+        while stack:
+            part = stack.pop()
+            if id(part) in self._known or id(part) in seen:
+                continue
+            if isinstance(part, Hole) or self._has_dim_hole(part):
+                return False
+            seen[id(part)] = part
+            stack.extend(parts(part))
+        self._known.update(seen)
+        return True
+
+    @staticmethod
+    def _has_dim_hole(part: Type) -> bool:
+        if isinstance(part, TensorType):
+            return any(has_dim_hole(dim) for dim in part.shape)
+        return isinstance(part, ShapeArg) and has_dim_hole(part.dim)
+
+
+def same_type(a: Type, b: Type) -> bool:
+    """Return True if two types without holes are equal."""
+    stack = [(a, b)]
+    while stack:
+        a, b = stack.pop()
+        if a is b:
+            continue
+        inner, other = parts(a), parts(b)
+        if type(a) is not type(b) or len(inner) != len(other):
+            return False
+        if isinstance(a, TypeCall) and isinstance(b, TypeCall) and a.func != b.func:
+            return False
+        if isinstance(a, FuncType) and isinstance(b, FuncType):
+            mine, yours = a.type_params, b.type_params
+            if len(mine) != len(yours) or any(x is not y for x, y in zip(mine, yours)):
+                return False
+        if not inner and a != b:
+            return False
+        stack.extend(zip(inner, other))
+    return True

@@ -1,0 +1,260 @@
+"""Flows between types: skeletons are unified at once, dims through the lattice of `dim_flow`.
+
+`A` fits `B` where both have one skeleton and each dim of `A` fits that of `B`: tuples and data types covariantly,
+functions contra- and covariantly, references invariantly. A hole that meets a type takes its skeleton with dims of its
+own, so that it may hold more than what it met first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relayvm.base.dims import Dim, DimVar, symbol
+from relayvm.base.source import Span
+from relayvm.compiler.inference.dim_flow import DimSolver
+from relayvm.compiler.inference.holes import (
+    POISON,
+    DimHole,
+    Hole,
+    Mode,
+    Owner,
+    Pending,
+    Queue,
+    Reason,
+    Renaming,
+    fresh_dim,
+    new_hole,
+)
+from relayvm.compiler.inference.type_walk import (
+    Rigid,
+    prune,
+    substitute,
+    type_holes,
+)
+from relayvm.ir.types import (
+    FuncType,
+    GlobalTypeVar,
+    RefType,
+    ShapeArg,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+)
+
+Flow = tuple[Type, Type, Mode]
+
+
+class TypeSolver:
+    """The state of one inference: which holes are bound, which flows wait, which failed."""
+
+    def __init__(
+        self,
+        mismatch: Callable[[Reason], None],
+        dim_mismatch: Callable[[Reason, Dim, Dim], None],
+        infinite: Callable[[Reason], None],
+    ) -> None:
+        self.queue = Queue()
+        self.dims = DimSolver(self.queue, dim_mismatch)
+        self.rigid = Rigid()
+        self._mismatch = mismatch
+        self._infinite = infinite
+
+    def flow(
+        self,
+        source: Type,
+        target: Type,
+        reason: Reason,
+        mode: Mode = Mode.CHECKED,
+        renaming: Renaming | None = None,
+    ) -> None:
+        """Let values of type `source` go where `target` is declared."""
+        stack: list[Flow] = [(source, target, mode)]
+        while stack:
+            source, target, mode = stack.pop()
+            source, target = prune(source), prune(target)
+            if source is target and renaming is None:
+                continue
+            if source is POISON or target is POISON:
+                self._poison(source, target)
+            elif isinstance(source, Hole) or isinstance(target, Hole):
+                self._flow_hole(source, target, reason, mode, renaming, stack)
+            elif not self._flow_known(source, target, reason, mode, renaming, stack):
+                self._mismatch(reason)
+                return
+
+    def alias(self, hole: Type, type_: Type, reason: Reason) -> None:
+        """Make an untouched hole the same as `type_`; let `type_` flow into it if it is in use already."""
+        hole, type_ = prune(hole), prune(type_)
+        if isinstance(hole, Hole) and hole is not type_ and type_ is not POISON:
+            state = hole.state
+            unused = not (state.above or state.below or state.listeners or state.group)
+            if unused and hole not in type_holes(type_):
+                state.bound = type_
+                return
+        self.flow(type_, hole, reason)
+
+    def bind(self, hole: Hole, skeleton: Type, reason: Reason) -> bool:
+        """Give the hole the outermost part of a type, with holes for the parts; False if the type would be infinite."""
+        group = hole.state.representative()
+        inner = () if self.rigid(skeleton) else type_holes(skeleton)
+        if any(h.state.representative() is group for h in inner):
+            self._infinite(reason)
+            self.poison(hole)
+            return False
+        hole.state.bound = self._open(skeleton, hole.state.owner)
+        self._wake(hole)
+        return True
+
+    def poison(self, hole: Hole) -> None:
+        """Mark a hole, and all that it flows into, as not worth a message."""
+        stack = [hole]
+        while stack:
+            state = stack.pop().state
+            if state.poisoned:
+                continue
+            state.poisoned = True
+            stack.extend(p.other for p in state.above if isinstance(p.other, Hole))
+            for task in state.listeners:
+                self.queue.put(task)
+
+    def instantiate(
+        self, type_: FuncType, of: str = "a polymorphic function", span: Span | None = None
+    ) -> tuple[FuncType, tuple[Type, ...]]:
+        """Return a polymorphic type with holes for its parameters, and these."""
+        types: dict[TypeVar, Type] = {}
+        dims: dict[DimVar, Dim] = {}
+        arguments: list[Type] = []
+        for parameter in type_.type_params:
+            if isinstance(parameter, TypeVar):
+                owner = Owner(f"type argument `{parameter.name}` of {of}", span)
+                types[parameter] = new_hole(owner)
+                arguments.append(types[parameter])
+            else:
+                dims[parameter] = symbol(DimHole(parameter.name, solves=True))
+                arguments.append(ShapeArg(dims[parameter]))
+        return self.apply(type_, types, dims), tuple(arguments)
+
+    def apply(
+        self, type_: FuncType, types: dict[TypeVar, Type], dims: dict[DimVar, Dim]
+    ) -> FuncType:
+        """Return a polymorphic type for given arguments."""
+        body = FuncType(type_.arg_types, type_.ret_type)
+        result = substitute(body, types, dims)
+        assert isinstance(result, FuncType)
+        return result
+
+    def _poison(self, source: Type, target: Type) -> None:
+        for hole in (source, target):
+            if isinstance(hole, Hole):
+                self.poison(hole)
+
+    def _wake(self, hole: Hole) -> None:
+        state = hole.state
+        above, below, listeners = state.above, state.below, state.listeners
+        state.above, state.below, state.listeners = [], [], []
+        for p in above:
+            self.flow(hole, p.other, p.reason, p.mode, p.renaming)
+        for p in below:
+            self.flow(p.other, hole, p.reason, p.mode, p.renaming)
+        for task in listeners:
+            self.queue.put(task)
+
+    def _flow_hole(
+        self,
+        source: Type,
+        target: Type,
+        reason: Reason,
+        mode: Mode,
+        renaming: Renaming | None,
+        stack: list[Flow],
+    ) -> None:
+        if isinstance(source, Hole) and isinstance(target, Hole):
+            source.state.above.append(Pending(target, reason, mode, renaming))
+            target.state.below.append(Pending(source, reason, mode, renaming))
+            source.state.join_group(target.state)
+            if source.state.poisoned:
+                self.poison(target)
+            return
+        hole, known = (source, target) if isinstance(source, Hole) else (target, source)
+        assert isinstance(hole, Hole)
+        if isinstance(known, FuncType) and known.type_params:
+            known = self.instantiate(known)[0]
+            source, target = (source, known) if hole is source else (known, target)
+        if self.bind(hole, known, reason):
+            stack.append((source, target, mode))
+
+    def _open(self, type_: Type, owner: Owner) -> Type:
+        match type_:
+            case TensorType() if type_.shape:
+                return TensorType(tuple(fresh_dim() for _ in type_.shape), type_.dtype)
+            case TupleType():
+                return TupleType(tuple(new_hole(owner) for _ in type_.fields))
+            case FuncType():
+                args = tuple(new_hole(owner) for _ in type_.arg_types)
+                return FuncType(args, new_hole(owner))
+            case RefType():
+                return RefType(new_hole(owner))
+            case TypeCall():
+                return TypeCall(
+                    type_.func,
+                    tuple(
+                        ShapeArg(fresh_dim()) if isinstance(a, ShapeArg) else new_hole(owner)
+                        for a in type_.args
+                    ),
+                )
+        return type_
+
+    def _flow_known(
+        self,
+        source: Type,
+        target: Type,
+        reason: Reason,
+        mode: Mode,
+        renaming: Renaming | None,
+        stack: list[Flow],
+    ) -> bool:
+        inner = mode if mode is Mode.EQUAL else Mode.STRICT
+        match source, target:
+            case TensorType(), TensorType():
+                if source.rank != target.rank or source.dtype is not target.dtype:
+                    return False
+                for a, b in zip(source.shape, target.shape):
+                    self.dims.flow(a, b, reason, mode, renaming)
+                return True
+            case ShapeArg(), ShapeArg():
+                self.dims.flow(source.dim, target.dim, reason, inner, renaming)
+                return True
+            case TupleType(), TupleType() if len(source.fields) == len(target.fields):
+                stack.extend((a, b, mode) for a, b in zip(source.fields, target.fields))
+                return True
+            case TypeCall(), TypeCall() if source.func == target.func:
+                if len(source.args) != len(target.args):
+                    return False
+                stack.extend((a, b, inner) for a, b in zip(source.args, target.args))
+                return True
+            case RefType(), RefType():
+                stack.append((source.value, target.value, Mode.EQUAL))
+                return True
+            case FuncType(), FuncType():
+                return self._flow_functions(source, target, inner, stack)
+            case TypeVar(), TypeVar():
+                return source is target
+            case GlobalTypeVar(), GlobalTypeVar():
+                return source.name == target.name
+        return False
+
+    def _flow_functions(
+        self, source: FuncType, target: FuncType, mode: Mode, stack: list[Flow]
+    ) -> bool:
+        if target.type_params:
+            # A declared polymorphic type: what comes must work for every choice of its parameters.
+            target = FuncType(target.arg_types, target.ret_type)
+        if source.type_params:
+            source = self.instantiate(source)[0]
+        if len(source.arg_types) != len(target.arg_types):
+            return False
+        stack.append((source.ret_type, target.ret_type, mode))
+        stack.extend((b, a, mode) for a, b in zip(source.arg_types, target.arg_types))
+        return True
