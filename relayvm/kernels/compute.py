@@ -13,15 +13,11 @@ from typing import Union
 
 from relayvm.base.dims import Dim, DimExpr
 from relayvm.base.dtypes import BOOL, INT32, INT64, DType, dtype_of
+from relayvm.kernels.scalar_ops import SCALAR_OPS
 
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
 ARG_REDUCTIONS = ("argmax", "argmin")
 INDEX_MODES = ("trap", "clip", "wrap", "fill")
-
-BOOL_RESULTS = frozenset(
-    ("isnan", "isinf", "isfinite", "equal", "not_equal", "less", "less_equal", "greater")
-    + ("greater_equal", "logical_and", "logical_or", "logical_not", "logical_xor")
-)
 
 Number = Union[bool, int, float]
 Operand = Union["ScalarExpr", bool, int, float, DimExpr]
@@ -277,7 +273,7 @@ def scalar(name: str, *args: Operand) -> ScalarExpr:
     assert all(v.dtype == first.dtype for v in values), (
         f"operands of `{name}` differ in dtype: {', '.join(str(v.dtype) for v in values)}"
     )
-    return Scalar(BOOL if name in BOOL_RESULTS else first.dtype, name, values)
+    return Scalar(SCALAR_OPS[name].result(first.dtype), name, values)
 
 
 def index(value: ScalarExpr, extent: Dim, mode: str = "trap") -> ScalarExpr:

@@ -7,12 +7,15 @@ names are unique in a nest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Union
 
 from relayvm.base.abi import Access
+from relayvm.base.diagnostics import assert_never
 from relayvm.base.dtypes import BOOL, INT64, DType
-from relayvm.kernels.compute import BOOL_RESULTS, Number
+from relayvm.kernels.compute import Number
+from relayvm.kernels.scalar_ops import SCALAR_OPS
 
 LANES = 16
 TREE_OPS = ("add", "multiply", "maximum", "minimum", "logical_or", "logical_and")
@@ -335,7 +338,7 @@ def call(name: str, *args: Expr) -> Expr:
     """Return a scalar operator applied; scalars are broadcast where another is a vector."""
     lanes = max(a.lanes for a in args)
     values = tuple(broadcast(a, lanes) for a in args)
-    dtype = BOOL if name in BOOL_RESULTS else args[0].dtype
+    dtype = SCALAR_OPS[name].result(args[0].dtype)
     return Call(name, values, dtype, lanes)
 
 
@@ -369,3 +372,66 @@ def tree(op: str, *vectors: Expr) -> Expr:
 def lane(vector: Expr, number: int) -> Expr:
     """Return one lane as a scalar."""
     return Lane(vector, number, vector.dtype)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """Return the direct operands of an expression."""
+    match expr:
+        case Call():
+            return expr.args
+        case Cast() | Broadcast():
+            return (expr.value,)
+        case Select():
+            return (expr.condition, expr.a, expr.b)
+        case Ramp():
+            return (expr.base, expr.stride)
+        case Mask():
+            return (expr.count,)
+        case Index():
+            return (expr.value, expr.extent)
+        case Load() | Gather():
+            return expr.indices if expr.mask is None else (*expr.indices, expr.mask)
+        case TileLoad():
+            return (expr.index,)
+        case Tree():
+            return expr.vectors
+        case Lane():
+            return (expr.vector,)
+        case Const() | Var() | DimRef():
+            return ()
+        case _:
+            assert_never(expr)
+
+
+def map_operands(expr: Expr, fn: Callable[[Expr], Expr]) -> Expr:
+    """Return the expression with `fn` applied to its operands; the same object if none changes."""
+    old = children(expr)
+    new = tuple(fn(e) for e in old)
+    if all(a is b for a, b in zip(old, new)):
+        return expr
+    match expr:
+        case Call():
+            return Call(expr.name, new, expr.dtype, expr.lanes)
+        case Cast() | Broadcast():
+            return replace(expr, value=new[0])
+        case Select():
+            return replace(expr, condition=new[0], a=new[1], b=new[2])
+        case Ramp():
+            return Ramp(new[0], new[1], expr.lanes)
+        case Mask():
+            return Mask(new[0], expr.lanes)
+        case Index():
+            return Index(new[0], new[1], expr.mode)
+        case Load() | Gather():
+            rank = len(expr.indices)
+            return replace(expr, indices=new[:rank], mask=new[rank] if len(new) > rank else None)
+        case TileLoad():
+            return TileLoad(expr.tile, new[0])
+        case Tree():
+            return Tree(expr.op, new, expr.dtype, expr.lanes)
+        case Lane():
+            return replace(expr, vector=new[0])
+        case Const() | Var() | DimRef():
+            return expr
+        case _:
+            assert_never(expr)

@@ -1,0 +1,348 @@
+"""The meaning of a nest: runs it on numpy arrays, with the bits that generated code has.
+
+A nest is turned into Python source, one function a phase; scalars are numpy scalars, vectors are
+numpy arrays. Every access is checked. Slow, and the oracle of schedules and code generators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from relayvm.base.abi import Access
+from relayvm.base.diagnostics import assert_never
+from relayvm.base.dtypes import INT64
+from relayvm.kernels import loops as n
+from relayvm.kernels.scalar_ops import SCALAR_OPS, cast_array
+
+Array = np.ndarray[Any, Any]
+_POISON = 0xA5
+
+
+class IndexTrap(Exception):
+    """The nest trapped: a loaded index is outside its axis."""
+
+
+def interpret(
+    nest: n.Nest, arrays: Sequence[Array], dims: Mapping[str, int], slices: int = 1
+) -> tuple[Array, ...]:
+    """Return the outputs of a nest for input arrays and the values of its dims.
+
+    Each phase runs in `slices` slices, the last one first: results must not depend on it. Raises
+    IndexTrap.
+    """
+    sizes = Evaluation(dims)
+    buffers: dict[str, Array] = {}
+    for buffer, array in zip(nest.inputs, arrays):
+        buffers[buffer.name] = np.asarray(array, dtype=buffer.dtype.numpy)
+    for buffer in (*nest.outputs, *nest.scratch):
+        shape = tuple(sizes.value(e) for e in buffer.shape)
+        memory = np.empty(shape, buffer.dtype.numpy)
+        memory.reshape(-1).view(np.uint8).fill(_POISON)
+        buffers[buffer.name] = memory
+    with np.errstate(all="ignore"):
+        for phase, run in zip(nest.phases, _compiled(nest)):
+            extent = sizes.value(phase.extent)
+            edges = [extent * k // slices for k in range(slices + 1)]
+            for k in reversed(range(slices)):
+                run(buffers, dims, edges[k], edges[k + 1])
+    return tuple(buffers[b.name] for b in nest.outputs)
+
+
+class Evaluation:
+    """Values of index expressions over dims alone."""
+
+    def __init__(self, dims: Mapping[str, int]) -> None:
+        self.dims = dims
+
+    def value(self, expr: n.Expr) -> int:
+        """Return the value of an expression without loads and variables."""
+        namespace = {**_NAMESPACE, "D": self.dims}
+        return int(eval(_Source().expr(expr), namespace))
+
+
+def _compiled(nest: n.Nest) -> list[Callable[..., None]]:
+    functions = []
+    for phase in nest.phases:
+        source = _Source()
+        text = source.phase(phase)
+        namespace: dict[str, Any] = {**_NAMESPACE, **source.constants}
+        exec(compile(text, f"<nest {nest.name}>", "exec"), namespace)
+        functions.append(namespace["phase"])
+    return functions
+
+
+def _check(index: int, extent: int) -> int:
+    if not 0 <= index < extent:
+        raise AssertionError(f"index {index} is outside an axis of {extent}")
+    return index
+
+
+def _position(array: Array, indices: tuple[int, ...], strided: bool) -> tuple[int, ...]:
+    shape = array.shape if len(indices) == array.ndim else (array.size,)
+    if strided:
+        indices = tuple(0 if e == 1 else i for i, e in zip(indices, shape))
+    return tuple(_check(int(i), e) for i, e in zip(indices, shape))
+
+
+def _view(array: Array, indices: tuple[Any, ...]) -> Array:
+    return array if len(indices) == array.ndim else array.reshape(-1)
+
+
+def _load(array: Array, indices: tuple[int, ...], strided: bool, mask: bool = True) -> Any:
+    if not mask:
+        return array.dtype.type(0)
+    return _view(array, indices)[_position(array, indices, strided)]
+
+
+def _load_lanes(
+    array: Array, indices: tuple[int, ...], lanes: int, strided: bool, mask: Array | None
+) -> Array:
+    result = np.zeros(lanes, array.dtype)
+    view = _view(array, indices)
+    if mask is None and lanes and not strided:
+        at = _position(array, indices, False)
+        _check(at[-1] + lanes - 1, view.shape[-1])
+        row = view[at[:-1]]
+        return np.array(row[at[-1] : at[-1] + lanes])
+    for lane in range(lanes):
+        if mask is None or mask[lane]:
+            here = (*indices[:-1], indices[-1] + lane)
+            result[lane] = view[_position(array, here, strided)]
+    return result
+
+
+def _gather(
+    array: Array, indices: tuple[Array, ...], lanes: int, strided: bool, mask: Array | None
+) -> Array:
+    result = np.zeros(lanes, array.dtype)
+    view = _view(array, indices)
+    for lane in range(lanes):
+        if mask is None or mask[lane]:
+            here = tuple(int(i[lane]) for i in indices)
+            result[lane] = view[_position(array, here, strided)]
+    return result
+
+
+def _store(array: Array, indices: tuple[int, ...], lanes: int, value: Any, mask: Any) -> None:
+    view = _view(array, indices)
+    if lanes == 1:
+        if mask is None or mask:
+            view[_position(array, indices, False)] = value
+        return
+    for lane in range(lanes):
+        if mask is None or mask[lane]:
+            here = (*indices[:-1], indices[-1] + lane)
+            view[_position(array, here, False)] = value[lane]
+
+
+def _index(value: int, extent: int, mode: str) -> int:
+    if extent < 1 or (mode == "trap" and not 0 <= value < extent):
+        raise IndexTrap(f"{value} is outside an axis of {extent}")
+    if mode == "wrap":
+        return int(value) % int(extent)
+    return min(max(int(value), 0), int(extent) - 1)
+
+
+def _tree(op: str, vectors: tuple[Array, ...]) -> Any:
+    results = []
+    for vector in vectors:
+        while len(vector) > 1:
+            half = len(vector) // 2
+            vector = SCALAR_OPS[op](vector[:half], vector[half:])
+        results.append(vector[0])
+    return results[0] if len(results) == 1 else np.array(results)
+
+
+def _floordiv(a: int, b: int) -> int:
+    return int(a) // int(b) if b else 0
+
+
+def _floormod(a: int, b: int) -> int:
+    return int(a) % int(b) if b else 0
+
+
+def _call(name: str, *args: Any) -> Any:
+    return SCALAR_OPS[name](*args)[()]
+
+
+def _cast(value: Any, dtype: Any) -> Any:
+    return cast_array(value, dtype)[()]
+
+
+def _mask(count: int, lanes: int) -> Array:
+    return np.arange(lanes) < count
+
+
+def _ramp(base: int, stride: int, lanes: int) -> Array:
+    return base + stride * np.arange(lanes, dtype=np.int64)
+
+
+_NAMESPACE: dict[str, Any] = {
+    "np": np,
+    "_load": _load,
+    "_load_lanes": _load_lanes,
+    "_gather": _gather,
+    "_store": _store,
+    "_index": _index,
+    "_tree": _tree,
+    "_floordiv": _floordiv,
+    "_floormod": _floormod,
+    "_call": _call,
+    "_cast": _cast,
+    "_mask": _mask,
+    "_ramp": _ramp,
+}
+
+_INFIX = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+    "equal": "==",
+    "not_equal": "!=",
+}
+
+_INDEX_FUNCTIONS = {
+    "floor_divide": "_floordiv",
+    "floor_mod": "_floormod",
+    "minimum": "min",
+    "maximum": "max",
+}
+
+
+class _Source:
+    """Writes Python text; literals that are not int64 become named constants."""
+
+    def __init__(self) -> None:
+        self.constants: dict[str, Any] = {}
+        self.lines: list[str] = []
+        self.depth = 1
+
+    def phase(self, phase: n.Phase) -> str:
+        """Return the text of the function of one phase."""
+        self.lines = ["def phase(B, D, begin, end):"]
+        self.line(f"for {phase.var.name} in range(begin, end):")
+        self.block(phase.body)
+        return "\n".join(self.lines)
+
+    def line(self, text: str) -> None:
+        """Add one line at the current depth."""
+        self.lines.append("    " * self.depth + text)
+
+    def block(self, body: tuple[n.Stmt, ...]) -> None:
+        """Add an indented block."""
+        self.depth += 1
+        for stmt in body:
+            self.stmt(stmt)
+        if not body:
+            self.line("pass")
+        self.depth -= 1
+
+    def stmt(self, stmt: n.Stmt) -> None:
+        """Add one statement."""
+        match stmt:
+            case n.For(var, begin, end, step, body):
+                edges = f"{self.expr(begin)}, {self.expr(end)}, {step}"
+                self.line(f"for {var.name} in range({edges}):")
+                self.block(body)
+            case n.If(condition, then, otherwise):
+                self.line(f"if {self.expr(condition)}:")
+                self.block(then)
+                if otherwise:
+                    self.line("else:")
+                    self.block(otherwise)
+            case n.Store(buffer, indices, value, mask):
+                masked = self.expr(mask) if mask is not None else "None"
+                self.line(
+                    f"_store(B[{buffer.name!r}], {self.tuple(indices)}, {value.lanes}, "
+                    f"{self.expr(value)}, {masked})"
+                )
+            case n.TileStore(tile, index, value):
+                self.line(f"{tile.name}[{self.expr(index)}] = {self.expr(value)}")
+            case n.Let(var, value):
+                self.line(f"{var.name} = {self.expr(value)}")
+            case n.Declare(tile):
+                self.line(f"{tile.name} = [None] * {tile.size}")
+            case _:
+                assert_never(stmt)
+
+    def tuple(self, exprs: tuple[n.Expr, ...]) -> str:
+        """Return the text of a tuple of expressions."""
+        return "(" + "".join(self.expr(e) + ", " for e in exprs) + ")"
+
+    def expr(self, expr: n.Expr) -> str:
+        """Return the text of one expression."""
+        match expr:
+            case n.Const(value, dtype):
+                return str(int(value)) if dtype == INT64 else self.constant(dtype.numpy.type(value))
+            case n.Var(name):
+                return name
+            case n.DimRef(name):
+                return f"D[{name!r}]"
+            case n.Call():
+                return self.call(expr)
+            case n.Cast(value, dtype):
+                inner = self.expr(value)
+                if value.dtype == INT64 and value.lanes == 1:
+                    inner = f"np.int64({inner})"
+                return f"_cast({inner}, {self.constant(dtype)})"
+            case n.Select(condition, a, b, _, lanes):
+                test, yes, no = (self.expr(e) for e in (condition, a, b))
+                if lanes == 1:
+                    return f"({yes} if {test} else {no})"
+                return f"np.where({test}, {yes}, {no})"
+            case n.Broadcast(value, lanes, dtype):
+                return f"np.full({lanes}, {self.expr(value)}, {self.constant(dtype.numpy)})"
+            case n.Ramp(base, stride, lanes):
+                return f"_ramp({self.expr(base)}, {self.expr(stride)}, {lanes})"
+            case n.Mask(count, lanes):
+                return f"_mask({self.expr(count)}, {lanes})"
+            case n.Index(value, extent, mode):
+                return f"_index({self.expr(value)}, {self.expr(extent)}, {mode!r})"
+            case n.Load() | n.Gather():
+                return self.load(expr)
+            case n.TileLoad(tile, index):
+                return f"{tile.name}[{self.expr(index)}]"
+            case n.Tree(op, vectors):
+                return f"_tree({op!r}, {self.tuple(vectors)})"
+            case n.Lane(vector, number):
+                return f"{self.expr(vector)}[{number}]"
+            case _:
+                assert_never(expr)
+
+    def load(self, expr: n.Load | n.Gather) -> str:
+        """Return the text of a memory read."""
+        at = f"B[{expr.buffer.name!r}], {self.tuple(expr.indices)}"
+        strided = expr.buffer.access is Access.STRIDED
+        mask = self.expr(expr.mask) if expr.mask is not None else None
+        if isinstance(expr, n.Gather):
+            return f"_gather({at}, {expr.lanes}, {strided}, {mask})"
+        if expr.lanes > 1:
+            return f"_load_lanes({at}, {expr.lanes}, {strided}, {mask})"
+        return f"_load({at}, {strided}{', ' + mask if mask else ''})"
+
+    def call(self, expr: n.Call) -> str:
+        """Return the text of a scalar operator; simple ones are numpy's own."""
+        args = [self.expr(a) for a in expr.args]
+        dtype = expr.args[0].dtype
+        if expr.name in _INFIX and not dtype.is_bool and dtype.name != "float16":
+            return f"({args[0]} {_INFIX[expr.name]} {args[1]})"
+        if dtype == INT64 and expr.lanes == 1:
+            if expr.name in _INDEX_FUNCTIONS:
+                return f"{_INDEX_FUNCTIONS[expr.name]}({', '.join(args)})"
+            args = [f"np.int64({a})" for a in args]
+        if expr.name == "logical_and" and dtype.is_bool:
+            return f"({args[0]} & {args[1]})"
+        return f"_call({expr.name!r}, {', '.join(args)})"
+
+    def constant(self, value: Any) -> str:
+        """Return the name of a constant."""
+        name = f"C{len(self.constants)}"
+        self.constants[name] = value
+        return name

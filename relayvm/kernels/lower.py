@@ -1,0 +1,295 @@
+"""Lowering: tensor expressions to the naive nest, and the signature under which the machine calls
+a kernel.
+
+The naive nest is scalar, one phase a kept tensor, in the order of reduction that all schedules
+keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from relayvm.base.abi import (
+    ALIGN_BYTES,
+    Access,
+    DimCheck,
+    DimSource,
+    Direction,
+    KernelSignature,
+    Operand,
+)
+from relayvm.base.dims import Dim, DimVar, dim_add, dim_floordiv, dim_mul
+from relayvm.kernels import loops as n
+from relayvm.kernels import simplify as s
+from relayvm.kernels.bounds import ensure_bounds
+from relayvm.kernels.compute import (
+    ArgReduce,
+    Compute,
+    Placeholder,
+    Reduce,
+    ScalarExpr,
+    Tensor,
+    TensorLoad,
+    compute,
+)
+from relayvm.kernels.schedules.emit import Context, Emitter, Names
+from relayvm.kernels.schedules.plan import Stage, body_of, identity_only, nodes, operands, plan
+from relayvm.kernels.schedules.reduction import serial
+
+
+@dataclass(frozen=True, eq=False)
+class Computation:
+    """What one kernel computes: its inputs (placeholders), outputs and dim variables in ABI order.
+
+    `strided` holds the numbers of inputs that are reached through strides.
+    """
+
+    name: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    dim_vars: tuple[DimVar, ...] = ()
+    strided: frozenset[int] = frozenset()
+
+
+def distinct_outputs(computation: Computation) -> tuple[Tensor, ...]:
+    """Return the outputs, with copies of inputs and of outputs that came before."""
+    result: list[Tensor] = []
+    for output in computation.outputs:
+        if isinstance(output.op, Placeholder) or output in result:
+            source = output
+            output = compute(source.shape, lambda *i, t=source: t[i], name=f"{source.name}_copy")
+        result.append(output)
+    return tuple(result)
+
+
+def dim_names(dim_vars: tuple[DimVar, ...]) -> dict[DimVar, str]:
+    """Return a name for each dim variable, unique in a nest."""
+    names: dict[DimVar, str] = {}
+    for var in dim_vars:
+        base = "".join(ch if ch.isalnum() or ch == "_" else "_" for ch in var.name) or "d"
+        base = base if base[0].isalpha() or base[0] == "_" else f"d{base}"
+        name, number = base, 0
+        while name in names.values():
+            number += 1
+            name = f"{base}_{number}"
+        names[var] = name
+    return names
+
+
+@dataclass(eq=False)
+class Skeleton:
+    """The buffers and stages of a kernel, before loops are chosen."""
+
+    context: Context
+    stages: list[Stage]
+    operands: tuple[n.Buffer, ...]
+    scratch: list[n.Buffer]
+    outputs: tuple[Tensor, ...]
+
+
+def skeleton(computation: Computation, outputs: tuple[Tensor, ...]) -> Skeleton:
+    """Plan the stages and give each kept tensor its buffer."""
+    names = dim_names(computation.dim_vars)
+    context = Context(Names(), names, {})
+    operands: list[n.Buffer] = []
+    for number, tensor in enumerate(computation.inputs):
+        access = Access.STRIDED if number in computation.strided else Access.DENSE
+        operands.append(_buffer(context, f"in{number}", tensor, "input", access))
+    for number, tensor in enumerate(outputs):
+        operands.append(_buffer(context, f"out{number}", tensor, "output", Access.DENSE))
+    chosen = plan(outputs)
+    scratch: list[n.Buffer] = []
+    for tensor in chosen.kept:
+        if tensor not in context.buffers:
+            name = f"tmp{len(scratch)}"
+            scratch.append(_buffer(context, name, tensor, "scratch", Access.DENSE))
+    return Skeleton(context, chosen.stages, tuple(operands), scratch, outputs)
+
+
+def _buffer(context: Context, name: str, tensor: Tensor, role: str, access: Access) -> n.Buffer:
+    if tensor.rank == 0 and role != "scratch":
+        access = Access.SCALAR
+    shape = tuple(context.dim(d) for d in tensor.shape)
+    buffer = n.Buffer(name, tensor.dtype, shape, role, access)
+    context.buffers[tensor] = buffer
+    return buffer
+
+
+def lower(computation: Computation) -> n.Nest:
+    """Return the naive nest of a computation."""
+    parts = skeleton(computation, distinct_outputs(computation))
+    phases = [naive_phase(parts.context, tensor) for st in parts.stages for tensor in st.tensors]
+    return finish(computation.name, parts, phases)
+
+
+def finish(name: str, parts: Skeleton, phases: list[n.Phase]) -> n.Nest:
+    """Return the nest, every access of it proved or checked."""
+    dims = tuple(parts.context.dims.values())
+    return ensure_bounds(n.Nest(name, dims, parts.operands, tuple(parts.scratch), tuple(phases)))
+
+
+def naive_phase(context: Context, tensor: Tensor) -> n.Phase:
+    """Return scalar loops over the axes of one tensor; the first is the phase's own."""
+    emitter = Emitter(context, serial)
+    axes = tuple(context.names.var("i") for _ in tensor.shape) or (context.names.var("i"),)
+    extents = tuple(context.dim(d) for d in tensor.shape) or (n.const(1),)
+    for axis, extent in zip(axes, extents):
+        emitter.prover.add_range(axis, n.const(0), extent)
+    indices = axes[: tensor.rank]
+    with emitter.block() as body:
+        value = emitter.tensor(tensor, indices)
+        body.append(n.Store(context.buffers[tensor], indices, value))
+    statements = tuple(body)
+    for axis, extent in reversed(list(zip(axes, extents))[1:]):
+        statements = (n.For(axis, n.const(0), extent, 1, statements),)
+    return n.Phase(axes[0], extents[0], statements)
+
+
+def scratch_layout(nest: n.Nest) -> tuple[tuple[n.Expr, ...], n.Expr]:
+    """Return the byte offset of each scratch buffer, and the total, as index expressions."""
+    offset: n.Expr = n.const(0)
+    offsets = []
+    for buffer in nest.scratch:
+        offsets.append(offset)
+        size: n.Expr = n.const(buffer.dtype.itemsize_bytes)
+        for extent in buffer.shape:
+            size = s.mul(size, extent)
+        padded = s.floordiv(s.add(size, n.const(ALIGN_BYTES - 1)), n.const(ALIGN_BYTES))
+        offset = s.add(offset, s.mul(padded, n.const(ALIGN_BYTES)))
+    return tuple(offsets), offset
+
+
+def kernel_signature(
+    computation: Computation,
+    nest: n.Nest,
+    sources: tuple[DimSource, ...],
+    checks: tuple[DimCheck, ...] = (),
+    may_reuse: bool = True,
+) -> KernelSignature:
+    """Return the signature of a nest made from `computation`; `sources` follow its `dim_vars`."""
+    tensors = (*computation.inputs, *distinct_outputs(computation))
+    operands = tuple(
+        Operand(
+            Direction.INPUT if buffer.role == "input" else Direction.OUTPUT,
+            buffer.dtype,
+            tensor.shape,
+            buffer.access,
+        )
+        for buffer, tensor in zip(nest.operands, tensors)
+    )
+    variables = {name: var for var, name in dim_names(computation.dim_vars).items()}
+    return KernelSignature(
+        operands=operands,
+        dim_vars=computation.dim_vars,
+        sources=sources,
+        checks=checks,
+        in_place=in_place_pairs(computation) if may_reuse else (),
+        scratch_bytes=expr_dim(scratch_layout(nest)[1], variables),
+        phases=tuple(expr_dim(phase.extent, variables) for phase in nest.phases),
+        work=work_estimate(computation.outputs),
+    )
+
+
+def expr_dim(expr: n.Expr, variables: Mapping[str, DimVar]) -> Dim:
+    """Return an index expression over dims as a dim; the inverse of `simplify.dim_expr`."""
+    from relayvm.base.dims import dim_broadcast, dim_max, dim_min, dim_mod, dim_sub, symbol
+
+    match expr:
+        case n.Const():
+            return int(expr.value)
+        case n.DimRef():
+            return symbol(variables[expr.name])
+        case n.Call(name, (a, b)):
+            functions = {
+                "add": dim_add,
+                "subtract": dim_sub,
+                "multiply": dim_mul,
+                "floor_divide": dim_floordiv,
+                "floor_mod": dim_mod,
+                "minimum": dim_min,
+                "maximum": dim_max,
+            }
+            return functions[name](expr_dim(a, variables), expr_dim(b, variables))
+        case n.Select(_, a, b):
+            return dim_broadcast(expr_dim(b, variables), expr_dim(a, variables))
+        case _:
+            raise AssertionError(f"{expr} is not a dim")
+
+
+def in_place_pairs(computation: Computation) -> tuple[tuple[int, int], ...]:
+    """Return (output, input) operand numbers that may share memory.
+
+    The output must be the only kept tensor that reads the input, and only at the index it writes.
+    """
+    outputs = distinct_outputs(computation)
+    chosen = plan(outputs)
+    kept = set(chosen.kept)
+    pairs = []
+    taken: set[int] = set()
+    for position, output in enumerate(outputs):
+        for number, tensor in enumerate(computation.inputs):
+            if number in taken or number in computation.strided or tensor.rank == 0:
+                continue
+            if tensor.dtype != output.dtype or not _same_dims(tensor, output):
+                continue
+            readers = [t for t in kept if _reads(t, tensor, kept)]
+            alone = readers == [output] and identity_only(output, tensor, kept)
+            if alone and not _inlines_reduction(output, kept):
+                pairs.append((len(computation.inputs) + position, number))
+                taken.add(number)
+                break
+    return tuple(pairs)
+
+
+def _same_dims(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape
+
+
+def _closure(tensor: Tensor, kept: set[Tensor]) -> list[ScalarExpr]:
+    """Return the nodes of a kept tensor's body and of all that is inlined in it."""
+    found: list[ScalarExpr] = []
+    stack, seen = [tensor], {tensor}
+    while stack:
+        current = stack.pop()
+        if not isinstance(current.op, Compute):
+            continue
+        for node in nodes(current.op.body):
+            found.append(node)
+            if isinstance(node, TensorLoad) and node.tensor not in kept | seen:
+                seen.add(node.tensor)
+                stack.append(node.tensor)
+    return found
+
+
+def _reads(tensor: Tensor, other: Tensor, kept: set[Tensor]) -> bool:
+    return any(isinstance(m, TensorLoad) and m.tensor is other for m in _closure(tensor, kept))
+
+
+def _inlines_reduction(tensor: Tensor, kept: set[Tensor]) -> bool:
+    return any(isinstance(m, (Reduce, ArgReduce)) for m in _closure(tensor, kept))
+
+
+def work_estimate(outputs: tuple[Tensor, ...]) -> Dim:
+    """Return the number of scalar operations, counted on the naive nest."""
+    total: Dim = 0
+    kept = set(plan(outputs).kept)
+    for tensor in kept:
+        size: Dim = 1
+        for extent in tensor.shape:
+            size = dim_mul(size, extent)
+        total = dim_add(total, dim_mul(size, _body_work(body_of(tensor).body, kept)))
+    return total
+
+
+def _body_work(expr: ScalarExpr, kept: set[Tensor]) -> Dim:
+    work: Dim = 1
+    for node in operands(expr):
+        work = dim_add(work, _body_work(node, kept))
+    if isinstance(expr, (Reduce, ArgReduce)):
+        for axis in expr.axes:
+            work = dim_mul(work, axis.extent)
+    inlined = isinstance(expr, TensorLoad) and expr.tensor not in kept
+    if inlined and isinstance(expr, TensorLoad) and isinstance(expr.tensor.op, Compute):
+        work = dim_add(work, _body_work(expr.tensor.op.body, kept))
+    return work

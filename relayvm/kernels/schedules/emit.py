@@ -1,0 +1,298 @@
+"""Emission: the value of a tensor expression at given indices, scalar or vector, as statements and
+one expression.
+
+Shared subexpressions are bound once by `Let`. How reductions are computed is the caller's choice
+(`reducer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Union
+
+from relayvm.base.abi import Access
+from relayvm.base.diagnostics import InternalError
+from relayvm.base.dims import Dim, DimVar
+from relayvm.base.dtypes import BOOL, INT64, DType
+from relayvm.kernels import compute as c
+from relayvm.kernels import loops as n
+from relayvm.kernels import simplify as s
+from relayvm.kernels.bounds import Prover
+from relayvm.kernels.schedules.plan import body_of
+
+Frame = dict[c.IndexVar, n.Expr]
+Reduction = Union[c.Reduce, c.ArgReduce]
+
+
+class CannotVectorise(Exception):
+    """A value has no vector form here; the schedule takes scalars instead."""
+
+
+@dataclass
+class Names:
+    """Gives each variable, tile and scratch buffer of a nest a name of its own."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def fresh(self, prefix: str) -> str:
+        """Return `prefix` followed by the next number."""
+        number = self.counts.get(prefix, 0)
+        self.counts[prefix] = number + 1
+        return f"{prefix}{number}"
+
+    def var(self, prefix: str, dtype: DType = INT64, lanes: int = 1) -> n.Var:
+        """Return a new variable."""
+        return n.Var(self.fresh(prefix), dtype, lanes)
+
+
+@dataclass
+class Context:
+    """What emission needs to know of the whole kernel."""
+
+    names: Names
+    dims: Mapping[DimVar, str]
+    buffers: dict[c.Tensor, n.Buffer]
+
+    def dim(self, dim: Dim) -> n.Expr:
+        """Return a dim as an index expression."""
+        return s.dim_expr(dim, self.dims)
+
+
+Reducer = Callable[["Emitter", Reduction, Frame], n.Expr]
+
+
+class Emitter:
+    """Emits into one block; nested blocks are opened with `block`."""
+
+    def __init__(self, context: Context, reducer: Reducer, prover: Prover | None = None) -> None:
+        self.context = context
+        self.reducer = reducer
+        self.prover = prover or Prover()
+        self.statements: list[n.Stmt] = []
+        self.mask: n.Expr | None = None
+        self.guard: n.Expr | None = None
+        self.share_loads = False
+        self.flat: tuple[tuple[n.Expr, ...], n.Expr] | None = None
+        self._memo: list[dict[tuple[object, ...], n.Expr]] = [{}]
+        self._frames: dict[tuple[object, ...], Frame] = {}
+        self._alive: list[object] = []
+
+    @contextmanager
+    def block(self) -> Iterator[list[n.Stmt]]:
+        """Collect the statements of a nested block; what it binds is forgotten at its end."""
+        outer, prover = self.statements, self.prover
+        inner: list[n.Stmt] = []
+        self.statements, self.prover = inner, prover.child()
+        self._memo.append({})
+        try:
+            yield inner
+        finally:
+            self._memo.pop()
+            self.statements, self.prover = outer, prover
+
+    def known(self, tensor: c.Tensor, indices: tuple[n.Expr, ...], value: n.Expr) -> None:
+        """Say that the element of a kept tensor is at hand, so that it is not loaded again."""
+        self._memo[-1][(id(tensor), indices, self.guard)] = value
+
+    def bind(self, value: n.Expr, prefix: str = "v") -> n.Expr:
+        """Return a name for the value; leaves stay as they are."""
+        if isinstance(value, (n.Const, n.Var, n.DimRef)):
+            return value
+        if isinstance(value, (n.Broadcast, n.Ramp, n.Mask)) and value.dtype in (INT64, BOOL):
+            return value
+        var = self.context.names.var(prefix, value.dtype, value.lanes)
+        self.statements.append(n.Let(var, value))
+        if value.dtype == INT64 and value.lanes == 1:
+            self.prover.add_value(var, value)
+        return var
+
+    def tensor(self, tensor: c.Tensor, indices: tuple[n.Expr, ...]) -> n.Expr:
+        """Return an element computed from the tensor's definition, not loaded."""
+        return self.value(body_of(tensor).body, self._frame(tensor, indices))
+
+    def value(self, expr: c.ScalarExpr, frame: Frame) -> n.Expr:
+        """Return the value of an expression whose axes stand for the expressions in `frame`."""
+        match expr:
+            case c.Const():
+                return n.const(expr.value, expr.dtype)
+            case c.IndexVar():
+                return frame[expr]
+            case c.DimValue():
+                return self.context.dim(expr.dim)
+            case _:
+                pass
+        key = (id(expr), id(frame), self.guard)
+        found = self._find(key)
+        if found is None:
+            found = self._compound(expr, frame)
+            self._memo[-1][key] = found
+            self._alive.append((expr, frame))
+        return found
+
+    def _find(self, key: tuple[object, ...]) -> n.Expr | None:
+        for memo in reversed(self._memo):
+            if key in memo:
+                return memo[key]
+        return None
+
+    def _compound(self, expr: c.ScalarExpr, frame: Frame) -> n.Expr:
+        match expr:
+            case c.Scalar():
+                return self._scalar(expr, tuple(self.value(a, frame) for a in expr.args))
+            case c.Cast():
+                return self._bind_data(n.cast(self.value(expr.value, frame), expr.dtype))
+            case c.Select():
+                return self._select(expr, frame)
+            case c.IndexOf():
+                return self._index(expr, frame)
+            case c.TensorLoad():
+                return self._element(expr, frame)
+            case c.Reduce() | c.ArgReduce():
+                return self._reduction(expr, frame)
+            case _:
+                raise InternalError(f"unexpected {type(expr).__name__} in a tensor expression")
+
+    def _scalar(self, expr: c.Scalar, args: tuple[n.Expr, ...]) -> n.Expr:
+        if expr.name in s.SMART and args[0].dtype == INT64 and all(map(is_index, args)):
+            return s.SMART[expr.name](*args)
+        if expr.name == "logical_and":
+            return s.both(*args)
+        if expr.name == "logical_not" and expr.args[0].dtype == BOOL:
+            return s.negate(args[0])
+        return self._bind_data(n.call(expr.name, *args))
+
+    def _bind_data(self, value: n.Expr) -> n.Expr:
+        return self.bind(value) if not is_index(value) else value
+
+    def _select(self, expr: c.Select, frame: Frame) -> n.Expr:
+        condition = self.value(expr.condition, frame)
+        decided = condition.value if isinstance(condition, n.Broadcast) else condition
+        if isinstance(decided, n.Const):
+            return self.value(expr.a if decided.value else expr.b, frame)
+        a = self._guarded(expr.a, frame, condition)
+        b = self._guarded(expr.b, frame, s.negate(condition))
+        return self._bind_data(s.choose(condition, a, b))
+
+    def _guarded(self, expr: c.ScalarExpr, frame: Frame, condition: n.Expr) -> n.Expr:
+        outer = self.guard
+        self.guard = condition if outer is None else s.both(outer, condition)
+        try:
+            return self.value(expr, frame)
+        finally:
+            self.guard = outer
+
+    def _index(self, expr: c.IndexOf, frame: Frame) -> n.Expr:
+        value, extent = self.value(expr.value, frame), self.context.dim(expr.extent)
+        if value.lanes > 1:
+            scalar = value.value if isinstance(value, n.Broadcast) else None
+            if scalar is None:
+                raise CannotVectorise("an index loaded in every lane")
+            value = scalar
+        if self.guard is not None:
+            # Not evaluated in the program where the guard is false, so it must not trap there.
+            if self.guard.lanes > 1:
+                raise CannotVectorise("an index under a vector condition")
+            value = s.choose(self.guard, value, n.const(0))
+            extent = s.choose(self.guard, extent, n.const(1))
+        return self.bind(n.Index(value, extent, expr.mode), "at")
+
+    def _element(self, expr: c.TensorLoad, frame: Frame) -> n.Expr:
+        indices = tuple(self.value(i, frame) for i in expr.indices)
+        key = (id(expr.tensor), indices, self.guard)
+        found = self._find(key)
+        if found is None:
+            buffer = self.context.buffers.get(expr.tensor)
+            if buffer is None:
+                inner = self._frame(expr.tensor, indices)
+                found = self.value(body_of(expr.tensor).body, inner)
+            else:
+                found = self.load(buffer, indices)
+            self._memo[-1][key] = found
+            self._alive.append(expr.tensor)
+        return found
+
+    def _frame(self, tensor: c.Tensor, indices: tuple[n.Expr, ...]) -> Frame:
+        key = (id(tensor), indices)
+        if key not in self._frames:
+            self._frames[key] = dict(zip(body_of(tensor).axes, indices))
+            self._alive.append(tensor)
+        return self._frames[key]
+
+    def _reduction(self, expr: Reduction, frame: Frame) -> n.Expr:
+        return self.reducer(self, expr, frame)
+
+    def load(self, buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> n.Expr:
+        """Return elements of a buffer, masked by the guard unless proved without it."""
+        if self.flat is not None and indices == self.flat[0]:
+            indices = (self.flat[1],)
+        lanes = max((i.lanes for i in indices), default=1)
+        plain = tuple(i.value if isinstance(i, n.Broadcast) else i for i in indices)
+        contiguous = all(i.lanes == 1 for i in plain)
+        if not contiguous and isinstance(plain[-1], n.Ramp) and plain[-1].stride == n.const(1):
+            contiguous = all(i.lanes == 1 for i in plain[:-1])
+        guard = None if self._proved(buffer, indices) else self.guard
+        if contiguous:
+            width = plain[-1].lanes if plain else 1
+            if width == 1 and guard is not None and guard.lanes > 1:
+                return self._gather(buffer, tuple(plain), guard, guard.lanes)
+            if width > 1:
+                last = plain[-1]
+                assert isinstance(last, n.Ramp)
+                mask = self._masked(guard, width)
+                return self._shared(n.Load(buffer, (*plain[:-1], last.base), width, mask))
+            return self._shared(n.Load(buffer, plain, 1, guard))
+        return self._gather(buffer, indices, guard, lanes)
+
+    def _gather(
+        self, buffer: n.Buffer, indices: tuple[n.Expr, ...], guard: n.Expr | None, lanes: int
+    ) -> n.Expr:
+        wide = tuple(n.broadcast(i, lanes) for i in indices)
+        return self._shared(n.Gather(buffer, wide, lanes, self._masked(guard, lanes)))
+
+    def _masked(self, guard: n.Expr | None, lanes: int) -> n.Expr | None:
+        if guard is None:
+            return self.mask
+        wide = n.broadcast(guard, lanes)
+        return wide if self.mask is None else s.both(self.mask, wide)
+
+    def _shared(self, load: n.Expr) -> n.Expr:
+        if not self.share_loads and load.lanes == 1:
+            return load
+        key = ("load", load)
+        found = self._find(key)
+        if found is None:
+            found = self.bind(load, "x")
+            self._memo[-1][key] = found
+        return found
+
+    def _proved(self, buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> bool:
+        if self.guard is None:
+            return True
+        shape = buffer.shape
+        if len(indices) != len(shape):
+            return True
+        strided = buffer.access is Access.STRIDED
+        return all(
+            self.prover.in_range(i, e, i.lanes, strided=strided) for i, e in zip(indices, shape)
+        )
+
+
+def is_index(expr: n.Expr) -> bool:
+    """Return whether an expression is made of dims, loop variables and literals alone."""
+    match expr:
+        case n.Const() | n.DimRef() | n.Mask():
+            return expr.dtype in (INT64, BOOL)
+        case n.Var():
+            return expr.dtype == INT64 and expr.name[0] not in "vx"
+        case n.Call():
+            return expr.dtype in (INT64, BOOL) and all(map(is_index, expr.args))
+        case n.Ramp():
+            return is_index(expr.base) and is_index(expr.stride)
+        case n.Broadcast():
+            return is_index(expr.value)
+        case n.Select():
+            return all(map(is_index, (expr.condition, expr.a, expr.b)))
+        case _:
+            return False

@@ -1,0 +1,260 @@
+"""Stages of a kernel: which tensors are kept in memory, in which order; the rest is inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from relayvm.base.dims import Dim, dims_equal
+from relayvm.kernels.compute import (
+    ArgReduce,
+    Cast,
+    Compute,
+    IndexOf,
+    IndexVar,
+    Reduce,
+    Scalar,
+    ScalarExpr,
+    Select,
+    Tensor,
+    TensorLoad,
+)
+
+MAX_INLINE_DEPTH = 24
+CHEAP = frozenset(
+    ("add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "fma", "floor")
+    + ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "ceil", "round")
+    + ("logical_and", "logical_or", "logical_not", "logical_xor", "bitwise_and", "bitwise_or")
+    + ("bitwise_xor", "bitwise_not", "left_shift", "right_shift", "isnan", "isinf", "isfinite")
+    + ("trunc", "sign", "sqrt")
+)
+
+
+def operands(expr: ScalarExpr) -> tuple[ScalarExpr, ...]:
+    """Return the direct subexpressions."""
+    match expr:
+        case TensorLoad():
+            return expr.indices
+        case Scalar():
+            return expr.args
+        case Cast() | IndexOf():
+            return (expr.value,)
+        case Select():
+            return (expr.condition, expr.a, expr.b)
+        case Reduce() | ArgReduce():
+            return (expr.body,)
+        case _:
+            return ()
+
+
+def nodes(expr: ScalarExpr) -> Iterator[ScalarExpr]:
+    """Yield each distinct node of an expression once, operands after their users."""
+    seen: set[int] = set()
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        stack.extend(reversed(operands(node)))
+
+
+def body_of(tensor: Tensor) -> Compute:
+    """Return the definition of a tensor that is not a placeholder."""
+    assert isinstance(tensor.op, Compute), tensor
+    return tensor.op
+
+
+def has_reduction(tensor: Tensor) -> bool:
+    """Return whether the tensor's own body reduces."""
+    return isinstance(tensor.op, Compute) and any(
+        isinstance(n, (Reduce, ArgReduce)) for n in nodes(tensor.op.body)
+    )
+
+
+def same_shape(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> bool:
+    """Return whether two shapes are known to agree."""
+    return len(a) == len(b) and all(dims_equal(x, y) is True for x, y in zip(a, b))
+
+
+@dataclass(eq=False)
+class Stage:
+    """Tensors of one shape that one loop computes together, in order."""
+
+    tensors: list[Tensor]
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        return self.tensors[0].shape
+
+
+@dataclass(eq=False)
+class Use:
+    """One load of a tensor: by whom, where, and whether inside a reduction."""
+
+    reader: Tensor
+    load: TensorLoad
+    reduction: Reduce | ArgReduce | None
+
+
+@dataclass(eq=False)
+class Plan:
+    """The stages in order, and the tensors that have memory: outputs and scratch."""
+
+    stages: list[Stage]
+    kept: list[Tensor] = field(default_factory=list)
+
+
+def topological(outputs: Iterable[Tensor]) -> list[Tensor]:
+    """Return all tensors that `outputs` need, producers first, without recursion."""
+    order: list[Tensor] = []
+    done: set[Tensor] = set()
+    for output in outputs:
+        stack: list[tuple[Tensor, bool]] = [(output, False)]
+        while stack:
+            tensor, ready = stack.pop()
+            if ready:
+                if tensor not in done:
+                    done.add(tensor)
+                    order.append(tensor)
+                continue
+            if tensor in done:
+                continue
+            stack.append((tensor, True))
+            if isinstance(tensor.op, Compute):
+                loads = [n.tensor for n in nodes(tensor.op.body) if isinstance(n, TensorLoad)]
+                stack.extend((t, False) for t in reversed(loads) if t not in done)
+    return order
+
+
+def plan(outputs: tuple[Tensor, ...]) -> Plan:
+    """Choose what is kept in memory and group the kept tensors to stages."""
+    order = topological(outputs)
+    uses = _uses(order)
+    kept: set[Tensor] = set(outputs)
+    depth: dict[Tensor, int] = {}
+    for tensor in reversed(order):
+        if tensor in kept or not isinstance(tensor.op, Compute):
+            continue
+        if _must_keep(tensor, uses, kept):
+            kept.add(tensor)
+    for tensor in order:
+        if isinstance(tensor.op, Compute):
+            inner = [n.tensor for n in nodes(tensor.op.body) if isinstance(n, TensorLoad)]
+            depth[tensor] = 1 + max((depth.get(t, 0) for t in inner), default=0)
+            if depth[tensor] > MAX_INLINE_DEPTH:
+                kept.add(tensor)
+            if tensor in kept:
+                depth[tensor] = 0
+    memory = [t for t in order if t in kept and isinstance(t.op, Compute)]
+    return Plan(_group(memory, kept), memory)
+
+
+def _uses(order: list[Tensor]) -> dict[Tensor, list[Use]]:
+    uses: dict[Tensor, list[Use]] = {}
+    for tensor in order:
+        if not isinstance(tensor.op, Compute):
+            continue
+        inside: dict[int, Reduce | ArgReduce] = {}
+        for node in nodes(tensor.op.body):
+            if isinstance(node, (Reduce, ArgReduce)):
+                inside.update((id(n), node) for n in nodes(node.body))
+        for node in nodes(tensor.op.body):
+            if isinstance(node, TensorLoad):
+                use = Use(tensor, node, inside.get(id(node)))
+                uses.setdefault(node.tensor, []).append(use)
+    return uses
+
+
+def _must_keep(tensor: Tensor, uses: dict[Tensor, list[Use]], kept: set[Tensor]) -> bool:
+    """Decide for a tensor all of whose readers are decided."""
+    if has_reduction(tensor):
+        return not _reads_in_place(tensor, uses, kept)
+    readers = uses.get(tensor, [])
+    costly = any(isinstance(n, Scalar) and n.name not in CHEAP for n in nodes(body_of(tensor).body))
+    if not costly:
+        return False
+    return len({u.reader for u in readers}) > 1 or any(_is_reread(u) for u in readers)
+
+
+def _reads_in_place(tensor: Tensor, uses: dict[Tensor, list[Use]], kept: set[Tensor]) -> bool:
+    """Return whether one chain of readers up to a kept tensor reads only at its own index."""
+    current = tensor
+    while current not in kept or current is tensor:
+        readers = uses.get(current, [])
+        if len({u.reader for u in readers}) != 1 or not all(_is_identity(u) for u in readers):
+            return False
+        current = readers[0].reader
+        if has_reduction(current):
+            return False
+    return True
+
+
+def _is_identity(use: Use) -> bool:
+    axes = body_of(use.reader).axes
+    return (
+        use.reduction is None
+        and use.load.indices == axes
+        and same_shape(use.load.tensor.shape, use.reader.shape)
+    )
+
+
+def _is_reread(use: Use) -> bool:
+    """Return whether a reduction reads an element for more than one of its results."""
+    if use.reduction is None:
+        return False
+    own = body_of(use.reader).axes
+    seen = {n for i in use.load.indices for n in nodes(i) if isinstance(n, IndexVar)}
+    return any(axis not in seen and axis.extent != 1 for axis in own)
+
+
+def _group(memory: list[Tensor], kept: set[Tensor]) -> list[Stage]:
+    """Join neighbouring tensors of one shape that read each other at most at the same index."""
+    stages: list[Stage] = []
+    for tensor in memory:
+        last = stages[-1] if stages else None
+        if last is not None and _may_join(tensor, last, kept):
+            last.tensors.append(tensor)
+        else:
+            stages.append(Stage([tensor]))
+    return stages
+
+
+def _may_join(tensor: Tensor, stage: Stage, kept: set[Tensor]) -> bool:
+    if has_reduction(tensor) or any(has_reduction(t) for t in stage.tensors):
+        return False
+    if not same_shape(tensor.shape, stage.shape):
+        return False
+    return all(identity_only(tensor, other, kept) for other in stage.tensors)
+
+
+def identity_only(tensor: Tensor, other: Tensor, kept: set[Tensor]) -> bool:
+    """Return whether `tensor`, with what it inlines, reads `other` at its own index if at all."""
+    stack, seen = [(tensor, True)], {(tensor, True)}
+    while stack:
+        reader, direct = stack.pop()
+        if not isinstance(reader.op, Compute):
+            continue
+        inside = {
+            id(n)
+            for r in nodes(reader.op.body)
+            if isinstance(r, (Reduce, ArgReduce))
+            for n in nodes(r.body)
+        }
+        for node in nodes(reader.op.body):
+            if not isinstance(node, TensorLoad):
+                continue
+            plain = (
+                direct
+                and id(node) not in inside
+                and node.indices == reader.op.axes
+                and same_shape(node.tensor.shape, reader.shape)
+            )
+            if node.tensor is other and not plain:
+                return False
+            key = (node.tensor, plain)
+            if node.tensor not in kept and key not in seen:
+                seen.add(key)
+                stack.append(key)
+    return True

@@ -1,0 +1,276 @@
+"""Reductions in the one order that every schedule keeps.
+
+The elements, in row-major order of the reduced box, are dealt to 16 partial results in turn
+(element k to partial k mod 16), each partial takes its elements in order, and the partials are
+folded in halves: p[j] op p[j + 8], then p[j] op p[j + 4], and so on. So the order depends on the
+reduced length alone. A sum of float products uses `fma`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Union
+
+from relayvm.base.dtypes import FLOAT16, FLOAT32, INT64, DType
+from relayvm.kernels import compute as c
+from relayvm.kernels import loops as n
+from relayvm.kernels import simplify as s
+from relayvm.kernels.schedules.emit import Emitter, Frame, Reduction
+
+_ZERO = n.const(0)
+AxisValues = dict[Union[c.IndexVar, None], n.Expr]
+BoxStep = Callable[[AxisValues, n.Expr], None]
+LaneStep = Callable[[n.Expr, Union[n.Expr, None]], None]
+
+_OPS = {
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "logical_or",
+    "all": "logical_and",
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one reduction combines; `factors` are those of a product that is fused with the sum."""
+
+    op: str
+    dtype: DType
+    identity: n.Const
+    factors: tuple[c.ScalarExpr, c.ScalarExpr] | None
+
+
+def rule_of(reduction: c.Reduce) -> Rule:
+    """Return the rule; float16 sums and products are accumulated in float32."""
+    kind, dtype = reduction.kind, reduction.dtype
+    acc = FLOAT32 if dtype is FLOAT16 and kind in ("sum", "prod") else dtype
+    body = reduction.body
+    factors = None
+    if kind == "sum" and acc.is_float and isinstance(body, c.Scalar) and body.name == "multiply":
+        factors = (body.args[0], body.args[1])
+    return Rule(_OPS[kind], acc, _identity(kind, acc), factors)
+
+
+def _identity(kind: str, dtype: DType) -> n.Const:
+    if kind in ("max", "min"):
+        if dtype.is_float:
+            return n.const(float("-inf") if kind == "max" else float("inf"), dtype)
+        return n.const(dtype.min if kind == "max" else dtype.max, dtype)
+    return n.const({"sum": 0, "prod": 1, "any": 0, "all": 1}[kind], dtype)
+
+
+def combined(emitter: Emitter, rule: Rule, body: c.ScalarExpr, frame: Frame, acc: n.Expr) -> n.Expr:
+    """Return the partial result after one more element (or one in every lane)."""
+    if rule.factors is not None:
+        a, b = (n.cast(emitter.value(f, frame), rule.dtype) for f in rule.factors)
+        return n.call("fma", n.broadcast(a, acc.lanes), n.broadcast(b, acc.lanes), acc)
+    value = n.cast(emitter.value(body, frame), rule.dtype)
+    return n.call(rule.op, acc, n.broadcast(value, acc.lanes))
+
+
+def serial(emitter: Emitter, reduction: Reduction, frame: Frame, lanes: int = 1) -> n.Expr:
+    """Reduce with loops over the box; each of 16 partials has `lanes` lanes of other axes."""
+    if isinstance(reduction, c.ArgReduce):
+        return arg_serial(emitter, reduction, frame)
+    rule = rule_of(reduction)
+    names = emitter.context.names
+    tile = n.Tile(names.fresh("acc"), rule.dtype, lanes, n.LANES)
+    emitter.statements.append(n.Declare(tile))
+    lane = names.var("l")
+    fill = n.TileStore(tile, lane, n.broadcast(rule.identity, lanes))
+    emitter.statements.append(_unrolled(lane, n.LANES, (fill,)))
+    single = len([a for a in reduction.axes if a.extent != 1]) <= 1
+    if single:
+        _serial_line(emitter, reduction, frame, rule, tile)
+    else:
+        _serial_box(emitter, reduction, frame, rule, tile)
+    half = n.LANES // 2
+    while half:
+        j = names.var("l")
+        a, b = n.TileLoad(tile, j), n.TileLoad(tile, s.add(j, n.const(half)))
+        fold = n.TileStore(tile, j, n.call(rule.op, a, b))
+        emitter.statements.append(_unrolled(j, half, (fold,)))
+        half //= 2
+    result = n.cast(n.TileLoad(tile, n.const(0)), reduction.dtype)
+    return emitter.bind(result)
+
+
+def _unrolled(var: n.Var, count: int, body: tuple[n.Stmt, ...]) -> n.For:
+    return n.For(var, n.const(0), n.const(count), 1, body, "unroll")
+
+
+def _serial_line(
+    emitter: Emitter, reduction: c.Reduce, frame: Frame, rule: Rule, tile: n.Tile
+) -> None:
+    """One axis: groups of 16 with constant tile indices, then what is left."""
+    axis = next((a for a in reduction.axes if a.extent != 1), None)
+    extent = emitter.context.dim(axis.extent) if axis is not None else n.const(1)
+    full = s.mul(s.floordiv(extent, n.const(n.LANES)), n.const(n.LANES))
+    names = emitter.context.names
+    if full != n.const(0):
+        k, lane = names.var("k"), names.var("l")
+        with emitter.block() as outer:
+            emitter.prover.add_range(k, n.const(0), full)
+            with emitter.block() as body:
+                emitter.prover.add_range(lane, n.const(0), n.const(n.LANES))
+                emitter.prover.facts.append(
+                    s.poly_add(s.polynomial(full), s.polynomial(s.add(k, n.const(n.LANES))), -1)
+                )
+                _step(emitter, reduction, frame, rule, tile, {axis: s.add(k, lane)}, lane)
+            outer.append(_unrolled(lane, n.LANES, tuple(body)))
+        emitter.statements.append(n.For(k, n.const(0), full, n.LANES, tuple(outer)))
+    if full != extent:
+        k = names.var("k")
+        with emitter.block() as body:
+            emitter.prover.add_range(k, full, extent)
+            at = s.sub(k, full)
+            _step(emitter, reduction, frame, rule, tile, {axis: k}, at)
+        emitter.statements.append(n.For(k, full, extent, 1, tuple(body)))
+
+
+def _step(
+    emitter: Emitter,
+    reduction: c.Reduce,
+    frame: Frame,
+    rule: Rule,
+    tile: n.Tile,
+    axes: AxisValues,
+    at: n.Expr,
+) -> None:
+    inner = dict(frame)
+    inner.update({a: axes.get(a, n.const(0)) for a in reduction.axes})
+    value = combined(emitter, rule, reduction.body, inner, n.TileLoad(tile, at))
+    emitter.statements.append(n.TileStore(tile, at, value))
+
+
+def _serial_box(
+    emitter: Emitter, reduction: c.Reduce, frame: Frame, rule: Rule, tile: n.Tile
+) -> None:
+    """Several axes: nested loops; the partial's number follows from the flat position."""
+
+    def flat_step(inner: AxisValues, flat: n.Expr) -> None:
+        at = s.floormod(flat, n.const(n.LANES))
+        _step(emitter, reduction, frame, rule, tile, inner, at)
+
+    box_loops(emitter, reduction.axes, flat_step)
+
+
+def box_loops(
+    emitter: Emitter,
+    axes: tuple[c.IndexVar, ...],
+    step: BoxStep,
+    done: AxisValues | None = None,
+    flat: n.Expr = _ZERO,
+) -> None:
+    """Emit loops over a box around `step(axis values, flat position)`."""
+    done = done or {}
+    if not axes:
+        step(done, flat)
+        return
+    axis, rest = axes[0], axes[1:]
+    extent = emitter.context.dim(axis.extent)
+    var = emitter.context.names.var("k")
+    with emitter.block() as body:
+        emitter.prover.add_range(var, n.const(0), extent)
+        here = s.add(s.mul(flat, extent), var)
+        box_loops(emitter, rest, step, {**done, axis: var}, here)
+    emitter.statements.append(n.For(var, n.const(0), extent, 1, tuple(body)))
+
+
+def arg_serial(emitter: Emitter, reduction: c.ArgReduce, frame: Frame) -> n.Expr:
+    """Find the position of the extreme element; NaN is extreme and the first NaN stays."""
+    names = emitter.context.names
+    dtype = reduction.body.dtype
+    best = n.Tile(names.fresh("best"), dtype, 1, 1)
+    where = n.Tile(names.fresh("where"), INT64, 1, 1)
+    zero = n.const(0)
+    emitter.statements += [
+        n.Declare(best),
+        n.Declare(where),
+        n.TileStore(best, zero, n.const(0, dtype)),
+        n.TileStore(where, zero, zero),
+    ]
+
+    def step(inner: AxisValues, flat: n.Expr) -> None:
+        values = dict(frame)
+        values.update({a: e for a, e in inner.items() if a is not None})
+        value = emitter.bind(emitter.value(reduction.body, values))
+        held = emitter.bind(n.TileLoad(best, zero))
+        better = emitter.bind(_better(reduction, value, held, flat))
+        emitter.statements += [
+            n.TileStore(best, zero, n.select(better, value, held)),
+            n.TileStore(where, zero, n.select(better, flat, n.TileLoad(where, zero))),
+        ]
+
+    box_loops(emitter, reduction.axes, step)
+    return emitter.bind(n.cast(n.TileLoad(where, zero), reduction.dtype))
+
+
+def _better(reduction: c.ArgReduce, value: n.Expr, held: n.Expr, flat: n.Expr) -> n.Expr:
+    name = "greater" if reduction.kind == "argmax" else "less"
+    if reduction.select_last_index:
+        name += "_equal"
+    better = n.call(name, value, held)
+    if value.dtype.is_float:
+        nan, held_nan = n.call("isnan", value), n.call("isnan", held)
+        first = nan if reduction.select_last_index else s.both(nan, n.call("logical_not", held_nan))
+        better = n.call("logical_or", better, first)
+    return n.call("logical_or", better, n.call("equal", flat, n.const(0)))
+
+
+def in_lanes(emitter: Emitter, reduction: c.Reduce, frame: Frame) -> n.Expr:
+    """Reduce one axis with the 16 partials in the lanes of one vector."""
+    axis = next((a for a in reduction.axes if a.extent != 1), None)
+    extent = emitter.context.dim(axis.extent) if axis is not None else n.const(1)
+    rule = rule_of(reduction)
+    tile = n.Tile(emitter.context.names.fresh("acc"), rule.dtype, n.LANES, 1)
+    zero = n.const(0)
+    emitter.statements.append(n.Declare(tile))
+    emitter.statements.append(n.TileStore(tile, zero, n.broadcast(rule.identity, n.LANES)))
+
+    def step(at: n.Expr, mask: n.Expr | None) -> None:
+        inner = dict(frame)
+        ramp = n.Ramp(at, n.const(1), n.LANES)
+        inner.update({a: ramp if a is axis else zero for a in reduction.axes})
+        held = n.TileLoad(tile, zero)
+        value = combined(emitter, rule, reduction.body, inner, held)
+        if mask is not None:
+            value = n.select(mask, value, held)
+        emitter.statements.append(n.TileStore(tile, zero, value))
+
+    lane_loop(emitter, extent, step)
+    return emitter.bind(n.cast(n.tree(rule.op, n.TileLoad(tile, zero)), reduction.dtype))
+
+
+def lane_loop(
+    emitter: Emitter, extent: n.Expr, step: LaneStep, begin: n.Expr | None = None
+) -> None:
+    """Emit a loop over whole vectors of an axis, then one masked vector if any is left."""
+    begin = begin if begin is not None else n.const(0)
+    width = n.const(n.LANES)
+    length = s.sub(extent, begin)
+    full = s.add(begin, s.mul(s.floordiv(length, width), width))
+    if full != begin:
+        k = emitter.context.names.var("k")
+        with emitter.block() as body:
+            emitter.prover.add_range(k, begin, full)
+            emitter.prover.facts.append(
+                s.poly_add(s.polynomial(full), s.polynomial(s.add(k, width)), -1)
+            )
+            step(k, None)
+        emitter.statements.append(n.For(k, begin, full, n.LANES, tuple(body)))
+    if full == extent:
+        return
+    with emitter.block() as body:
+        rest = s.sub(extent, full)
+        outer, emitter.mask = emitter.mask, n.Mask(rest, n.LANES)
+        emitter.prover.add_condition(s.compare("less", full, extent))
+        step(full, emitter.mask)
+        emitter.mask = outer
+    if isinstance(rest, n.Const):
+        emitter.statements += body
+    else:
+        emitter.statements.append(n.If(s.compare("less", full, extent), tuple(body)))
