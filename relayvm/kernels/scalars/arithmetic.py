@@ -5,7 +5,7 @@ Division by 0 of integers gives 0, overflow wraps, shifts by too much give what 
 
 from __future__ import annotations
 
-from relayvm.base.dtypes import FLOAT64, INT64, DType
+from relayvm.base.dtypes import FLOAT64, INT32, INT64, DType
 from relayvm.kernels.scalars.value import Value, repeat, select
 
 
@@ -80,7 +80,10 @@ def floor_divide(a: Value, b: Value) -> Value:
 def float_rest(a: Value, b: Value) -> Value:
     """Return the exact remainder of floats with the sign of `a`; computed in float64, which holds it."""
     if a.dtype is not FLOAT64:
-        return float_rest(a.convert(FLOAT64), b.convert(FLOAT64)).convert(a.dtype)
+        size = float_rest(absolute(a).convert(FLOAT64), b.convert(FLOAT64)).convert(a.dtype)
+        # Not `copy_sign`: LLVM 22 merges the roundings around it into one call that images lack.
+        sign_bit = a.bitcast(INT32) & (-(1 << 31))
+        return (size.bitcast(INT32) | sign_bit).bitcast(a.dtype)
     size, step = a.apply("absolute"), b.apply("absolute")
     finite = (size < float("inf")) & (step > 0)
 

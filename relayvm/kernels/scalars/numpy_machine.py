@@ -137,7 +137,7 @@ class NumpyMachine:
             return _quotient(*operands).astype(dtype.numpy)
         return _FUNCTIONS[name](*operands)
 
-    def select(self, condition: Any, a: Any, b: Any) -> Any:
+    def choose(self, condition: Any, a: Any, b: Any, dtype: DType) -> Any:
         return np.where(condition, a, b)
 
     def bitcast(self, raw: Any, source: DType, target: DType) -> Any:
@@ -151,6 +151,7 @@ class NumpyMachine:
         condition: Callable[[Sequence[Any]], Any],
         body: Callable[[Sequence[Any]], Sequence[Any]],
         state: Sequence[Any],
+        dtypes: Sequence[DType],
     ) -> Sequence[Any]:
         while np.any(condition(state)):
             state = body(state)

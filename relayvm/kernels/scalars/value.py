@@ -51,7 +51,7 @@ class Machine(Protocol):
 
     def constant(self, value: float, dtype: DType) -> Any: ...
     def apply(self, name: str, dtype: DType, operands: Sequence[Any]) -> Any: ...
-    def select(self, condition: Any, a: Any, b: Any) -> Any: ...
+    def choose(self, condition: Any, a: Any, b: Any, dtype: DType) -> Any: ...
     def bitcast(self, raw: Any, source: DType, target: DType) -> Any: ...
     def convert(self, raw: Any, source: DType, target: DType) -> Any: ...
     def repeat(
@@ -59,6 +59,7 @@ class Machine(Protocol):
         condition: Callable[[Sequence[Any]], Any],
         body: Callable[[Sequence[Any]], Sequence[Any]],
         state: Sequence[Any],
+        dtypes: Sequence[DType],
     ) -> Sequence[Any]: ...
 
 
@@ -169,7 +170,7 @@ def fma(a: Value, b: Number, c: Number) -> Value:
 def select(condition: Value, a: Value, b: Number) -> Value:
     """Return `a` where the condition holds, else `b`."""
     other = a.like(b)
-    return Value(a.machine, a.machine.select(condition.raw, a.raw, other.raw), a.dtype)
+    return Value(a.machine, a.machine.choose(condition.raw, a.raw, other.raw, a.dtype), a.dtype)
 
 
 def evaluate_polynomial(x: Value, coefficients: Sequence[float]) -> Value:
@@ -198,5 +199,6 @@ def repeat(
         lambda raws: condition(*wrap(raws)).raw,
         lambda raws: [v.raw for v in body(*wrap(raws))],
         [v.raw for v in state],
+        dtypes,
     )
     return wrap(raws)

@@ -1,0 +1,107 @@
+"""The CPUs that kernels are compiled for: what a target means to LLVM, and what the host is.
+
+x86-64 is compiled for one of two levels, whatever the CPU's name, so that images are the same for all CPUs of a level
+and the features they need are few and known. Needs no LLVM.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+from dataclasses import dataclass
+
+from relayvm.base.diagnostics import error
+from relayvm.base.target import Target
+
+_LEVEL_3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2")
+_LEVEL_4 = (*_LEVEL_3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+_LEVELS = {"x86-64-v3": _LEVEL_3, "x86-64-v4": _LEVEL_4}
+_CPU_LEVELS = {
+    **dict.fromkeys(("haswell", "broadwell", "skylake", "alderlake"), "x86-64-v3"),
+    **dict.fromkeys(("znver1", "znver2", "znver3"), "x86-64-v3"),
+    **dict.fromkeys(("skylake-avx512", "cascadelake", "icelake-server"), "x86-64-v4"),
+    **dict.fromkeys(("sapphirerapids", "znver4", "znver5"), "x86-64-v4"),
+    **{level: level for level in _LEVELS},
+}
+# How Linux spells a feature in /proc/cpuinfo where it differs from LLVM.
+_LINUX_NAMES = {"lzcnt": "abm", "bmi": "bmi1", "sse4.2": "sse4_2"}
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """What LLVM is told of a CPU; `features` are those without which the code must not run."""
+
+    triple: str
+    name: str
+    features: tuple[str, ...]
+    llvm_features: tuple[str, ...] = ()
+    vector_bits: int = 0
+
+    @property
+    def description(self) -> str:
+        """One line that says all that code depends on; part of cache keys."""
+        return f"{self.triple} {self.name} {','.join(self.llvm_features)} {self.vector_bits}"
+
+
+@functools.lru_cache(maxsize=64)
+def target_cpu(target: Target) -> Cpu:
+    """Return the CPU that a target means; empty fields mean the host's.
+
+    Raises RelayError `unknown-target` for a CPU or architecture that no code is generated for.
+    """
+    architecture = (target.triple or host_triple()).split("-")[0]
+    triple = target.triple or host_triple()
+    extra = tuple(f.lstrip("+") for f in target.features.split(",") if f)
+    if architecture in ("aarch64", "arm64"):
+        # Darwin and Windows keep x18 for themselves.
+        return Cpu(triple, target.cpu or "generic", ("neon", *extra), (*extra, "reserve-x18"))
+    if architecture != "x86_64":
+        raise error(
+            "unknown-target", f"no code is generated for `{architecture}`, only x86_64 and aarch64"
+        )
+    level = _x86_level(target)
+    features = tuple(sorted({*_LEVELS[level], *extra}))
+    return Cpu(triple, level, features, extra, 512 if level == "x86-64-v4" else 256)
+
+
+def _x86_level(target: Target) -> str:
+    if target.cpu:
+        if target.cpu not in _CPU_LEVELS:
+            known = ", ".join(sorted(_CPU_LEVELS))
+            raise error("unknown-target", f"there is no CPU `{target.cpu}`; known are {known}")
+        return _CPU_LEVELS[target.cpu]
+    if target.triple and target.triple.split("-")[0] != platform.machine():
+        return "x86-64-v3"
+    features = host_features()
+    for level, needed in reversed(_LEVELS.items()):
+        if features.issuperset(needed):
+            return level
+    missing = ", ".join(f for f in _LEVEL_3 if f not in features)
+    raise error("unknown-target", f"this CPU lacks {missing}, which kernels need")
+
+
+def host_triple() -> str:
+    """Return the triple that images for this machine are compiled for.
+
+    Always a Linux one: images are flat code without a system's object format or library, the same everywhere.
+    """
+    machine = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
+    return f"{machine}-unknown-linux-gnu"
+
+
+@functools.lru_cache(maxsize=1)
+def host_features() -> frozenset[str]:
+    """Return those features of this CPU that levels name, in LLVM's spelling."""
+    flags = _linux_flags()
+    return frozenset(f for f in _LEVEL_4 if _LINUX_NAMES.get(f, f) in flags)
+
+
+def _linux_flags() -> frozenset[str]:
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                if line.startswith("flags"):
+                    return frozenset(line.partition(":")[2].split())
+    except OSError:
+        pass
+    return frozenset(_LINUX_NAMES.get(f, f) for f in _LEVEL_3)

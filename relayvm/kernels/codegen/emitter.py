@@ -1,0 +1,242 @@
+"""LLVM IR text, one function at a time: fresh names, blocks, and the machine that scalar programs emit through."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from relayvm.base.dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, DType
+from relayvm.kernels.scalars.value import COMPARISONS
+
+
+def type_text(dtype: DType, lanes: int = 1) -> str:
+    """Return the LLVM type of a value in registers; bools are `i1` there."""
+    element = "i1" if dtype is BOOL else dtype.llvm
+    return element if lanes == 1 else f"<{lanes} x {element}>"
+
+
+def memory_type(dtype: DType, lanes: int = 1) -> str:
+    """Return the LLVM type of a value in memory; bools are bytes there."""
+    return dtype.llvm if lanes == 1 else f"<{lanes} x {dtype.llvm}>"
+
+
+def literal(value: float, dtype: DType, lanes: int = 1) -> str:
+    """Return a constant as LLVM text, in every lane."""
+    text = _scalar_literal(value, dtype)
+    return text if lanes == 1 else f"splat ({type_text(dtype)} {text})"
+
+
+def _scalar_literal(value: float, dtype: DType) -> str:
+    if dtype is BOOL:
+        return "true" if value else "false"
+    if not dtype.is_float:
+        bits = int(value) & ((1 << dtype.bits) - 1)
+        return str(bits)
+    if dtype is FLOAT16:
+        return f"0xH{dtype.numpy.type(value).view('uint16'):04X}"
+    if dtype is FLOAT32:
+        value = float(dtype.numpy.type(value))
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+class Emitter:
+    """Collects the instructions of one function; `block` is the label of the block being written."""
+
+    def __init__(self) -> None:
+        self.entry: list[str] = []
+        self.lines: list[str] = []
+        self.block = "entry"
+        self._count = 0
+
+    def fresh(self, prefix: str = "t") -> str:
+        """Return a name that nothing else in the function has, without its `%`."""
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def value(self, text: str) -> str:
+        """Write an instruction and return the name of its result."""
+        name = f"%{self.fresh()}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def do(self, text: str) -> None:
+        """Write an instruction without result."""
+        self.lines.append(f"  {text}")
+
+    def label(self, name: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def branch(self, label: str) -> None:
+        """End the block with a jump."""
+        self.do(f"br label %{label}")
+
+    def branch_if(self, condition: str, then: str, otherwise: str) -> None:
+        """End the block with a choice."""
+        self.do(f"br i1 {condition}, label %{then}, label %{otherwise}")
+
+    def alloca(self, type_: str, align_bytes: int) -> str:
+        """Return stack memory, taken in the entry block so that it can become registers."""
+        name = f"%{self.fresh('a')}"
+        self.entry.append(f"  {name} = alloca {type_}, align {align_bytes}")
+        return name
+
+    def phi(self, type_: str, *edges: tuple[str, str]) -> str:
+        """Return the value that came along the edge taken; edges are (value, label)."""
+        return self.value(f"phi {type_} " + ", ".join(f"[{v}, %{b}]" for v, b in edges))
+
+    def splat(self, value: str, type_: str, lanes: int) -> str:
+        """Return a scalar in every lane."""
+        if lanes == 1:
+            return value
+        one = self.value(f"insertelement <{lanes} x {type_}> poison, {type_} {value}, i32 0")
+        vector = f"<{lanes} x {type_}>"
+        return self.value(
+            f"shufflevector {vector} {one}, {vector} poison, <{lanes} x i32> zeroinitializer"
+        )
+
+    def shuffle(self, a: str, b: str, type_: str, lanes: int, picks: Sequence[int]) -> str:
+        """Return the picked lanes of two vectors laid side by side."""
+        vector = f"<{lanes} x {type_}>"
+        mask = f"<{len(picks)} x i32> <" + ", ".join(f"i32 {p}" for p in picks) + ">"
+        return self.value(f"shufflevector {vector} {a}, {vector} {b}, {mask}")
+
+
+_FLOAT_INSTRUCTIONS = {
+    "add": "fadd",
+    "subtract": "fsub",
+    "multiply": "fmul",
+    "divide": "fdiv",
+}
+_INTEGER_INSTRUCTIONS = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "bit_and": "and",
+    "bit_or": "or",
+    "bit_xor": "xor",
+    "shift_left": "shl",
+}
+_INTRINSICS = {
+    "absolute": "fabs",
+    "copy_sign": "copysign",
+    "sqrt": "sqrt",
+    "round_even": "roundeven",
+    "floor": "floor",
+    "ceil": "ceil",
+    "truncate": "trunc",
+    "fma": "fma",
+}
+_FLOAT_PREDICATES = {"equal": "oeq", "not_equal": "une", "less": "olt", "less_equal": "ole"}
+_INTEGER_PREDICATES = {"equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le"}
+
+
+def intrinsic_suffix(dtype: DType, lanes: int) -> str:
+    """Return how an intrinsic's name spells a type."""
+    kind = "f" if dtype.is_float else "i"
+    return (f"v{lanes}" if lanes > 1 else "") + f"{kind}{max(8, dtype.bits)}"
+
+
+class LlvmMachine:
+    """The machine whose values are operands in LLVM IR text, all with the same number of lanes."""
+
+    def __init__(self, emitter: Emitter, lanes: int) -> None:
+        self.emitter = emitter
+        self.lanes = lanes
+
+    def constant(self, value: float, dtype: DType) -> str:
+        return literal(value, dtype, self.lanes)
+
+    def apply(self, name: str, dtype: DType, operands: Sequence[Any]) -> str:
+        type_ = type_text(dtype, self.lanes)
+        if name in COMPARISONS:
+            return self._compare(name, dtype, operands)
+        if name == "negative":
+            return self.emitter.value(f"fneg {type_} {operands[0]}")
+        if name in _INTRINSICS:
+            arguments = ", ".join(f"{type_} {o}" for o in operands)
+            suffix = intrinsic_suffix(dtype, self.lanes)
+            return self.emitter.value(
+                f"call {type_} @llvm.{_INTRINSICS[name]}.{suffix}({arguments})"
+            )
+        if name == "quotient":
+            instruction = "sdiv" if dtype.is_signed else "udiv"
+        elif name == "shift_right":
+            instruction = "ashr" if dtype.is_signed else "lshr"
+        else:
+            table = _FLOAT_INSTRUCTIONS if dtype.is_float else _INTEGER_INSTRUCTIONS
+            instruction = table[name]
+        return self.emitter.value(f"{instruction} {type_} {operands[0]}, {operands[1]}")
+
+    def _compare(self, name: str, dtype: DType, operands: Sequence[Any]) -> str:
+        if dtype.is_float:
+            instruction = f"fcmp {_FLOAT_PREDICATES[name]}"
+        else:
+            predicate = _INTEGER_PREDICATES[name]
+            if name in ("less", "less_equal"):
+                predicate = ("s" if dtype.is_signed else "u") + predicate
+            instruction = f"icmp {predicate}"
+        type_ = type_text(dtype, self.lanes)
+        return self.emitter.value(f"{instruction} {type_} {operands[0]}, {operands[1]}")
+
+    def choose(self, condition: str, a: str, b: str, dtype: DType) -> str:
+        """Return `a` where the condition holds, else `b`."""
+        type_, flags = type_text(dtype, self.lanes), type_text(BOOL, self.lanes)
+        return self.emitter.value(f"select {flags} {condition}, {type_} {a}, {type_} {b}")
+
+    def bitcast(self, raw: Any, source: DType, target: DType) -> str:
+        a, b = type_text(source, self.lanes), type_text(target, self.lanes)
+        return self.emitter.value(f"bitcast {a} {raw} to {b}")
+
+    def convert(self, raw: Any, source: DType, target: DType) -> str:
+        instruction = _conversion(source, target)
+        if not instruction:
+            return str(raw)
+        a, b = type_text(source, self.lanes), type_text(target, self.lanes)
+        return self.emitter.value(f"{instruction} {a} {raw} to {b}")
+
+    def repeat(
+        self,
+        condition: Callable[[Sequence[Any]], Any],
+        body: Callable[[Sequence[Any]], Sequence[Any]],
+        state: Sequence[Any],
+        dtypes: Sequence[DType],
+    ) -> list[str]:
+        """Emit a loop around the state; see `Machine.repeat`."""
+        e = self.emitter
+        types = [type_text(d, self.lanes) for d in dtypes]
+        head, inside, after = e.fresh("head"), e.fresh("body"), e.fresh("done")
+        slots = [e.alloca(t, 64) for t in types]
+        for slot, type_, raw in zip(slots, types, state):
+            e.do(f"store {type_} {raw}, ptr {slot}")
+        e.branch(head)
+        e.label(head)
+        current = [e.value(f"load {t}, ptr {s}") for t, s in zip(types, slots)]
+        flag = condition(current)
+        if self.lanes > 1:
+            flag = e.value(
+                f"call i1 @llvm.vector.reduce.or.v{self.lanes}i1(<{self.lanes} x i1> {flag})"
+            )
+        e.branch_if(flag, inside, after)
+        e.label(inside)
+        for slot, type_, raw in zip(slots, types, body(current)):
+            e.do(f"store {type_} {raw}, ptr {slot}")
+        e.branch(head)
+        e.label(after)
+        return current
+
+
+def _conversion(source: DType, target: DType) -> str:
+    """Return the instruction that converts, or nothing where the bits stay."""
+    if source.is_float and target.is_float:
+        assert {source, target} in ({FLOAT16, FLOAT32}, {FLOAT32, FLOAT64}), (source, target)
+        return "fpext" if target.bits > source.bits else "fptrunc"
+    if source.is_float:
+        return "fptosi" if target.is_signed else "fptoui"
+    if target.is_float:
+        return "sitofp" if source.is_signed else "uitofp"
+    if target.bits > source.bits:
+        return "sext" if source.is_signed else "zext"
+    return "trunc" if target.bits < source.bits else ""

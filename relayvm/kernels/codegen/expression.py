@@ -1,0 +1,332 @@
+"""Expressions of loop nests as LLVM IR text: memory access, vectors, and scalar functions through their programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from relayvm.base.abi import Access
+from relayvm.base.diagnostics import assert_never
+from relayvm.base.dtypes import BOOL, INT64, DType
+from relayvm.kernels.codegen.emitter import (
+    Emitter,
+    LlvmMachine,
+    intrinsic_suffix,
+    literal,
+    memory_type,
+    type_text,
+)
+from relayvm.kernels.loops import (
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    DimRef,
+    Expr,
+    Gather,
+    Index,
+    Lane,
+    Load,
+    Mask,
+    Ramp,
+    Select,
+    Tile,
+    TileLoad,
+    Tree,
+    Var,
+)
+from relayvm.kernels.scalar_ops import SCALAR_OPS
+from relayvm.kernels.scalars.conversion import cast
+from relayvm.kernels.scalars.value import Value
+
+
+@dataclass(eq=False)
+class ExpressionEmitter:
+    """Writes expressions; the fields say what the names of a nest are in the function being written."""
+
+    emitter: Emitter
+    names: dict[str, str] = field(default_factory=dict)
+    dims: dict[str, str] = field(default_factory=dict)
+    pointers: dict[str, str] = field(default_factory=dict)
+    strides: dict[str, list[str]] = field(default_factory=dict)
+    tiles: dict[str, str] = field(default_factory=dict)
+    _zero_slot: str = ""
+
+    def emit(self, expr: Expr) -> str:
+        """Return the operand that holds the value of `expr`."""
+        match expr:
+            case Const():
+                return literal(expr.value, expr.dtype)
+            case Var():
+                return self.names[expr.name]
+            case DimRef():
+                return self.dims[expr.name]
+            case Call():
+                values = [self._value(a) for a in expr.args]
+                return str(SCALAR_OPS[expr.name].program(*values).raw)
+            case Cast():
+                return str(cast(self._value(expr.value), expr.dtype).raw)
+            case Select():
+                machine = LlvmMachine(self.emitter, expr.lanes)
+                condition, a, b = (self.emit(x) for x in (expr.condition, expr.a, expr.b))
+                return machine.choose(condition, a, b, expr.dtype)
+            case Broadcast():
+                if isinstance(expr.value, Const):
+                    return literal(expr.value.value, expr.dtype, expr.lanes)
+                value = self.emit(expr.value)
+                return self.emitter.splat(value, type_text(expr.dtype), expr.lanes)
+            case _:
+                return self._emit_vector(expr)
+
+    def _emit_vector(
+        self, expr: Ramp | Mask | Index | Load | Gather | TileLoad | Tree | Lane
+    ) -> str:
+        match expr:
+            case Ramp():
+                return self._ramp(expr)
+            case Mask():
+                return self._mask(expr)
+            case Index():
+                return self._index(expr)
+            case Load():
+                return self._load(expr)
+            case Gather():
+                return self._gather(expr)
+            case TileLoad():
+                type_ = memory_type(expr.dtype, expr.lanes)
+                pointer = self.tile_pointer(expr.tile, expr.index)
+                loaded = self.emitter.value(f"load {type_}, ptr {pointer}")
+                return self._from_memory(loaded, expr.dtype, expr.lanes)
+            case Tree():
+                return self._tree(expr)
+            case Lane():
+                vector = f"<{expr.vector.lanes} x {type_text(expr.dtype)}>"
+                return self.emitter.value(
+                    f"extractelement {vector} {self.emit(expr.vector)}, i32 {expr.lane}"
+                )
+            case _:
+                assert_never(expr)
+
+    def _value(self, expr: Expr) -> Value:
+        return Value(LlvmMachine(self.emitter, expr.lanes), self.emit(expr), expr.dtype)
+
+    def tile_pointer(self, tile: Tile, index: Expr) -> str:
+        """Return the address of one value of a tile."""
+        type_ = memory_type(tile.dtype, tile.lanes)
+        base, at = self.tiles[tile.name], self.emit(index)
+        return self.emitter.value(f"getelementptr {type_}, ptr {base}, i64 {at}")
+
+    def _from_memory(self, loaded: str, dtype: DType, lanes: int) -> str:
+        """Return a loaded value as it is in registers: any byte other than 0 is true."""
+        if not dtype.is_bool:
+            return loaded
+        type_ = memory_type(dtype, lanes)
+        zero = "0" if lanes == 1 else "zeroinitializer"
+        return self.emitter.value(f"icmp ne {type_} {loaded}, {zero}")
+
+    # ---- lanes ----
+
+    def _ramp(self, ramp: Ramp) -> str:
+        e, n = self.emitter, ramp.lanes
+        base = e.splat(self.emit(ramp.base), "i64", n)
+        stride = e.splat(self.emit(ramp.stride), "i64", n)
+        numbers = "<" + ", ".join(f"i64 {k}" for k in range(n)) + ">"
+        scaled = e.value(f"mul <{n} x i64> {stride}, {numbers}")
+        return e.value(f"add <{n} x i64> {base}, {scaled}")
+
+    def _mask(self, mask: Mask) -> str:
+        e, n = self.emitter, mask.lanes
+        count = self.emit(mask.count)
+        low = e.value(f"call i64 @llvm.smax.i64(i64 {count}, i64 0)")
+        held = e.value(f"call i64 @llvm.smin.i64(i64 {low}, i64 {n})")
+        if n == 1:
+            return e.value(f"icmp ne i64 {held}, 0")
+        short = e.value(f"trunc i64 {held} to i32")
+        limit = e.splat(short, "i32", n)
+        numbers = "<" + ", ".join(f"i32 {k}" for k in range(n)) + ">"
+        return e.value(f"icmp slt <{n} x i32> {numbers}, {limit}")
+
+    def _index(self, index: Index) -> str:
+        e = self.emitter
+        value, extent = self.emit(index.value), self.emit(index.extent)
+        if index.mode == "trap":
+            # Unsigned, so that a negative value is too large; an extent below 1 admits nothing.
+            size = e.value(f"call i64 @llvm.smax.i64(i64 {extent}, i64 0)")
+            fine = e.value(f"icmp ult i64 {value}, {size}")
+        else:
+            fine = e.value(f"icmp sgt i64 {extent}, 0")
+        after = e.fresh("inside")
+        e.branch_if(fine, after, "trap")
+        e.label(after)
+        if index.mode == "trap":
+            return value
+        if index.mode == "wrap":
+            rest = e.value(f"srem i64 {value}, {extent}")
+            negative = e.value(f"icmp slt i64 {rest}, 0")
+            moved = e.value(f"add i64 {rest}, {extent}")
+            return e.value(f"select i1 {negative}, i64 {moved}, i64 {rest}")
+        last = e.value(f"sub i64 {extent}, 1")
+        low = e.value(f"call i64 @llvm.smax.i64(i64 {value}, i64 0)")
+        return e.value(f"call i64 @llvm.smin.i64(i64 {low}, i64 {last})")
+
+    # ---- memory ----
+
+    def _load(self, load: Load) -> str:
+        buffer, lanes = load.buffer, load.lanes
+        if lanes > 1 and buffer.access is Access.STRIDED:
+            return self._strided_load(load)
+        pointer = element_pointer(self, buffer, load.indices)
+        mask = None if load.mask is None else self.emit(load.mask)
+        return self._load_at(buffer.dtype, lanes, pointer, mask)
+
+    def _load_at(self, dtype: DType, lanes: int, pointer: str, mask: str | None) -> str:
+        e = self.emitter
+        type_, align = memory_type(dtype, lanes), dtype.itemsize_bytes
+        if mask is not None and lanes == 1:
+            pointer = e.value(f"select i1 {mask}, ptr {pointer}, ptr {self._zeros()}")
+            mask = None
+        if mask is None:
+            loaded = e.value(f"load {type_}, ptr {pointer}, align {align}")
+        else:
+            suffix = intrinsic_suffix(dtype, lanes)
+            loaded = e.value(
+                f"call {type_} @llvm.masked.load.{suffix}.p0(ptr align {align} {pointer}, "
+                f"<{lanes} x i1> {mask}, {type_} zeroinitializer)"
+            )
+        return self._from_memory(loaded, dtype, lanes)
+
+    def _zeros(self) -> str:
+        """Return the address of eight zero bytes, read in place of an element that must not be touched."""
+        if not self._zero_slot:
+            self._zero_slot = self.emitter.alloca("i64", 8)
+            self.emitter.entry.append(f"  store i64 0, ptr {self._zero_slot}, align 8")
+        return self._zero_slot
+
+    def _strided_load(self, load: Load) -> str:
+        """Load along an axis whose stride is known at run time: 1 reads a row, else one element a lane."""
+        e, buffer, lanes = self.emitter, load.buffer, load.lanes
+        pointer = element_pointer(self, buffer, load.indices)
+        mask = None if load.mask is None else self.emit(load.mask)
+        stride = self.strides[buffer.name][-1]
+        row, apart, after = e.fresh("row"), e.fresh("apart"), e.fresh("done")
+        e.branch_if(e.value(f"icmp eq i64 {stride}, 1"), row, apart)
+        e.label(row)
+        contiguous = self._load_at(buffer.dtype, lanes, pointer, mask)
+        e.branch(after)
+        e.label(apart)
+        numbers = "<" + ", ".join(f"i64 {k}" for k in range(lanes)) + ">"
+        steps = e.value(f"mul <{lanes} x i64> {e.splat(stride, 'i64', lanes)}, {numbers}")
+        spread = self._gather_at(buffer.dtype, lanes, pointer, steps, mask)
+        e.branch(after)
+        e.label(after)
+        type_ = type_text(buffer.dtype, lanes)
+        return e.phi(type_, (contiguous, row), (spread, apart))
+
+    def _gather(self, gather: Gather) -> str:
+        buffer, lanes = gather.buffer, gather.lanes
+        if lanes == 1:
+            return self._load(Load(buffer, gather.indices, 1, gather.mask))
+        offset = element_offset(self, buffer, gather.indices, lanes)
+        mask = None if gather.mask is None else self.emit(gather.mask)
+        return self._gather_at(buffer.dtype, lanes, self.pointers[buffer.name], offset, mask)
+
+    def _gather_at(
+        self, dtype: DType, lanes: int, base: str, offsets: str, mask: str | None
+    ) -> str:
+        e = self.emitter
+        type_, align = memory_type(dtype, lanes), dtype.itemsize_bytes
+        pointers = e.value(f"getelementptr {dtype.llvm}, ptr {base}, <{lanes} x i64> {offsets}")
+        flags = mask if mask is not None else literal(1, BOOL, lanes)
+        suffix = intrinsic_suffix(dtype, lanes)
+        loaded = e.value(
+            f"call {type_} @llvm.masked.gather.{suffix}.v{lanes}p0("
+            f"<{lanes} x ptr> align {align} {pointers}, <{lanes} x i1> {flags}, "
+            f"{type_} zeroinitializer)"
+        )
+        return self._from_memory(loaded, dtype, lanes)
+
+    # ---- trees ----
+
+    def _tree(self, tree: Tree) -> str:
+        """Fold each vector in halves; several vectors are folded side by side, segment by segment.
+
+        Joining neighbours keeps the order: a vector that holds the segments of j and one that holds those of j + 1
+        become one with both, each segment half as long.
+        """
+        lanes = tree.vectors[0].lanes
+        vectors = [self.emit(v) for v in tree.vectors]
+        segments, width = 1, lanes
+        while len(vectors) > 1:
+            half = width // 2
+            starts = [s * width for s in range(segments)]
+            starts += [lanes + s for s in starts]
+            low = [s + k for s in starts for k in range(half)]
+            high = [p + half for p in low]
+            vectors = [
+                self._combine(tree, a, b, lanes, low, high)
+                for a, b in zip(vectors[::2], vectors[1::2])
+            ]
+            segments, width = segments * 2, half
+        (result,) = vectors
+        while width > 1:
+            half = width // 2
+            low = [s * width + k for s in range(segments) for k in range(half)]
+            high = [p + half for p in low]
+            result = self._combine(tree, result, result, segments * width, low, high)
+            width = half
+        return result
+
+    def _combine(
+        self, tree: Tree, a: str, b: str, lanes: int, low: list[int], high: list[int]
+    ) -> str:
+        e, type_ = self.emitter, type_text(tree.dtype)
+        machine = LlvmMachine(e, len(low))
+        sides = []
+        for source, picks in ((a, low), (b, high)):
+            if len(picks) == 1:
+                vector = f"<{lanes} x {type_}> {source}"
+                raw = e.value(f"extractelement {vector}, i32 {picks[0]}")
+            else:
+                raw = e.shuffle(a, b, type_, lanes, picks)
+            sides.append(Value(machine, raw, tree.dtype))
+        return str(SCALAR_OPS[tree.op].program(*sides).raw)
+
+
+def element_offset(
+    emitter: ExpressionEmitter, buffer: Buffer, indices: tuple[Expr, ...], lanes: int = 1
+) -> str:
+    """Return how many elements from its start a buffer's element is, in each lane."""
+    e = emitter.emitter
+    type_ = type_text(INT64, lanes)
+
+    def apply(instruction: str, a: str, b: str) -> str:
+        return e.value(f"{instruction} {type_} {a}, {b}")
+
+    def wide(value: str) -> str:
+        return e.splat(value, "i64", lanes)
+
+    places = [emitter.emit(i) for i in indices]
+    if len(places) == 1 and len(buffer.shape) != 1:
+        assert buffer.access is not Access.STRIDED, buffer.name
+        return places[0]
+    offset = ""
+    if buffer.access is Access.STRIDED:
+        for place, stride in zip(places, emitter.strides[buffer.name]):
+            step = apply("mul", place, wide(stride))
+            offset = apply("add", offset, step) if offset else step
+    else:
+        for place, extent in zip(places, buffer.shape):
+            if offset:
+                offset = apply("add", apply("mul", offset, wide(emitter.emit(extent))), place)
+            else:
+                offset = place
+    return offset or literal(0, INT64, lanes)
+
+
+def element_pointer(emitter: ExpressionEmitter, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+    """Return the address of a buffer's element."""
+    base = emitter.pointers[buffer.name]
+    offset = element_offset(emitter, buffer, indices)
+    if offset == "0":
+        return base
+    return emitter.emitter.value(f"getelementptr {buffer.dtype.llvm}, ptr {base}, i64 {offset}")

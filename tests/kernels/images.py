@@ -1,0 +1,48 @@
+"""Runs images in tests: maps the code, fills import slots, and calls phases on numpy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+
+import numpy as np
+
+from relayvm.base.abi import Image
+
+_LIBC = ctypes.CDLL(None)
+_PHASE = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_int64,
+    ctypes.c_void_p,
+)
+
+
+class LoadedImage:
+    """An image in executable memory; keep it alive while its functions are called."""
+
+    def __init__(self, image: Image) -> None:
+        code = bytearray(image.code)
+        for name, slot in image.imports:
+            address = ctypes.cast(getattr(_LIBC, name), ctypes.c_void_p).value
+            code[slot : slot + 8] = address.to_bytes(8, "little")
+        protection = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+        self.memory = mmap.mmap(-1, len(code), prot=protection)
+        self.memory.write(bytes(code))
+        self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.entries = image.entries
+
+    def call(self, kernel, arrays, dims=(), extents=(1,), scratch_bytes=0):
+        """Run all phases of a kernel and return the first trap code."""
+        pointers = (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
+        sizes = np.array([*dims, 0], np.int64)
+        scratch = np.empty(scratch_bytes + 64, np.uint8)
+        aligned = -(-scratch.ctypes.data // 64) * 64
+        for offset, extent in zip(self.entries[kernel], extents):
+            phase = _PHASE(self.base + offset)
+            code = phase(ctypes.addressof(pointers), sizes.ctypes.data, 0, extent, aligned)
+            if code:
+                return code
+        return 0
