@@ -1,0 +1,103 @@
+"""What users call: text to module, module to executable, file to executable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relayvm.base.diagnostics import error
+from relayvm.base.source import Source
+from relayvm.base.target import Target
+from relayvm.compiler.entries import bind_params
+from relayvm.compiler.lower.program import lower_module
+from relayvm.compiler.passes import optimize
+from relayvm.ir.module import Module
+from relayvm.ir.prelude import parse_program
+from relayvm.ops import OPS
+from relayvm.ops.operator import Operator
+from relayvm.vm.codec import encode
+from relayvm.vm.executable import Executable
+from relayvm.vm.executable import load as load_executable
+
+MAX_OPT_LEVEL = 4
+
+
+def parse(
+    text_or_path: str | os.PathLike[str], operators: Iterable[Operator] = (), name: str = "<string>"
+) -> Module:
+    """Return the module that Relay text describes, with what it uses of the prelude.
+
+    A `Path`, or a string of one line that ends in `.relay` or `.rly`, names a file. `operators`
+    are rows besides the table's. Raises RelayError with every independent error of the text.
+    """
+    return parse_program(_source(text_or_path, name), {**OPS, **{o.name: o for o in operators}})
+
+
+def _source(text_or_path: str | os.PathLike[str], name: str) -> Source:
+    is_path = not isinstance(text_or_path, str) or (
+        "\n" not in text_or_path and text_or_path.endswith((".relay", ".rly"))
+    )
+    if not is_path:
+        return Source(name, str(text_or_path))
+    path = Path(text_or_path)
+    try:
+        return Source(str(path), path.read_text(encoding="utf-8"))
+    except OSError as reason:
+        raise error("unreadable-file", f"`{path}` cannot be read: {reason.strerror}") from None
+    except UnicodeDecodeError as reason:
+        byte = reason.object[reason.start]
+        message = f"`{path}` is not UTF-8 text: byte {reason.start} is 0x{byte:02x}"
+        raise error("unreadable-file", message) from None
+
+
+def compile(
+    module: Module,
+    target: str | Target = "cpu",
+    params: Mapping[str, Any] | None = None,
+    opt_level: int = 3,
+    entries: Iterable[str] | None = None,
+) -> Executable:
+    """Return the executable of a module.
+
+    `params` are arrays that take the place of parameters of `main`, by name. `entries` are the
+    functions that can be called, `"length[int32]"` for one with type parameters; by default every
+    monomorphic function that the program itself defines. Raises RelayError with every independent
+    error.
+    """
+    if not 0 <= opt_level <= MAX_OPT_LEVEL:
+        raise error(
+            "bad-option", f"`opt_level` is {opt_level}; it must be from 0 to {MAX_OPT_LEVEL}"
+        )
+    chosen = Target.parse(target)
+    arrays = {name: np.asarray(value) for name, value in (params or {}).items()}
+    module = bind_params(module, arrays)
+    lowered = optimize(module, opt_level=opt_level, entries=entries)
+    program = lower_module(
+        lowered.module, lowered.entries, chosen, opt_level=opt_level, uniform=lowered.uniform
+    )
+    return load_executable(encode(program), native=True)
+
+
+def load(
+    path_or_bytes: str | os.PathLike[str] | bytes,
+    native: bool = False,
+    verify_constants: bool = False,
+) -> Executable:
+    """Return the executable in a file or in bytes, after verifying it.
+
+    Native code in it runs if `native` says so or if this user's own cache holds the same code;
+    otherwise it is compiled again from the portable kernels in the file.
+    """
+    return load_executable(
+        path_or_bytes, native=native, verify_constants=verify_constants, builder=_builder
+    )
+
+
+def _builder(*args: Any) -> Any:
+    from relayvm.kernels.build import build_native
+
+    return build_native(*args)

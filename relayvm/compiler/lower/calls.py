@@ -1,0 +1,209 @@
+"""Selection of calls: functions, closures, constructors, kernels, word instructions, views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from relayvm.base.diagnostics import InternalError
+from relayvm.base.dims import AnyDim
+from relayvm.base.dtypes import INT64, DType
+from relayvm.base.source import Span
+from relayvm.compiler.lower.code import (
+    Bundle,
+    Code,
+    Value,
+    dtype_of_type,
+    return_type_of,
+    tensor_type,
+    type_of,
+)
+from relayvm.compiler.lower.layouts import class_of, is_spread
+from relayvm.compiler.lower.linear import OBJECT, WORD, Arg, Def, Operand, Reg, Take, Use
+from relayvm.compiler.lower.words import is_view, word_instruction
+from relayvm.compiler.transforms.fuse import is_primitive
+from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Op
+from relayvm.ir.types import UNIT, FuncType, TensorType, TupleType, Type
+from relayvm.ops.operator import Operator
+from relayvm.ops.tracing import trace_shape
+
+
+class Calls(Code):
+    """Adds calls to the emission of one function. `value` is supplied by the selector of
+    expressions.
+    """
+
+    def value(self, expr: Expr) -> Value:
+        """Emit an expression and return where its value lies."""
+        raise InternalError("calls are selected by a subclass")
+
+    # -- Calls -------------------------------------------------------------------------------------
+
+    def _call(self, call: Call) -> Value:
+        op = call.op
+        if isinstance(op, Op):
+            return self._operator(call)
+        if isinstance(op, Function) and is_primitive(op):
+            return self._kernel(call, op)
+        if isinstance(op, Constructor):
+            kind = type_of(call)
+            types = self.layouts.fields_of(kind, op)
+            fields = self._arguments(call.args, types, self.layouts.field_class)
+            layout = self.layouts.constructor(kind, op)
+            return self._cell(layout, fields, kind, call.span)
+        if isinstance(op, GlobalVar) and op.name in self.unit.lifted:
+            return self._new_closure(op.name, call)
+        return self._invoke(call, tail=False)
+
+    def _new_closure(self, name: str, call: Call) -> Reg:
+        types = [type_of(p) for p in self.unit.lifted[name].params]
+        fields = self._arguments(call.args, types, self.layouts.field_class)
+        return self._cell(self.unit.closure_layout(name), fields, type_of(call), call.span)
+
+    def _arguments(
+        self, args: Sequence[Expr], types: Sequence[Type], slot: Callable[[Type], str]
+    ) -> list[Reg]:
+        regs: list[Reg] = []
+        for arg, wanted in zip(args, types):
+            value = self.value(arg)
+            self.check(value, type_of(arg), wanted, arg.span)
+            regs.append(self.as_class(value, slot(wanted), arg.span))
+        return regs
+
+    def _tail_call(self, call: Call) -> bool:
+        """Emit a call as the last act of the function, where it returns just what this one must."""
+        op = call.op
+        if isinstance(op, (Op, Constructor)) or (isinstance(op, Function) and is_primitive(op)):
+            return False
+        if isinstance(op, GlobalVar) and op.name in self.unit.lifted:
+            return False
+        own = self.layouts.results_of(self.results, closure=self.closure)
+        direct = isinstance(op, GlobalVar)
+        if isinstance(op, GlobalVar):
+            result = return_type_of(self.unit.module[op.name])
+        else:
+            result = type_of(call)
+        if self.layouts.results_of(result, closure=not direct) != own:
+            return False
+        if self.needs_check(type_of(call), self.results):
+            return False
+        self._invoke(call, tail=True)
+        return True
+
+    def _invoke(self, call: Call, *, tail: bool) -> Value:
+        span, op = call.span, call.op
+        if isinstance(op, GlobalVar):
+            function = self.unit.module[op.name]
+            types = [type_of(p) for p in function.params]
+            args = self._arguments(call.args, types, class_of)
+            declared = return_type_of(function)
+            head: tuple[Operand, ...] = (op.name, tuple(Arg(a) for a in args))
+            name, callee, closure = "call", op.name, False
+        else:
+            kind = type_of(op)
+            assert isinstance(kind, FuncType)
+            target = self.whole(self.value(op), span)
+            args = self._arguments(call.args, kind.arg_types, self.layouts.field_class)
+            declared = kind.ret_type
+            roles = tuple(Use(a) if a.kind == WORD else Take(a) for a in args)
+            head = (Take(target), self.layouts.signature(kind), roles)
+            name, callee, closure = "call_closure", "", True
+        if tail:
+            self.emit(f"tail_{name}", *head, span=span, callee=callee)
+            return Bundle([], UNIT)
+        return self._receive(name, head, declared, type_of(call), closure, callee, span)
+
+    def _receive(
+        self,
+        name: str,
+        head: tuple[Operand, ...],
+        declared: Type,
+        actual: Type,
+        closure: bool,
+        callee: str,
+        span: Span | None,
+    ) -> Value:
+        """Emit a call that comes back, and return its result as this function sees it."""
+        classes = self.layouts.results_of(declared, closure=closure)
+        spread = is_spread(declared) and not (closure and self.layouts.uniform)
+        seen = actual.fields if spread and isinstance(actual, TupleType) else (actual,)
+        regs = [Reg(c, type=t) for c, t in zip(classes, seen)]
+        self.emit(name, *head, tuple(Def(r) for r in regs), span=span, callee=callee)
+        values = [self.local(r, t, span) for r, t in zip(regs, seen)]
+        if not spread:
+            return values[0]
+        assert isinstance(actual, TupleType)
+        return Bundle(list(values), actual)
+
+    def _kernel(self, call: Call, function: Function) -> Value:
+        plan = self.unit.kernels.plan(function)
+        args = [self.whole(self.value(a), call.span) for a in call.args]
+        args += [self.dims.word(d, call.span) for d in plan.extra_dims]
+        kind = type_of(call)
+        outputs = kind.fields if isinstance(kind, TupleType) else (kind,)
+        regs = self._run_kernel(plan.number, args, outputs, call.span)
+        return Bundle(list(regs), kind) if isinstance(kind, TupleType) else regs[0]
+
+    def _run_kernel(
+        self, number: int, args: Sequence[Reg], outputs: Sequence[Type], span: Span | None
+    ) -> list[Reg]:
+        regs = [Reg(class_of(t), type=t) for t in outputs]
+        inputs, results = tuple(Use(a) for a in args), tuple(Def(r) for r in regs)
+        self.emit("kernel", number, inputs, results, span=span)
+        return regs
+
+    def _operator(self, call: Call) -> Value:
+        op, span = call.op, call.span
+        assert isinstance(op, Operator)
+        name = word_instruction(call)
+        if name is not None:
+            args = [self.whole(self.value(a), span) for a in call.args]
+            result = Reg(WORD, type=type_of(call))
+            self.emit(name, Def(result), *(Use(a) for a in args), span=span)
+            return result
+        if is_view(call):
+            return self._view(call)
+        if op.name == "shape_of":
+            return self._shape_of(call)
+        if "value_dims" in op.facets:
+            sizes, body = self.unit.kernels.plan_data_dependent(call)
+            args = [self.whole(self.value(a), span) for a in call.args]
+            rank = sum(isinstance(d, AnyDim) for d in tensor_type(type_of(call)).shape) or 1
+            dims = self._run_kernel(sizes.number, args, [TensorType((), INT64)] * rank, span)
+            return self._run_kernel(body.number, [*args, *dims], [type_of(call)], span)[0]
+        raise InternalError(f"`{op.name}` is left outside of kernels")
+
+    def _view(self, call: Call) -> Reg:
+        op = call.op
+        assert isinstance(op, Operator)
+        trace = trace_shape(op, [type_of(a) for a in call.args], call.attrs)
+        args = [self.whole(self.value(a), call.span) for a in call.args]
+        shape = tensor_type(trace.result).shape
+        with self.dims.operands(args, trace.operands):
+            words = [self.dims.word(d, call.span) for d in shape]
+        result = Reg(OBJECT, type=type_of(call))
+        sizes = tuple(Use(w) for w in words)
+        self.emit("tensor_view", Def(result), Use(args[0]), sizes, span=call.span)
+        self.check(result, trace.result, type_of(call), call.span)
+        return result
+
+    def _shape_of(self, call: Call) -> Reg:
+        dtype = dtype_of_type(type_of(call))
+        source = self.value(call.args[0])
+        shape = tensor_type(type_of(call.args[0])).shape
+        words: list[Reg] = []
+        for axis in range(len(shape)):
+            size = Reg(WORD)
+            reg = self.whole(source, call.span)
+            self.emit("tensor_dim", Def(size), Use(reg), axis, span=call.span)
+            words.append(self._cast(size, INT64, dtype, call.span))
+        result = Reg(OBJECT, type=type_of(call))
+        values = tuple(Use(w) for w in words)
+        self.emit("tensor_from_words", Def(result), dtype.code, values, span=call.span)
+        return result
+
+    def _cast(self, reg: Reg, source: DType, target: DType, span: Span | None) -> Reg:
+        if source == target:
+            return reg
+        result = Reg(WORD)
+        self.emit(f"cast_{source.short}_{target.short}", Def(result), Use(reg), span=span)
+        return result

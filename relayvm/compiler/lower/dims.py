@@ -1,0 +1,136 @@
+"""Sizes as words: emits the arithmetic of symbolic dims from the tensors whose axes they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from relayvm.base.diagnostics import InternalError, error
+from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar, dim_variables
+from relayvm.base.source import Span
+from relayvm.compiler.lower.linear import WORD, Def, Reg, Use
+from relayvm.ir.expr import Expr
+from relayvm.ir.types import TensorType, TupleType, Type
+
+if TYPE_CHECKING:
+    from relayvm.compiler.lower.code import Code
+
+_TERMS = {
+    "//": "floor_divide_i64",
+    "%": "floor_mod_i64",
+    "min": "minimum_i64",
+    "max": "maximum_i64",
+}
+
+
+class DimCode:
+    """The sizes that one function knows, and the words already computed in the current scope."""
+
+    def __init__(self, selector: Code) -> None:
+        self.selector = selector
+        self.sources: dict[DimVar, tuple[Expr, int]] = {}
+        self.words: list[dict[DimVar, Reg]] = [{}]
+
+    def declare(self, var: Expr, kind: Type | None) -> None:
+        """Note that the axes of a variable supply the symbols that stand alone in its type."""
+        if not isinstance(kind, TensorType):
+            return
+        for axis, dim in enumerate(kind.shape):
+            if isinstance(dim, DimExpr) and dim.variable is not None:
+                self.sources.setdefault(dim.variable, (var, axis))
+
+    def push(self) -> None:
+        """Enter a branch."""
+        self.words.append({})
+
+    def pop(self) -> None:
+        """Leave a branch: what was computed in it is not known behind it."""
+        self.words.pop()
+
+    def known(self, dim: Dim) -> bool:
+        """Tell whether the size can be computed here."""
+        if isinstance(dim, AnyDim):
+            return False
+        return all(self._find(v) or v in self.sources for v in dim_variables(dim))
+
+    @contextmanager
+    def operands(self, args: Sequence[Reg], types: Sequence[Type]) -> Iterator[None]:
+        """Let the axes of these registers supply the symbols in `types`, inside the `with`
+        block.
+        """
+        self.push()
+        pending = list(zip(args, types))
+        for reg, kind in pending:
+            if isinstance(kind, TupleType):
+                raise InternalError("a view of a tuple")
+            assert isinstance(kind, TensorType)
+            for axis, dim in enumerate(kind.shape):
+                variable = dim.variable if isinstance(dim, DimExpr) else None
+                if variable is not None and not self._find(variable):
+                    self.words[-1][variable] = self._axis(reg, axis, None)
+        yield
+        self.pop()
+
+    def word(self, dim: Dim, span: Span | None) -> Reg:
+        """Return an int64 word that holds the size."""
+        if isinstance(dim, int):
+            return self.selector.word(dim, span)
+        if isinstance(dim, AnyDim):
+            raise InternalError("`?` has no value")
+        total: Reg | None = None
+        for monomial, coefficient in dim.terms:
+            product = (
+                None if coefficient == 1 and monomial else self.selector.word(coefficient, span)
+            )
+            for atom, power in monomial:
+                value = self._atom(atom, span)
+                for _ in range(power):
+                    product = value if product is None else self._op("multiply_i64", product, value)
+            assert product is not None
+            total = product if total is None else self._op("add_i64", total, product)
+        assert total is not None
+        return total
+
+    def _atom(self, atom: DimVar | DimTerm, span: Span | None) -> Reg:
+        if isinstance(atom, DimVar):
+            return self._variable(atom, span)
+        a, b = self.word(atom.a, span), self.word(atom.b, span)
+        if atom.op == "broadcast":
+            one = self._op("equal_i64", a, self.selector.word(1, span))
+            result = Reg(WORD)
+            self.selector.emit("select", Def(result), Use(one), Use(b), Use(a), span=span)
+            return result
+        return self._op(_TERMS[atom.op], a, b)
+
+    def _variable(self, variable: DimVar, span: Span | None) -> Reg:
+        word = self._find(variable)
+        if word is not None:
+            return word
+        if variable not in self.sources:
+            raise error(
+                "unreadable-dim",
+                f"the size `{variable.name}` is needed at run time, but no tensor parameter of "
+                "this function has it as an axis",
+                span,
+            )
+        var, axis = self.sources[variable]
+        reg = self._axis(self.selector.whole(self.selector.lookup(var), span), axis, span)
+        self.words[-1][variable] = reg
+        return reg
+
+    def _find(self, variable: DimVar) -> Reg | None:
+        for scope in reversed(self.words):
+            if variable in scope:
+                return scope[variable]
+        return None
+
+    def _axis(self, reg: Reg, axis: int, span: Span | None) -> Reg:
+        size = Reg(WORD)
+        self.selector.emit("tensor_dim", Def(size), Use(reg), axis, span=span)
+        return size
+
+    def _op(self, name: str, a: Reg, b: Reg) -> Reg:
+        result = Reg(WORD)
+        self.selector.emit(name, Def(result), Use(a), Use(b), span=None)
+        return result

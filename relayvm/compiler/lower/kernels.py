@@ -1,0 +1,279 @@
+"""From primitive functions to kernel requests: every unknown size gets a variable that the machine
+reads.
+
+A size comes from an axis of an input where it stands alone, otherwise from a scalar input added
+for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from relayvm.base.abi import DimCheck, Kernel, KernelSignature
+from relayvm.base.diagnostics import InternalError
+from relayvm.base.dims import (
+    AnyDim,
+    Dim,
+    DimExpr,
+    DimVar,
+    dim_substitute,
+    dim_variables,
+    symbol,
+)
+from relayvm.base.dtypes import INT64
+from relayvm.base.shapes import shape_context
+from relayvm.base.target import Target
+from relayvm.compiler.transforms.blocks import split_block
+from relayvm.ir.equal import structural_equal, structural_hash
+from relayvm.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.kernels.build import KernelRequest, build_kernels
+from relayvm.kernels.compute import Placeholder, Tensor, compute, const, placeholder
+from relayvm.ops.operator import Operator
+from relayvm.ops.tracing import check_equation, substitute_dims
+
+MAX_NAME = 60
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPlan:
+    """A kernel's number, and the dims whose values follow the operands as extra scalar inputs."""
+
+    number: int
+    extra_dims: tuple[Dim, ...] = ()
+
+
+@dataclass(slots=True)
+class KernelTable:
+    """The kernels of one program; equal primitive functions share one."""
+
+    requests: list[KernelRequest] = field(default_factory=list)
+    _plans: dict[int, list[tuple[Function, KernelPlan]]] = field(default_factory=dict)
+    _names: dict[str, int] = field(default_factory=dict)
+
+    def plan(self, function: Function) -> KernelPlan:
+        """Return the kernel of a primitive function."""
+        known = self._plans.setdefault(structural_hash(function), [])
+        for other, plan in known:
+            if structural_equal(function, other):
+                return plan
+        request, extra = _request_of(function, self._name(_operators_of(function)))
+        plan = KernelPlan(self._add(request), extra)
+        known.append((function, plan))
+        return plan
+
+    def plan_data_dependent(self, call: Call) -> tuple[KernelPlan, KernelPlan]:
+        """Return two kernels for an operator whose result's dims depend on operand values.
+
+        The first turns the operands into the dims (int64 words), the second takes operands and
+        dims.
+        """
+        op = call.op
+        assert isinstance(op, Operator)
+        name = self._name([op.name])
+        tracer = _Tracer(name)
+        inputs = [tracer.input(_tensor_type(a.checked_type)) for a in call.args]
+        attrs = op.complete_attrs(call.attrs)
+        sizes = op.facets["value_dims"](*inputs, **attrs)
+        sizes = sizes if isinstance(sizes, tuple) else (sizes,)
+        first = tracer.request(f"{name}_dims", tuple(sizes))
+        second = _Tracer(name)
+        inputs = [second.input(_tensor_type(a.checked_type)) for a in call.args]
+        dims = tuple(second.scalar_dim() for _ in sizes)
+        result = op.facets["compute"](*inputs, **attrs)
+        result = _with_dims(result, dims)
+        return (
+            KernelPlan(self._add(first)),
+            KernelPlan(self._add(second.request(name, (result,)))),
+        )
+
+    def build(self, target: Target, opt_level: int, native: bool) -> list[Kernel]:
+        """Return the built kernels, in the order of their numbers."""
+        return build_kernels(self.requests, target, opt_level=opt_level, native=native)
+
+    def _add(self, request: KernelRequest) -> int:
+        self.requests.append(request)
+        return len(self.requests) - 1
+
+    def _name(self, operators: Sequence[str]) -> str:
+        stem = "_".join(o.replace(".", "_") for o in operators)[:MAX_NAME].rstrip("_") or "kernel"
+        count = self._names.get(stem, 0)
+        self._names[stem] = count + 1
+        return f"{stem}_{count}" if count else stem
+
+
+def signatures_of(kernels: Sequence[Kernel]) -> list[KernelSignature]:
+    """Return the signatures by kernel number."""
+    return [kernel.signature for kernel in kernels]
+
+
+def _operators_of(function: Function) -> list[str]:
+    bindings, tail = split_block(function.body)
+    values = [b.value for b in bindings] + [tail]
+    return [v.op.name for v in values if isinstance(v, Call) and isinstance(v.op, Operator)]
+
+
+def _tensor_type(kind: Type | None) -> TensorType:
+    if not isinstance(kind, TensorType):
+        raise InternalError(f"a kernel operand has type {kind}")
+    return kind
+
+
+class _Tracer:
+    """Collects inputs, sizes and checks of one kernel."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.inputs: list[Tensor] = []
+        self.sources: dict[DimVar, tuple[int, int]] = {}
+        self.checks: list[DimCheck] = []
+        self.strided_vars: set[DimVar] = set()
+        self.extra: list[Dim] = []
+        self.renamed: dict[DimVar, Dim] = {}
+
+    def input(self, kind: TensorType, named: dict[Dim, Dim] | None = None) -> Tensor:
+        """Add an input; every `?` becomes a fresh variable, and so does a dim whose parts are
+        unknown.
+        """
+        shape: list[Dim] = []
+        index = len(self.inputs)
+        for axis, dim in enumerate(kind.shape):
+            own = dim
+            if isinstance(dim, AnyDim):
+                own = symbol(DimVar(f"d{index}_{axis}"))
+            elif isinstance(dim, DimExpr) and named is not None and dim in named:
+                own = named[dim]
+            variable = own.variable if isinstance(own, DimExpr) else None
+            if variable is not None:
+                self.sources.setdefault(variable, (index, axis))
+            shape.append(own)
+        tensor = placeholder(f"p{index}", tuple(shape), kind.dtype)
+        self.inputs.append(tensor)
+        return tensor
+
+    def scalar_dim(self) -> Dim:
+        """Add a scalar input whose value is a size, and return that size."""
+        variable = DimVar(f"n{len(self.inputs)}")
+        self.sources[variable] = (len(self.inputs), -1)
+        self.inputs.append(placeholder(f"p{len(self.inputs)}", (), INT64))
+        return symbol(variable)
+
+    def request(self, name: str, outputs: tuple[Tensor, ...]) -> KernelRequest:
+        mentioned = [v for t in (*self.inputs, *outputs) for d in t.shape for v in dim_variables(d)]
+        mentioned += [v for c in self.checks for d in (c.a, c.b) for v in dim_variables(d)]
+        for variable in dict.fromkeys(mentioned):
+            if variable not in self.sources:
+                self.sources[variable] = (len(self.inputs), -1)
+                self.inputs.append(placeholder(f"p{len(self.inputs)}", (), INT64))
+                self.extra.append(symbol(variable))
+        strided = frozenset(
+            index
+            for index, tensor in enumerate(self.inputs)
+            if any(v in self.strided_vars for d in tensor.shape for v in dim_variables(d))
+        )
+        return KernelRequest(
+            name=name,
+            inputs=tuple(self.inputs),
+            outputs=outputs,
+            dim_sources=tuple((v, i, axis) for v, (i, axis) in self.sources.items()),
+            checks=tuple(self.checks),
+            strided=strided,
+        )
+
+
+def _request_of(function: Function, name: str) -> tuple[KernelRequest, tuple[Dim, ...]]:
+    tracer = _Tracer(name)
+    kinds = [_tensor_type(p.checked_type or p.type_annotation) for p in function.params]
+    named = _name_composites(kinds, tracer)
+    values: dict[Expr, object] = {}
+    for param, kind in zip(function.params, kinds):
+        values[param] = tracer.input(kind, named)
+    bindings, tail = split_block(function.body)
+    for binding in bindings:
+        values[binding.var] = _evaluate(binding.value, values, tracer)
+    result = _evaluate(tail, values, tracer)
+    outputs = result if isinstance(result, tuple) else (result,)
+    outputs = tuple(_as_output(o) for o in outputs)
+    return tracer.request(name, outputs), tuple(tracer.extra)
+
+
+def _name_composites(kinds: Sequence[TensorType], tracer: _Tracer) -> dict[Dim, Dim]:
+    """Give a variable of its own to each dim like `n*2` whose variables no axis supplies."""
+    alone = {d.variable for k in kinds for d in k.shape if isinstance(d, DimExpr) and d.variable}
+    named: dict[Dim, Dim] = {}
+    for kind in kinds:
+        for dim in kind.shape:
+            known = all(v in alone for v in dim_variables(dim))
+            if isinstance(dim, DimExpr) and not known and dim not in named:
+                named[dim] = symbol(DimVar(f"c{len(named)}"))
+    return named
+
+
+def _as_output(value: object) -> Tensor:
+    """Return a tensor that the kernel computes: an output is never an input itself."""
+    assert isinstance(value, Tensor)
+    if isinstance(value.op, Placeholder):
+        return compute(value.shape, lambda *i: value[i], "copy")
+    return value
+
+
+def _evaluate(value: Expr, values: dict[Expr, object], tracer: _Tracer) -> object:
+    match value:
+        case Var():
+            return values[value]
+        case Constant():
+            item = value.data.item()
+            dtype = _tensor_type(value.checked_type).dtype
+            return compute((), lambda: const(item, dtype), "constant")
+        case Tuple():
+            return tuple(_evaluate(f, values, tracer) for f in value.fields)
+        case TupleGetItem():
+            whole = _evaluate(value.tuple_value, values, tracer)
+            assert isinstance(whole, tuple)
+            return whole[value.index]
+        case Call() if isinstance(value.op, Operator):
+            args = [_evaluate(a, values, tracer) for a in value.args]
+            return _apply(value.op, args, value, tracer)
+        case _:
+            raise InternalError(f"{type(value).__name__} in a primitive function")
+
+
+def _apply(op: Operator, args: Sequence[object], call: Call, tracer: _Tracer) -> object:
+    attrs = {name: substitute_dims(v, tracer.renamed) for name, v in call.attrs.items()}
+    with shape_context() as context:
+        op.result_type(tuple(_type_of(a) for a in args), attrs)
+    for check in context.checks:
+        a, b = check_equation(check)
+        row = DimCheck(a, b, check.what)
+        if row not in tracer.checks:
+            tracer.checks.append(row)
+        if check.broadcast:
+            tracer.strided_vars.update(dim_variables(check.a))
+            tracer.strided_vars.update(dim_variables(check.b))
+    return op.facets["compute"](*args, **op.complete_attrs(attrs))
+
+
+def _type_of(value: object) -> Type:
+    if isinstance(value, tuple):
+        return TupleType(tuple(_type_of(v) for v in value))
+    assert isinstance(value, Tensor)
+    return TensorType(value.shape, value.dtype)
+
+
+def _with_dims(result: object, dims: Sequence[Dim]) -> Tensor:
+    """Return a data-dependent result with the sizes that are given for its unknown dims."""
+    assert isinstance(result, Tensor)
+    rest = list(dims)
+    shape: list[Dim] = []
+    fresh: dict[DimVar, Dim] = {}
+    for dim in result.shape:
+        variable = dim.variable if isinstance(dim, DimExpr) else None
+        if isinstance(dim, AnyDim) or (variable is not None and variable not in fresh):
+            size = rest.pop(0)
+            if variable is not None:
+                fresh[variable] = size
+            shape.append(size)
+        else:
+            shape.append(dim_substitute(dim, fresh))
+    return compute(tuple(shape), lambda *i: result[i], "result")

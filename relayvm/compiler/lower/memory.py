@@ -1,0 +1,241 @@
+"""Explicit memory: decides who holds each object and adds the retains and releases.
+
+Ownership follows Ullrich and de Moura, "Counting Immutable Beans" (IFL 2019): a parameter is
+borrowed unless the function gives it away; an object is released right after its last use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from relayvm.base.abi import KernelSignature
+from relayvm.base.source import Span
+from relayvm.compiler.lower.linear import (
+    OBJECT,
+    Arg,
+    Block,
+    Choice,
+    Def,
+    LinearFunction,
+    Operand,
+    Reg,
+    Role,
+    Step,
+    Take,
+    Use,
+    roles,
+    steps,
+)
+
+
+def make_memory_explicit(
+    functions: Mapping[str, LinearFunction], signatures: list[KernelSignature]
+) -> None:
+    """Fix how each parameter is held, then add retains and releases, in place.
+
+    `signatures` by kernel number tell which input's storage an output may take over.
+    """
+    infer_borrowed_params(functions)
+    for function in functions.values():
+        _fix_arguments(function, functions)
+        _Counter(signatures).run(function)
+
+
+def infer_borrowed_params(functions: Mapping[str, LinearFunction]) -> None:
+    """Mark the object parameters that a caller only lends.
+
+    All start as borrowed. One becomes owned if its function gives it away, or if a tail call
+    somewhere passes it an object that the calling frame itself would have to keep. To a fixpoint.
+    """
+    for function in functions.values():
+        for param in function.params:
+            param.borrowed = param.kind == OBJECT and not function.owned_params
+    changed = True
+    while changed:
+        changed = False
+        for function in functions.values():
+            for step in steps(function.body):
+                changed |= _claim(step, functions)
+
+
+def _claim(step: Step, functions: Mapping[str, LinearFunction]) -> bool:
+    changed = False
+    for role in roles(step.operands):
+        if isinstance(role, Take):
+            changed |= _own(role.reg)
+    for arg, param in _arguments(step, functions):
+        if param is None or not param.borrowed:
+            changed |= _own(arg.reg)
+        elif step.ends and arg.reg.owner is not None:
+            param.borrowed = False
+            changed = True
+    return changed
+
+
+def _own(reg: Reg) -> bool:
+    """Turn a borrowed parameter into an owned one; other registers stay what they are."""
+    if reg.is_param and reg.borrowed:
+        reg.borrowed = False
+        return True
+    return False
+
+
+def _arguments(step: Step, functions: Mapping[str, LinearFunction]) -> list[tuple[Arg, Reg | None]]:
+    """Pair the object arguments of a call with the callee's parameters; None for closures
+    (owned).
+    """
+    args = [role for role in roles(step.operands) if isinstance(role, Arg)]
+    if not args:
+        return []
+    params: list[Reg | None] = (
+        list(functions[step.callee].params) if step.callee else [None] * len(args)
+    )
+    assert len(params) == len(args), f"`{step.callee}` takes {len(params)}, is given {len(args)}"
+    return [(arg, param) for arg, param in zip(args, params) if arg.reg.kind == OBJECT]
+
+
+def _fix_arguments(function: LinearFunction, functions: Mapping[str, LinearFunction]) -> None:
+    for step in steps(function.body):
+        owned = {
+            id(arg): param is None or not param.borrowed
+            for arg, param in _arguments(step, functions)
+        }
+        if any(isinstance(role, Arg) for role in roles(step.operands)):
+            step.operands = _map_roles(step.operands, partial(_settled, owned))
+
+
+def _settled(owned: Mapping[int, bool], role: Role) -> Role:
+    if not isinstance(role, Arg):
+        return role
+    return Take(role.reg) if owned.get(id(role)) else Use(role.reg)
+
+
+def _map_roles(
+    operands: tuple[Operand, ...], change: Callable[[Role], Role]
+) -> tuple[Operand, ...]:
+    result: list[Operand] = []
+    for operand in operands:
+        if isinstance(operand, tuple):
+            result.append(_map_roles(operand, change))
+        elif isinstance(operand, (Use, Take, Arg, Def)):
+            result.append(change(operand))
+        else:
+            result.append(operand)
+    return tuple(result)
+
+
+class _Counter:
+    """Walks a function backwards with the set of owned registers that are still needed."""
+
+    def __init__(self, signatures: list[KernelSignature]) -> None:
+        self.signatures = signatures
+
+    def run(self, function: LinearFunction) -> None:
+        live = self.block(function.body, set())
+        unused = [
+            p for p in function.params if p.kind == OBJECT and not p.borrowed and p not in live
+        ]
+        function.body.items[:0] = [_release(p, function.span) for p in unused]
+
+    def block(self, block: Block, live: set[Reg]) -> set[Reg]:
+        """Rewrite a block whose end needs `live`; return what its start needs."""
+        live = set() if block.ends else set(live)
+        out: list[Step | Choice] = []
+        for item in reversed(block.items):
+            if isinstance(item, Step):
+                self.step(item, live, out)
+            else:
+                self.choice(item, live, out)
+        block.items = out[::-1]
+        return live
+
+    def choice(self, choice: Choice, live: set[Reg], out: list[Step | Choice]) -> None:
+        needed = [self.block(block, live) for block in choice.blocks]
+        owner = choice.on.owner
+        union = set().union(*needed, {owner} if owner else set())
+        for block, own in zip(choice.blocks, needed):
+            dead = sorted(union - own, key=lambda r: (r.name, id(r)))
+            block.items[:0] = [_release(reg, choice.span) for reg in dead]
+        out.append(choice)
+        live.clear()
+        live |= union
+
+    def step(self, step: Step, live: set[Reg], out: list[Step | Choice]) -> None:
+        """Append, in reverse: the releases after the step, the step, the retains before it."""
+        step = self._donate(step, live)
+        before: list[Step | Choice] = []
+        all_roles = list(roles(step.operands))
+        defined = {r.reg for r in all_roles if isinstance(r, Def)}
+        lent = _owners(r.reg for r in all_roles if isinstance(r, Use))
+        borrowed_takes = _owners(r.reg for r in all_roles if isinstance(r, Take) and r.reg.borrowed)
+        kept = (live - defined) | lent
+        moved: set[Reg] = set()
+
+        def give(role: Role) -> Role:
+            if not isinstance(role, Take):
+                return role
+            reg = role.reg
+            if not reg.borrowed and reg not in kept and reg not in moved:
+                moved.add(reg)
+                return role
+            copy = Reg(OBJECT, reg.name, reg.type)
+            before.append(Step("retain", (Def(copy), Use(reg)), step.span))
+            return Take(copy)
+
+        step = replace(step, operands=_map_roles(step.operands, give))
+        dead = [r for r in sorted(defined, key=id) if _counted(r) and r not in live]
+        last = [r for r in (lent | borrowed_takes) if r not in live and r not in moved]
+        ends_here = sorted(last, key=lambda r: (r.name, id(r)))
+        if step.ends:
+            # Behind the last instruction there is no place: release in front, after the retains.
+            assert not lent - live - moved or step.name == "trap", f"`{step.name}` lends a local"
+            out.append(step)
+            out.extend(_release(r, step.span) for r in ends_here)
+        else:
+            out.extend(_release(r, step.span) for r in [*dead, *ends_here])
+            out.append(step)
+        out.extend(before)
+        live -= defined
+        live |= (
+            lent
+            | borrowed_takes
+            | {r.reg for r in all_roles if isinstance(r, Take) and not r.reg.borrowed}
+        )
+
+    def _donate(self, step: Step, live: set[Reg]) -> Step:
+        """Let a kernel write over an input that dies with it."""
+        if step.name != "kernel":
+            return step
+        number, inputs, outputs = step.operands
+        assert isinstance(number, int) and isinstance(inputs, tuple) and isinstance(outputs, tuple)
+        pairs = self.signatures[number].in_place
+        mask = 0
+        donated: list[Operand] = list(inputs)
+        for _output, index in pairs:
+            role = inputs[index]
+            reg = role.reg if isinstance(role, Use) else None
+            if reg is None or not _counted(reg) or reg in live or mask >> index & 1:
+                continue
+            others = (r.reg for k, r in enumerate(inputs) if k != index and isinstance(r, Use))
+            if any(other.owner is reg for other in others):
+                continue
+            mask |= 1 << index
+            donated[index] = Take(reg)
+        if not mask:
+            return step
+        return replace(step, name="kernel_reuse", operands=(number, mask, tuple(donated), outputs))
+
+
+def _owners(regs: Iterable[Reg]) -> set[Reg]:
+    """Return the owned registers that keep these objects alive."""
+    return {owner for reg in regs if (owner := reg.owner) is not None}
+
+
+def _counted(reg: Reg) -> bool:
+    return reg.kind == OBJECT and not reg.borrowed
+
+
+def _release(reg: Reg, span: Span | None) -> Step:
+    return Step("release", (Take(reg),), span)

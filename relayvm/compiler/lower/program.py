@@ -1,0 +1,76 @@
+"""From a module in lowered form to a program of the machine, with entries and manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from relayvm.base.target import Target
+from relayvm.compiler.lower.bytecode import SourceTable, emit_bytecode
+from relayvm.compiler.lower.code import type_of
+from relayvm.compiler.lower.kernels import signatures_of
+from relayvm.compiler.lower.memory import make_memory_explicit
+from relayvm.compiler.lower.select import Selector
+from relayvm.compiler.lower.unit import Unit, is_lifted
+from relayvm.compiler.transforms.fuse import is_primitive
+from relayvm.ir.expr import Function
+from relayvm.ir.module import Module
+from relayvm.ir.types import TupleType
+from relayvm.vm.manifest import Entry, Parameter
+from relayvm.vm.program import Program
+
+
+def lower_module(
+    module: Module,
+    entries: Mapping[str, str],
+    target: Target,
+    *,
+    opt_level: int = 3,
+    native: bool = True,
+    uniform: bool = False,
+    output_names: Sequence[str] = (),
+) -> Program:
+    """Return the program of a module whose functions are in lowered form.
+
+    Requires FUSED, MATCHES_COMPILED and CLOSURES_LIFTED. `entries` maps the names that the host
+    calls to functions of the module.
+    """
+    unit = Unit(module, uniform=uniform)
+    for name, function in module.functions.items():
+        if is_primitive(function):
+            continue
+        selector = Selector(unit, closure=is_lifted(function))
+        emit = selector.closure_body if is_lifted(function) else selector.function
+        unit.functions[name] = emit(name, function)
+    rows = tuple(_entry(unit, name, module[f], f) for name, f in entries.items())
+    while wrappers := unit.take_wrappers():
+        for name, function in wrappers.items():
+            unit.functions[name] = Selector(unit, closure=True).closure_body(name, function)
+    kernels = unit.kernels.build(target, opt_level, native)
+    make_memory_explicit(unit.functions, signatures_of(kernels))
+    sources = SourceTable()
+    functions, layouts = emit_bytecode(unit.functions, unit.layouts.layouts, sources)
+    numbers = {name: index for index, name in enumerate(unit.functions)}
+    return Program(
+        functions=functions,
+        layouts=tuple(layouts),
+        signatures=tuple(unit.layouts.signatures),
+        constants=tuple(unit.constants),
+        kernels=tuple(kernels),
+        entries=tuple(
+            Entry(e.name, numbers[entries[e.name]], e.parameters, e.result, e.results) for e in rows
+        ),
+        types=tuple(unit.layouts.data_types.values()),
+        sources=tuple(sources.texts),
+        devices=(target.kind,),
+    )
+
+
+def _entry(unit: Unit, name: str, function: Function, lowered: str) -> Entry:
+    assert function.ret_type is not None, lowered
+    parameters = tuple(
+        Parameter(p.name, unit.layouts.value_type(type_of(p))) for p in function.params
+    )
+    result = unit.layouts.value_type(function.ret_type)
+    count = len(function.ret_type.fields) if isinstance(function.ret_type, TupleType) else 1
+    names = ("output",) if count == 1 else tuple(f"output{i}" for i in range(count))
+    return Entry(name, 0, parameters, result, names)

@@ -1,0 +1,323 @@
+"""Instruction selection: A-normal Relay with flat matches and lifted closures becomes linear code.
+
+Knows nothing of counts and places: `memory` and `registers` come after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from relayvm.base.abi import TrapCode
+from relayvm.base.diagnostics import InternalError
+from relayvm.base.source import Span
+from relayvm.compiler.lower.calls import Calls
+from relayvm.compiler.lower.code import (
+    Bundle,
+    Value,
+    bits_of,
+    registers_of,
+    return_type_of,
+    type_of,
+)
+from relayvm.compiler.lower.layouts import class_of, is_spread
+from relayvm.compiler.lower.linear import (
+    OBJECT,
+    WORD,
+    Block,
+    Choice,
+    Def,
+    LinearFunction,
+    Reg,
+    Take,
+    Use,
+)
+from relayvm.compiler.transforms.blocks import split_block
+from relayvm.ir.expr import (
+    Call,
+    Clause,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Match,
+    PatternConstructor,
+    PatternVar,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from relayvm.ir.types import UNIT, FuncType, RefType, TupleType, Type
+
+Finish = Callable[[Expr], None]
+
+
+class Selector(Calls):
+    """Emits one function."""
+
+    # -- Functions ---------------------------------------------------------------------------------
+
+    def function(self, name: str, function: Function) -> LinearFunction:
+        """Return the code of a global function."""
+        params = [self._param(p, class_of(type_of(p))) for p in function.params]
+        for var, reg in zip(function.params, params):
+            self.scopes[0][var] = reg
+            self.dims.declare(var, type_of(var))
+        self.results = return_type_of(function)
+        self.tail(function.body)
+        return LinearFunction(
+            name,
+            params,
+            self.layouts.results_of(self.results),
+            self.block,
+            owned_params=name in self.unit.owned,
+            span=function.span,
+        )
+
+    def closure_body(self, name: str, lifted: Function) -> LinearFunction:
+        """Return the code of a closure: its captures are fields of the closure, its first
+        parameter.
+        """
+        own, itself = lifted_parts(lifted)
+        closure = Reg(OBJECT, itself.name if itself else name, is_param=True)
+        params = [self._param(p, self.layouts.field_class(type_of(p))) for p in own.params]
+        if itself is not None:
+            self.scopes[0][itself] = closure
+        layout = self.unit.closure_layout(name)
+        for index, capture in enumerate(lifted.params):
+            kind = self.layouts.field_class(type_of(capture))
+            reg = self.field(closure, layout, index, kind, type_of(capture), capture.span)
+            self.scopes[0][capture] = self.local(reg, type_of(capture), capture.span)
+            self.dims.declare(capture, type_of(capture))
+        for var, reg in zip(own.params, params):
+            self.scopes[0][var] = self.local(reg, type_of(var), var.span)
+            self.dims.declare(var, type_of(var))
+        self.results = return_type_of(own)
+        self.tail(own.body)
+        results = self.layouts.results_of(self.results, closure=True)
+        return LinearFunction(
+            name, [closure, *params], results, self.block, owned_params=True, span=own.span
+        )
+
+    def _param(self, var: Var, kind: str) -> Reg:
+        return Reg(kind, var.name, type_of(var), is_param=True)
+
+    # -- Blocks ------------------------------------------------------------------------------------
+
+    def tail(self, expr: Expr) -> None:
+        """Emit an expression whose value is the function's."""
+        bindings, last = split_block(expr)
+        for binding in bindings:
+            self.let(binding.var, binding.value)
+        match last:
+            case If():
+                self._branch(last, self.tail, [])
+            case Match():
+                self._match(last, self.tail, [])
+            case Call() if self._tail_call(last):
+                pass
+            case _:
+                self._return(self.value(last), type_of(last), last.span)
+
+    def let(self, var: Var, value: Expr) -> None:
+        """Emit a binding."""
+        result = self.value(value)
+        if var.checked_type is not None and value.checked_type is not None:
+            self.check(result, value.checked_type, var.checked_type, value.span)
+        self.bind(var, result)
+
+    def _return(self, value: Value, kind: Type, span: Span | None) -> None:
+        self.check(value, kind, self.results, span)
+        if self.closure and self.layouts.uniform:
+            values = [self.as_class(value, OBJECT, span)]
+        elif is_spread(self.results):
+            assert isinstance(self.results, TupleType)
+            parts = self.spread(value, self.results, span)
+            values = [
+                self.as_class(v, class_of(t), span) for v, t in zip(parts, self.results.fields)
+            ]
+        else:
+            values = [self.as_class(value, class_of(self.results), span)]
+        given = tuple(Use(r) if r.kind == WORD else Take(r) for r in values)
+        self.emit("return", given, span=span)
+
+    def _branch(self, choice: If, finish: Finish, joins: list[Reg]) -> None:
+        cond = self.as_class(self.value(choice.cond), WORD, choice.span)
+        blocks = [
+            self._inside(lambda: finish(choice.true_branch)),
+            self._inside(lambda: finish(choice.false_branch)),
+        ]
+        self.block.items.append(Choice(cond, blocks, choice.span, joins=joins))
+
+    def _match(self, match: Match, finish: Finish, joins: list[Reg]) -> None:
+        data = self.as_class(self.value(match.data), OBJECT, match.span)
+        kind = type_of(match.data)
+        layout = self.layouts.data(kind)
+        clauses: dict[int, Clause] = {}
+        for clause in match.clauses:
+            assert isinstance(clause.lhs, PatternConstructor), "matches are compiled"
+            clauses[clause.lhs.constructor.index] = clause
+        blocks = [
+            self._inside(partial(self._clause, clauses.get(i), data, kind, match, finish))
+            for i in range(self.layouts.num_constructors(kind))
+        ]
+        self.block.items.append(Choice(data, blocks, match.span, layout=layout, joins=joins))
+
+    def _clause(
+        self, clause: Clause | None, data: Reg, kind: Type, match: Match, finish: Finish
+    ) -> None:
+        if clause is None:
+            self.emit("trap", int(TrapCode.MATCH_FAILED), span=match.span)
+            return
+        assert isinstance(clause.lhs, PatternConstructor)
+        constructor = clause.lhs.constructor
+        layout = self.layouts.constructor(kind, constructor)
+        types = self.layouts.fields_of(kind, constructor)
+        for index, (pattern, field_type) in enumerate(zip(clause.lhs.patterns, types)):
+            if isinstance(pattern, PatternVar) and pattern.var in self.unit.used:
+                slot = self.layouts.field_class(field_type)
+                reg = self.field(data, layout, index, slot, field_type, pattern.span)
+                self.bind(pattern.var, self.local(reg, field_type, pattern.span))
+        finish(clause.rhs)
+
+    def _inside(self, emit: Callable[[], None]) -> Block:
+        outer, self.block = self.block, Block()
+        self.scopes.append({})
+        self.dims.push()
+        emit()
+        self.dims.pop()
+        self.scopes.pop()
+        inner, self.block = self.block, outer
+        return inner
+
+    # -- Values ------------------------------------------------------------------------------------
+
+    def value(self, expr: Expr) -> Value:
+        """Emit an expression and return where its value lies."""
+        match expr:
+            case Var():
+                return self.lookup(expr)
+            case Constant():
+                return self._constant(expr)
+            case Tuple():
+                kind = type_of(expr)
+                assert isinstance(kind, TupleType)
+                return Bundle([self.value(f) for f in expr.fields], kind)
+            case TupleGetItem():
+                return self._get_item(expr)
+            case GlobalVar() | Constructor():
+                return self._function_value(expr)
+            case If() | Match():
+                return self._joined(expr)
+            case RefCreate() | RefRead() | RefWrite():
+                return self._reference(expr)
+            case Call():
+                return self._call(expr)
+            case Function():
+                raise InternalError("a local function is left: closures are not lifted")
+            case _:
+                raise InternalError(f"no code for {type(expr).__name__}")
+
+    def _constant(self, expr: Constant) -> Reg:
+        kind = type_of(expr)
+        if class_of(kind) == WORD:
+            reg = self.word(bits_of(expr), expr.span)
+            reg.type = kind
+            return reg
+        reg = Reg(OBJECT, type=kind, borrowed=True)
+        self.emit("constant", Def(reg), self.unit.constant(expr.data), span=expr.span)
+        return reg
+
+    def _get_item(self, expr: TupleGetItem) -> Value:
+        whole = self.value(expr.tuple_value)
+        if isinstance(whole, Bundle):
+            return whole.fields[expr.index]
+        kind = type_of(expr.tuple_value)
+        assert isinstance(kind, TupleType)
+        return self._project(whole, kind, expr.index, expr.span)
+
+    def _joined(self, expr: If | Match) -> Value:
+        kind = type_of(expr)
+        value = self._join_of(kind)
+        joins = registers_of(value)
+
+        def finish(branch: Expr) -> None:
+            bindings, last = split_block(branch)
+            for binding in bindings:
+                self.let(binding.var, binding.value)
+            self._assign(value, self.value(last), last.span)
+
+        if isinstance(expr, If):
+            self._branch(expr, finish, joins)
+        else:
+            self._match(expr, finish, joins)
+        return value
+
+    def _join_of(self, kind: Type) -> Value:
+        if is_spread(kind):
+            assert isinstance(kind, TupleType)
+            return Bundle([self._join_of(f) for f in kind.fields], kind)
+        return Reg(class_of(kind), type=kind)
+
+    def _assign(self, target: Value, value: Value, span: Span | None) -> None:
+        if isinstance(target, Bundle):
+            for part, new in zip(target.fields, self.spread(value, target.type, span)):
+                self._assign(part, new, span)
+            return
+        reg = self.as_class(value, target.kind, span)
+        if target.kind == WORD:
+            self.emit("move", Def(target), Use(reg), span=span)
+        else:
+            self.emit("move_object", Def(target), Take(reg), span=span)
+
+    def _reference(self, expr: RefCreate | RefRead | RefWrite) -> Value:
+        span = expr.span
+        if isinstance(expr, RefCreate):
+            content = type_of(expr.value)
+            slot = self.layouts.field_class(content)
+            held = self.as_class(self.value(expr.value), slot, span)
+            result = Reg(OBJECT, type=type_of(expr))
+            name, role = ("ref_new_word", Use(held)) if slot == WORD else ("ref_new", Take(held))
+            self.emit(name, Def(result), self.layouts.ref_to(content), role, span=span)
+            return result
+        kind = type_of(expr.ref)
+        assert isinstance(kind, RefType)
+        slot, layout = self.layouts.field_class(kind.value), self.layouts.ref_to(kind.value)
+        ref = self.whole(self.value(expr.ref), span)
+        if isinstance(expr, RefRead):
+            result = Reg(slot, type=kind.value)
+            name = "ref_read_word" if slot == WORD else "ref_read"
+            self.emit(name, Def(result), Use(ref), layout, span=span)
+            return self.local(result, kind.value, span)
+        value = self.value(expr.value)
+        self.check(value, type_of(expr.value), kind.value, span)
+        held = self.as_class(value, slot, span)
+        name, role = ("ref_write_word", Use(held)) if slot == WORD else ("ref_write", Take(held))
+        self.emit(name, Use(ref), layout, role, span=span)
+        return Bundle([], UNIT)
+
+    def _function_value(self, expr: GlobalVar | Constructor) -> Reg:
+        if isinstance(expr, Constructor) and not expr.inputs:
+            return self._cell(
+                self.layouts.constructor(type_of(expr), expr), (), type_of(expr), expr.span
+            )
+        kind = type_of(expr)
+        assert isinstance(kind, FuncType)
+        layout = self.unit.wrapper(expr, kind)
+        return self._cell(layout, (), kind, expr.span)
+
+
+def lifted_parts(lifted: Function) -> tuple[Function, Var | None]:
+    """Return the inner function of a lifted closure, and the name by which it calls itself."""
+    bindings, tail = split_block(lifted.body)
+    if isinstance(tail, Function):
+        return tail, None
+    assert len(bindings) == 1 and bindings[0].var is tail
+    inner = bindings[0].value
+    assert isinstance(inner, Function)
+    return inner, bindings[0].var

@@ -1,0 +1,306 @@
+"""Pattern matching as decisions: nested patterns become flat ones, each looking at one constructor.
+
+Method: Maranget, "Compiling Pattern Matching to Good Decision Trees" (ML 2008), columns from left
+to right. A right-hand side reached from several leaves becomes a function of what it binds, so
+code never doubles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from relayvm.compiler.transforms.blocks import Binding, rebuild_block, split_block
+from relayvm.compiler.transforms.fuse import is_primitive
+from relayvm.ir.adt import definition_of, field_types
+from relayvm.ir.expr import (
+    Call,
+    Clause,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    TupleGetItem,
+    Var,
+)
+from relayvm.ir.module import Module
+from relayvm.ir.types import (
+    FuncType,
+    GlobalTypeVar,
+    TupleType,
+    Type,
+    TypeCall,
+)
+from relayvm.ir.visit import free_type_vars, free_vars, substitute
+
+WILDCARD = PatternWildcard()
+
+
+def compile_matches(module: Module) -> Module:
+    """Return the module in which every match has only clauses `Constructor(%a, .., _)` over a
+    variable.
+
+    Requires TYPED and ANF, ensures MATCHES_COMPILED. Each constructor has at most one clause;
+    where one is missing, the match fails at run time.
+
+    `match (%l) { Cons(_, Nil) => %a, _ => %b }`
+    -> `match (%l) { Cons(_, %t) => match (%t) { Nil => %a, Cons(_, _) => %b }, Nil => %b }`
+    """
+    compiler = _Compiler(module)
+    functions: dict[str, Function] = {}
+    for name, function in module.functions.items():
+        functions[name] = function if is_primitive(function) else compiler.function(name, function)
+    return module.with_functions({**functions, **compiler.outlined})
+
+
+@dataclass(slots=True)
+class _Row:
+    """One clause during compilation: what its columns must look like, and what they have bound."""
+
+    patterns: list[Pattern]
+    leaf: _Leaf
+    bindings: list[tuple[Var, Var]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Leaf:
+    """A right-hand side, and the places in the tree from which it is reached."""
+
+    rhs: Expr
+    bound: list[Var]
+    uses: int = 0
+    function: GlobalVar | None = None
+    captures: tuple[Var, ...] = ()
+
+
+class _Compiler:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.outlined: dict[str, Function] = {}
+        self.owner = ""
+
+    def function(self, name: str, function: Function) -> Function:
+        self.owner = name
+        body = self.block(function.body)
+        return function if body is function.body else replace(function, body=body)
+
+    def block(self, expr: Expr) -> Expr:
+        bindings, tail = split_block(expr)
+        new: list[Binding] = []
+        for binding in bindings:
+            new.append(replace(binding, value=self.value(binding.value)))
+        last = self.value(tail)
+        same = last is tail and all(a.value is b.value for a, b in zip(new, bindings))
+        return expr if same else rebuild_block(new, last)
+
+    def value(self, expr: Expr) -> Expr:
+        match expr:
+            case Function() if not is_primitive(expr):
+                return replace(expr, body=self.block(expr.body))
+            case If():
+                return replace(
+                    expr,
+                    true_branch=self.block(expr.true_branch),
+                    false_branch=self.block(expr.false_branch),
+                )
+            case Call() if isinstance(expr.op, Function) and not is_primitive(expr.op):
+                return replace(expr, op=replace(expr.op, body=self.block(expr.op.body)))
+            case Match():
+                return self.match(expr)
+            case _:
+                return expr
+
+    def match(self, match: Match) -> Expr:
+        """Return the decision tree of one match, as an expression in A-normal form."""
+        data = match.data
+        before: list[Binding] = []
+        if not isinstance(data, Var):
+            subject = _variable("m", _type(data), match)
+            before.append(Binding(subject, data, match.span))
+        else:
+            subject = data
+        leaves = [_Leaf(self.block(c.rhs), _bound(c.lhs)) for c in match.clauses]
+        rows = [_Row([c.lhs], leaf) for c, leaf in zip(match.clauses, leaves)]
+        tree = _Tree(self, match)
+        tree.count([subject], rows)
+        for leaf in leaves:
+            if leaf.uses > 1 and not _is_atom(leaf.rhs):
+                self.outline(leaf)
+        result = tree.build([subject], rows)
+        return rebuild_block(before, result)
+
+    def outline(self, leaf: _Leaf) -> None:
+        """Make a right-hand side a global function of its free variables."""
+        free = tuple(free_vars(leaf.rhs))
+        params = tuple(Var(v.name, _type(v), span=v.span, checked_type=_type(v)) for v in free)
+        body = substitute(leaf.rhs, dict(zip(free, params)))
+        kind = FuncType(tuple(_type(p) for p in params), _type(leaf.rhs))
+        name = f"{self.owner}.case{len(self.outlined)}"
+        while name in self.module.functions:
+            name += "_"
+        self.outlined[name] = Function(
+            params,
+            body,
+            kind.ret_type,
+            tuple(free_type_vars(kind)),
+            span=leaf.rhs.span,
+            checked_type=kind,
+        )
+        leaf.function = GlobalVar(name, span=leaf.rhs.span, checked_type=kind)
+        leaf.captures = free
+
+
+class _Tree:
+    """Builds the decisions for one match."""
+
+    def __init__(self, compiler: _Compiler, match: Match) -> None:
+        self.compiler = compiler
+        self.match = match
+        self.type = _type(match)
+
+    def count(self, subjects: list[Var], rows: list[_Row]) -> None:
+        """Find out from how many places each right-hand side is reached."""
+        self.build(subjects, rows)
+
+    def build(self, subjects: Sequence[Var], rows: Sequence[_Row]) -> Expr:
+        """Return the expression that decides between `rows`, whose columns match `subjects`."""
+        if not rows:
+            return self.failure(subjects)
+        rows = [_bind_names(row, subjects) for row in rows]
+        first = rows[0]
+        column = next((i for i, p in enumerate(first.patterns) if not _is_wild(p)), None)
+        if column is None:
+            return self.leaf(first)
+        if isinstance(first.patterns[column], PatternTuple):
+            return self.tuple(subjects, rows, column)
+        return self.switch(subjects, rows, column)
+
+    def leaf(self, row: _Row) -> Expr:
+        leaf = row.leaf
+        leaf.uses += 1
+        names: dict[Var, Expr] = dict(row.bindings)
+        if leaf.function is not None:
+            args = tuple(names.get(v, v) for v in leaf.captures)
+            return Call(leaf.function, args, span=self.match.span, checked_type=_type(leaf.rhs))
+        return substitute(leaf.rhs, names)
+
+    def failure(self, subjects: Sequence[Var]) -> Expr:
+        """Return a match without clauses: it always fails."""
+        subject = next(
+            (s for s in subjects if isinstance(_type(s), (TypeCall, GlobalTypeVar))), None
+        )
+        assert subject is not None, "a match over tuples is always complete in its last column"
+        return Match(subject, (), False, span=self.match.span, checked_type=self.type)
+
+    def tuple(self, subjects: Sequence[Var], rows: Sequence[_Row], column: int) -> Expr:
+        subject = subjects[column]
+        kind = _type(subject)
+        assert isinstance(kind, TupleType)
+        fields = [
+            _variable(f"{subject.name}_{i}", t, self.match) for i, t in enumerate(kind.fields)
+        ]
+        bindings = [
+            Binding(
+                v, TupleGetItem(subject, i, span=self.match.span, checked_type=t), self.match.span
+            )
+            for i, (v, t) in enumerate(zip(fields, kind.fields))
+        ]
+        new_rows = []
+        for row in rows:
+            pattern = row.patterns[column]
+            inner = (
+                list(pattern.patterns)
+                if isinstance(pattern, PatternTuple)
+                else [WILDCARD] * len(fields)
+            )
+            new_rows.append(replace(row, patterns=_spliced(row.patterns, column, inner)))
+        return rebuild_block(bindings, self.build(_spliced(subjects, column, fields), new_rows))
+
+    def switch(self, subjects: Sequence[Var], rows: Sequence[_Row], column: int) -> Expr:
+        subject = subjects[column]
+        kind = _type(subject)
+        module = self.compiler.module
+        definition, _ = definition_of(module, kind)
+        clauses: list[Clause] = []
+        for constructor in definition.constructors:
+            chosen = [r for r in rows if _may_fit(r.patterns[column], constructor)]
+            if not chosen:
+                continue
+            types = field_types(module, kind, constructor)
+            fields = [_variable(f"{subject.name}_{i}", t, self.match) for i, t in enumerate(types)]
+            new_rows = []
+            for row in chosen:
+                pattern = row.patterns[column]
+                inner = (
+                    list(pattern.patterns)
+                    if isinstance(pattern, PatternConstructor)
+                    else [WILDCARD] * len(fields)
+                )
+                new_rows.append(replace(row, patterns=_spliced(row.patterns, column, inner)))
+            rhs = self.build(_spliced(subjects, column, fields), new_rows)
+            patterns = tuple(PatternVar(v, span=self.match.span) for v in fields)
+            lhs = PatternConstructor(constructor, patterns, span=self.match.span)
+            clauses.append(Clause(lhs, rhs, span=self.match.span))
+        complete = len(clauses) == len(definition.constructors)
+        return Match(
+            subject, tuple(clauses), complete, span=self.match.span, checked_type=self.type
+        )
+
+
+def _bind_names(row: _Row, subjects: Sequence[Var]) -> _Row:
+    """Turn variable patterns into wildcards that remember what they bind."""
+    patterns, bindings = list(row.patterns), list(row.bindings)
+    for index, (pattern, subject) in enumerate(zip(row.patterns, subjects)):
+        if isinstance(pattern, PatternVar):
+            bindings.append((pattern.var, subject))
+            patterns[index] = WILDCARD
+    return _Row(patterns, row.leaf, bindings)
+
+
+def _may_fit(pattern: Pattern, constructor: Constructor) -> bool:
+    if isinstance(pattern, PatternConstructor):
+        return pattern.constructor.index == constructor.index
+    return True
+
+
+def _is_wild(pattern: Pattern) -> bool:
+    return isinstance(pattern, PatternWildcard)
+
+
+def _is_atom(expr: Expr) -> bool:
+    from_variable = isinstance(expr, (Var, GlobalVar, Constructor))
+    return from_variable
+
+
+def _spliced(items, index: int, new):  # type: ignore[no-untyped-def]
+    return [*items[:index], *new, *items[index + 1 :]]
+
+
+def _bound(pattern: Pattern) -> list[Var]:
+    pending, result = [pattern], []
+    while pending:
+        current = pending.pop()
+        if isinstance(current, PatternVar):
+            result.append(current.var)
+        elif isinstance(current, (PatternConstructor, PatternTuple)):
+            pending.extend(reversed(current.patterns))
+    return result
+
+
+def _variable(name: str, kind: Type, match: Match) -> Var:
+    return Var(name, kind, span=match.span, checked_type=kind)
+
+
+def _type(expr: Expr) -> Type:
+    kind = expr.checked_type
+    if kind is None and isinstance(expr, Var):
+        kind = expr.type_annotation
+    assert kind is not None, f"{expr!r} has no type"
+    return kind

@@ -1,0 +1,373 @@
+"""Grouping of operator calls into kernels: each group becomes a call of a function with
+`Primitive=1`.
+
+Works on A-normal form, block by block (a block is one chain of lets). Word instructions and views
+stay outside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+from relayvm.compiler.lower.words import is_view, word_instruction
+from relayvm.compiler.transforms.blocks import Binding, rebuild_block, rewrite_blocks
+from relayvm.ir.expr import (
+    Attrs,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from relayvm.ir.module import Module
+from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ir.visit import free_vars
+from relayvm.ops.operator import Fusion, Operator
+
+MAX_GROUP = 64
+PRIMITIVE = Attrs(Primitive=1)
+ANCHORS = (Fusion.REDUCTION, Fusion.CONTRACTION)
+
+
+def fuse(module: Module) -> Module:
+    """Return the module with operator calls grouped into primitive functions.
+
+    Requires TYPED and ANF, ensures FUSED. A group has at most one reduction or contraction; what
+    it reads may be computed in it if nobody else reads it, what follows elementwise is its
+    epilogue; it may have several outputs.
+
+    `let %a = add(%x, 1f); let %b = exp(%a); %b`
+    -> `let %b = fn (%p: ..., Primitive=1) { let %a = add(%p, 1f); exp(%a) }(%x); %b`
+    """
+    functions = {}
+    for name, function in module.functions.items():
+        functions[name] = function if is_primitive(function) else _fuse_function(function)
+    return module.with_functions(functions)
+
+
+def is_primitive(function: Expr) -> bool:
+    """Tell whether a function is a kernel-to-be."""
+    return isinstance(function, Function) and bool(function.attrs.get("Primitive"))
+
+
+def _fuse_function(function: Function) -> Function:
+    result = rewrite_blocks(function, _fuse_block, skip=is_primitive)
+    assert isinstance(result, Function)
+    return result
+
+
+@dataclass(slots=True)
+class _Node:
+    """One binding of a block: what it reads and who reads it, by index."""
+
+    binding: Binding
+    inputs: list[int]
+    operator: Operator | None = None
+    glue: bool = False
+    users: list[int] = field(default_factory=list)
+    escapes: bool = False
+
+    @property
+    def fusible(self) -> bool:
+        return self.operator is not None or self.glue
+
+    @property
+    def anchor(self) -> bool:
+        return self.operator is not None and self.operator.fusion in ANCHORS
+
+
+def _fuse_block(bindings: list[Binding], tail: Expr) -> Expr:
+    nodes = _analyse(bindings, tail)
+    if not any(node.operator for node in nodes):
+        return rebuild_block(bindings, tail)
+    groups = _Groups(nodes)
+    for index in range(len(nodes)):
+        if nodes[index].fusible:
+            groups.join_producers(index)
+    return _emit(nodes, groups, tail)
+
+
+def _analyse(bindings: list[Binding], tail: Expr) -> list[_Node]:
+    place = {binding.var: index for index, binding in enumerate(bindings)}
+    nodes: list[_Node] = []
+    for index, binding in enumerate(bindings):
+        inputs = [place[v] for v in free_vars(binding.value) if v in place]
+        node = _Node(binding, inputs, _kernel_operator(binding.value))
+        nodes.append(node)
+        for i in inputs:
+            nodes[i].users.append(index)
+    for var in free_vars(tail):
+        if var in place:
+            nodes[place[var]].escapes = True
+    _mark_glue(nodes, place)
+    return nodes
+
+
+def _kernel_operator(value: Expr) -> Operator | None:
+    if not isinstance(value, Call) or not isinstance(value.op, Operator):
+        return None
+    if value.op.has_effect or word_instruction(value) is not None or is_view(value):
+        return None
+    if value.op.name == "shape_of" or "value_dims" in value.op.facets:
+        return None
+    return value.op
+
+
+def _mark_glue(nodes: list[_Node], place: dict[Var, int]) -> None:
+    """Tuples that only feed operators, and projections of operator results, take no code of their
+    own.
+    """
+    for node in nodes:
+        value = node.binding.value
+        if isinstance(value, Tuple):
+            fed = node.users and all(nodes[u].operator for u in node.users)
+            node.glue = bool(fed) and not node.escapes and bool(value.fields)
+        elif isinstance(value, TupleGetItem) and isinstance(value.tuple_value, Var):
+            source = place.get(value.tuple_value)
+            node.glue = source is not None and nodes[source].operator is not None
+
+
+class _Groups:
+    """A partition of the fusible nodes; a group is named by its last member."""
+
+    def __init__(self, nodes: list[_Node]) -> None:
+        self.nodes = nodes
+        self.group = list(range(len(nodes)))
+        self.members: dict[int, list[int]] = {i: [i] for i in range(len(nodes))}
+
+    def join_producers(self, index: int) -> None:
+        """Merge the newest node with the groups of what it reads, anchored ones first, where that
+        is legal.
+        """
+        node = self.nodes[index]
+        producers = {self.group[i] for i in node.inputs if self.nodes[i].fusible}
+        for producer in sorted(producers, key=lambda g: (not self._anchored(g), g)):
+            own = self.group[index]
+            if producer != own and self._wanted(producer, own) and self._legal(producer, own):
+                self._merge(producer, own)
+
+    def _anchored(self, group: int) -> bool:
+        return any(self.nodes[m].anchor for m in self.members[group])
+
+    def _wanted(self, producer: int, consumer: int) -> bool:
+        members = self.members[producer] + self.members[consumer]
+        operators = sum(self.nodes[m].operator is not None for m in members)
+        if operators > MAX_GROUP or (self._anchored(producer) and self._anchored(consumer)):
+            return False
+        if self._anchored(consumer):
+            inside = set(members)
+            return all(
+                not self.nodes[m].escapes and inside.issuperset(self.nodes[m].users)
+                for m in self.members[producer]
+            )
+        return True
+
+    def _legal(self, producer: int, consumer: int) -> bool:
+        """A merged group runs as one at the place of its last member: nothing it feeds may come
+        before that.
+
+        So no path may leave the group and come back, nor reach a binding before the last member
+        that stays in place.
+        """
+        inside = set(self.members[producer] + self.members[consumer])
+        last = max(inside)
+        pending = [u for m in inside for u in self.nodes[m].users if u not in inside and u < last]
+        seen: set[int] = set()
+        while pending:
+            user = pending.pop()
+            if user in inside or (user < last and not self.nodes[user].fusible):
+                return False
+            if user in seen:
+                continue
+            for member in self.members[self.group[user]]:
+                seen.add(member)
+                pending.extend(self.nodes[member].users)
+        return True
+
+    def _merge(self, a: int, b: int) -> None:
+        members = sorted(self.members.pop(a) + self.members.pop(b))
+        self.members[members[-1]] = members
+        for member in members:
+            self.group[member] = members[-1]
+
+
+def _emit(nodes: list[_Node], groups: _Groups, tail: Expr) -> Expr:
+    bindings: list[Binding] = []
+    for index in _order(nodes, groups):
+        members = groups.members[index]
+        if any(nodes[m].operator for m in members):
+            bindings.extend(_emit_group(nodes, members))
+        else:
+            bindings.append(nodes[index].binding)
+    return rebuild_block(bindings, tail)
+
+
+def _order(nodes: list[_Node], groups: _Groups) -> list[int]:
+    """Return the groups, each after what it reads, otherwise in the order of their last members.
+
+    Bindings that stay in place keep their order: `_legal` lets none of them wait for a later group.
+    """
+    waiting: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
+    for group, members in groups.members.items():
+        needed = {groups.group[i] for m in members for i in nodes[m].inputs} - {group}
+        waiting[group] = len(needed)
+        for other in needed:
+            readers.setdefault(other, []).append(group)
+    ready = [group for group, count in waiting.items() if not count]
+    heapify(ready)
+    order: list[int] = []
+    while ready:
+        group = heappop(ready)
+        order.append(group)
+        for reader in readers.get(group, ()):
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heappush(ready, reader)
+    assert len(order) == len(groups.members), "groups wait for each other"
+    return order
+
+
+def _emit_group(nodes: list[_Node], members: list[int]) -> list[Binding]:
+    inside = set(members)
+    outputs = [m for m in members if nodes[m].escapes or not inside.issuperset(nodes[m].users)]
+    builder = _GroupBuilder()
+    for m in members:
+        builder.add(nodes[m].binding)
+    return builder.finish([nodes[m].binding.var for m in outputs])
+
+
+class _GroupBuilder:
+    """Builds one primitive function and the bindings around its call."""
+
+    def __init__(self) -> None:
+        self.before: list[Binding] = []
+        self.body: list[Binding] = []
+        self.params: list[Var] = []
+        self.args: list[Expr] = []
+        self.inner: dict[Expr, Expr] = {}
+        self.own: dict[Var, Binding] = {}
+
+    def add(self, binding: Binding) -> None:
+        value = binding.value
+        if isinstance(value, Call):
+            args = tuple(self._operand(a) for a in value.args)
+            inner: Expr = Call(
+                value.op,
+                args,
+                value.attrs,
+                value.type_args,
+                span=value.span,
+                checked_type=value.checked_type,
+            )
+        elif isinstance(value, Tuple):
+            fields = tuple(self._operand(f) for f in value.fields)
+            inner = Tuple(fields, span=value.span, checked_type=value.checked_type)
+        else:
+            assert isinstance(value, TupleGetItem)
+            inner = TupleGetItem(
+                self._operand(value.tuple_value),
+                value.index,
+                span=value.span,
+                checked_type=value.checked_type,
+            )
+        var = binding.var
+        fresh = Var(var.name, var.type_annotation, span=var.span, checked_type=inner.checked_type)
+        self.inner[var] = fresh
+        self.own[var] = binding
+        self.body.append(Binding(fresh, inner, binding.span))
+
+    def _operand(self, operand: Expr) -> Expr:
+        if isinstance(operand, Constant) and operand.data.ndim == 0:
+            return operand
+        if operand in self.inner:
+            return self.inner[operand]
+        kind = operand.checked_type
+        if isinstance(kind, TupleType):
+            self.inner[operand] = self._unpack(operand, kind)
+        else:
+            assert kind is not None
+            self.inner[operand] = self._param(operand, kind)
+        return self.inner[operand]
+
+    def _param(self, operand: Expr, kind: Type) -> Var:
+        param = Var(f"p{len(self.params)}", kind, span=operand.span, checked_type=kind)
+        self.params.append(param)
+        self.args.append(operand)
+        return param
+
+    def _unpack(self, operand: Expr, kind: TupleType) -> Expr:
+        """Pass a tuple that is made elsewhere field by field: kernels take tensors only."""
+        fields: list[Expr] = []
+        for index, field_type in enumerate(kind.fields):
+            item = TupleGetItem(operand, index, span=operand.span, checked_type=field_type)
+            var = Var(f"f{index}", field_type, span=operand.span, checked_type=field_type)
+            self.before.append(Binding(var, item, operand.span))
+            fields.append(self._param(var, field_type))
+        whole = Var("t", kind, span=operand.span, checked_type=kind)
+        self.body.append(Binding(whole, Tuple(tuple(fields), checked_type=kind), operand.span))
+        return whole
+
+    def finish(self, outputs: list[Var]) -> list[Binding]:
+        """Return the bindings: projections before, the call, and one binding for each output."""
+        flat: list[Expr] = []
+        after: list[Binding] = []
+        span = self.body[-1].span
+        result = Var("g", span=span)
+        single = len(outputs) == 1 and isinstance(self._type(outputs[0]), TensorType)
+
+        def project(kind: Type, value: Expr) -> Expr:
+            flat.append(value)
+            return TupleGetItem(result, len(flat) - 1, span=span, checked_type=kind)
+
+        for var in outputs:
+            kind = self._type(var)
+            inner = self.inner[var]
+            if isinstance(kind, TupleType):
+                parts: list[Expr] = []
+                for index, field_type in enumerate(kind.fields):
+                    item = Var(f"{var.name}_{index}", field_type, checked_type=field_type)
+                    inside = Var(f"{var.name}_{index}", field_type, checked_type=field_type)
+                    get = TupleGetItem(inner, index, checked_type=field_type)
+                    self.body.append(Binding(inside, get, span))
+                    after.append(Binding(item, project(field_type, inside), span))
+                    parts.append(item)
+                whole = Tuple(tuple(parts), span=span, checked_type=kind)
+                after.append(Binding(var, whole, self.own[var].span))
+            else:
+                after.append(Binding(var, project(kind, inner), self.own[var].span))
+        return self.before + self._call(flat, after, result, outputs[0] if single else None)
+
+    def _type(self, var: Var) -> Type:
+        kind = self.own[var].value.checked_type
+        assert kind is not None
+        return kind
+
+    def _call(
+        self, flat: list[Expr], after: list[Binding], result: Var, single: Var | None
+    ) -> list[Binding]:
+        types = tuple(self._checked(e) for e in flat)
+        kind: Type = types[0] if single else TupleType(types)
+        tail = flat[0] if single else Tuple(tuple(flat), checked_type=kind)
+        span = self.body[-1].span
+        body = rebuild_block(self.body, tail)
+        function = Function(tuple(self.params), body, kind, (), PRIMITIVE, span=span)
+        call = Call(function, tuple(self.args), span=span, checked_type=kind)
+        if single:
+            return [Binding(single, call, self.own[single].span)]
+        typed = Var(result.name, kind, span=span, checked_type=kind)
+        renamed = [Binding(b.var, _with_tuple(b.value, result, typed), b.span) for b in after]
+        return [Binding(typed, call, span), *renamed]
+
+    def _checked(self, value: Expr) -> Type:
+        assert value.checked_type is not None
+        return value.checked_type
+
+
+def _with_tuple(value: Expr, old: Var, new: Var) -> Expr:
+    if isinstance(value, TupleGetItem) and value.tuple_value is old:
+        return TupleGetItem(new, value.index, span=value.span, checked_type=value.checked_type)
+    return value

@@ -1,0 +1,135 @@
+"""Closure conversion: each local function becomes a global one that takes what it captures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from relayvm.compiler.transforms.blocks import Binding, rebuild_block, split_block
+from relayvm.compiler.transforms.fuse import is_primitive
+from relayvm.ir.expr import (
+    Attrs,
+    Call,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    Var,
+)
+from relayvm.ir.module import Module
+from relayvm.ir.types import FuncType, Type
+from relayvm.ir.visit import free_type_vars, free_vars, substitute
+
+CLOSURE = Attrs(Closure=1)
+
+
+def lift_closures(module: Module) -> Module:
+    """Return the module with all local functions lifted to globals with attribute `Closure=1`.
+
+    Requires TYPED and ANF, ensures CLOSURES_LIFTED. A lifted function takes the captures and
+    returns the closure; a closure that calls itself does so by the name it is bound to inside, so
+    that it does not capture itself.
+
+    `def @f(%x) { let %g = fn (%y) { add(%x, %y) }; %g }`
+    -> `def @f(%x) { @f.lambda0(%x) }`, `def @f.lambda0(%x, Closure=1) { fn (%y) { add(%x, %y) } }`
+    """
+    lifter = _Lifter(set(module.functions))
+    functions: dict[str, Function] = {}
+    for name, function in module.functions.items():
+        if is_primitive(function) or function.attrs.get("Closure"):
+            functions[name] = function
+        else:
+            functions[name] = lifter.run(name, function)
+    return module.with_functions({**functions, **lifter.lifted})
+
+
+class _Lifter:
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+        self.lifted: dict[str, Function] = {}
+        self.owner = ""
+
+    def run(self, name: str, function: Function) -> Function:
+        self.owner = name
+        return _with_body(function, self.block(function.body))
+
+    def block(self, expr: Expr) -> Expr:
+        bindings, tail = split_block(expr)
+        new: list[Binding] = []
+        for binding in bindings:
+            new.append(replace(binding, value=self.value(binding.value, binding.var)))
+        last = self.value(tail, None)
+        same = last is tail and all(a.value is b.value for a, b in zip(new, bindings))
+        return expr if same else rebuild_block(new, last)
+
+    def value(self, expr: Expr, name: Var | None) -> Expr:
+        match expr:
+            case Function() if not is_primitive(expr):
+                return self.lift(expr, name)
+            case If():
+                yes, no = self.block(expr.true_branch), self.block(expr.false_branch)
+                if yes is expr.true_branch and no is expr.false_branch:
+                    return expr
+                return replace(expr, true_branch=yes, false_branch=no)
+            case Match():
+                sides = [self.block(c.rhs) for c in expr.clauses]
+                if all(new is c.rhs for new, c in zip(sides, expr.clauses)):
+                    return expr
+                clauses = tuple(replace(c, rhs=new) for c, new in zip(expr.clauses, sides))
+                return replace(expr, clauses=clauses)
+            case Call() if isinstance(expr.op, Function) and not is_primitive(expr.op):
+                return replace(expr, op=self.lift(expr.op, None))
+            case _:
+                return expr
+
+    def lift(self, function: Function, name: Var | None) -> Expr:
+        function = _with_body(function, self.block(function.body))
+        captures = [v for v in free_vars(function) if v is not name]
+        recursive = name is not None and any(v is name for v in free_vars(function))
+        fresh = {
+            v: Var(v.name, v.type_annotation, span=v.span, checked_type=v.checked_type)
+            for v in captures
+        }
+        inner: Expr = substitute(function, dict(fresh))
+        kind = function.checked_type
+        assert isinstance(kind, FuncType)
+        if recursive:
+            assert name is not None
+            own = Var(name.name, kind, span=name.span, checked_type=kind)
+            inner = Let(
+                own, substitute(inner, {name: own}), own, span=function.span, checked_type=kind
+            )
+        global_name = self.fresh_name(name)
+        params = tuple(fresh.values())
+        types = tuple(_type(p) for p in params)
+        self.lifted[global_name] = Function(
+            params,
+            inner,
+            kind,
+            tuple(free_type_vars(inner)),
+            CLOSURE,
+            span=function.span,
+            checked_type=FuncType(types, kind),
+        )
+        callee = GlobalVar(global_name, span=function.span, checked_type=FuncType(types, kind))
+        return Call(callee, tuple(captures), span=function.span, checked_type=kind)
+
+    def fresh_name(self, name: Var | None) -> str:
+        stem = f"{self.owner}.{name.name if name is not None else 'lambda'}"
+        candidate, count = stem, 0
+        while candidate in self.names:
+            count += 1
+            candidate = f"{stem}{count}"
+        self.names.add(candidate)
+        return candidate
+
+
+def _with_body(function: Function, body: Expr) -> Function:
+    return function if body is function.body else replace(function, body=body)
+
+
+def _type(var: Var) -> Type:
+    kind = var.checked_type or var.type_annotation
+    assert kind is not None
+    return kind
