@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "generated/abi.h"
+#include "generated/format.h"
 
 /* Classes of registers, parameters, results and fields. */
 enum { RVM_CLASS_WORD = 0, RVM_CLASS_OWNED = 1, RVM_CLASS_BORROWED = 2 };
@@ -39,7 +40,7 @@ typedef struct rvm_function {
     const uint16_t *code;
     uint32_t num_units;
     uint32_t index;
-    uint32_t code_offset; /* of the first unit in the file, in bytes: for messages */
+    uint64_t code_offset; /* of the first unit in the file, in bytes: for messages */
     uint16_t words, owned, borrowed, slots;
     uint16_t num_params, num_results;
     const uint16_t *param_slot; /* slot in which each parameter arrives */
@@ -168,6 +169,11 @@ typedef struct rvm_image {
     const rvm_image_phase *phases;
 } rvm_image;
 
+typedef struct rvm_section {
+    const uint8_t *bytes;
+    size_t size;
+} rvm_section;
+
 typedef struct rvm_program {
     uint32_t num_functions, num_layouts, num_signatures, num_tensor_types, num_constants;
     uint32_t num_kernels, num_sources, num_entries, num_images;
@@ -183,14 +189,12 @@ typedef struct rvm_program {
     void **constant_objects; /* num_constants immortal tensors: made by rvm_program_prepare */
     const char *manifest;    /* JSON text */
     uint32_t manifest_bytes;
-    /* private to loader.c */
-    int32_t references;
-    void *memory;
-    struct rvm_block *blocks;
-    const uint8_t *file;
+    rvm_section sections[RVM_NUM_SECTIONS]; /* as stored, for hosts that disassemble */
+    /* private to the loader */
+    int32_t references, prepared;
+    void *memory; /* private copy of the file, without the constants if those are mapped */
     size_t file_bytes;
-    size_t constants_offset, constants_bytes;
-    uint64_t constants_checksum;
+    struct rvm_block *blocks;
     void *mapping;
     size_t mapping_bytes;
     struct rvm_code_mapping *mappings;
@@ -223,10 +227,15 @@ int32_t rvm_program_set_phase(rvm_program *program, uint32_t kernel, uint32_t ph
 /* Number of the first kernel that has a phase without code, or -1. */
 int64_t rvm_program_first_unlinked(const rvm_program *program);
 
+void rvm_program_unmap_code(rvm_program *program);
+const uint8_t *rvm_program_section(const rvm_program *program, uint32_t section, size_t *size);
+/* Whether this CPU has a feature, by LLVM's name of it; unknown names are not there. */
+int rvm_host_has_feature(const char *name, size_t bytes);
+
 uint64_t rvm_checksum(const void *bytes, size_t size);
 
-/* Verify one function (verifier.c); 0, or -1 with *error filled. */
-int rvm_verify_function(const rvm_program *program, const rvm_function *function,
+/* Verify one function; 0, or -1 with *error filled. `work` counts over a program's functions. */
+int rvm_verify_function(const rvm_program *program, const rvm_function *function, uint64_t *work,
                         rvm_load_error *error);
 
 /* Value of a dim: 0 and *result, or a trap code (RVM_TRAP_SHAPE_MISMATCH for sizes that do not

@@ -3,6 +3,8 @@
 #ifndef RVM_ABI_H
 #define RVM_ABI_H
 
+#include <stdint.h>
+
 #define RVM_MAX_RANK 8
 #define RVM_ALIGN_BYTES 64
 #define RVM_MAX_BYTES INT64_C(70368744177664)

@@ -3,6 +3,8 @@
 #ifndef RVM_FORMAT_H
 #define RVM_FORMAT_H
 
+#include <stdint.h>
+
 #define RVM_FORMAT_VERSION 1
 #define RVM_MAGIC {143, 82, 86, 77, 13, 10, 26, 10}
 #define RVM_NUM_SECTIONS 27
