@@ -1,37 +1,25 @@
-"""The operator table `OPS`: every row, by name. Custom operators are rows passed to `parse` and `compile`."""
+"""The operator table `OPS`, by name. Custom operators are rows passed to `parse` and `compile`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from relayvm.ops import (
-    broadcasting,
-    creation,
-    elementwise,
-    indexing,
-    linalg,
-    movement,
-    normalization,
-    reduction,
-    reshaping,
-    slicing,
-)
-from relayvm.ops.operator import Fusion, GradientCall, Operator, operator, table_of
+# Gradients stand in files of their own, because they build calls of operators of all families.
+from relayvm.ops import gradient_elementwise, gradient_reduction, gradient_tensor  # noqa: F401
+from relayvm.ops.operator import Fusion, GradientCall, Operator, gradient_call, operator
+from relayvm.ops.rows import ROWS
+from relayvm.ops.tracing import Trace, trace_shape
 
-OPS: Mapping[str, Operator] = MappingProxyType(
-    table_of(
-        broadcasting.OPERATORS,
-        creation.OPERATORS,
-        elementwise.OPERATORS,
-        indexing.OPERATORS,
-        linalg.OPERATORS,
-        movement.OPERATORS,
-        normalization.OPERATORS,
-        reduction.OPERATORS,
-        reshaping.OPERATORS,
-        slicing.OPERATORS,
-    )
-)
+OPS: Mapping[str, Operator] = MappingProxyType(ROWS)
 
-__all__ = ["OPS", "Fusion", "GradientCall", "Operator", "operator"]
+__all__ = [
+    "OPS",
+    "Fusion",
+    "GradientCall",
+    "Operator",
+    "Trace",
+    "gradient_call",
+    "operator",
+    "trace_shape",
+]

@@ -1,0 +1,42 @@
+"""The rows of all families by name, and the Python names under which gradients build calls of them."""
+
+from __future__ import annotations
+
+from relayvm.ops import (
+    broadcasting,
+    creation,
+    elementwise,
+    indexing,
+    linalg,
+    movement,
+    normalization,
+    reduction,
+    reshaping,
+    slicing,
+)
+from relayvm.ops.operator import table_of
+
+ROWS = table_of(
+    broadcasting.OPERATORS,
+    creation.OPERATORS,
+    elementwise.OPERATORS,
+    indexing.OPERATORS,
+    linalg.OPERATORS,
+    movement.OPERATORS,
+    normalization.OPERATORS,
+    reduction.OPERATORS,
+    reshaping.OPERATORS,
+    slicing.OPERATORS,
+)
+
+add, subtract, multiply, divide = (ROWS[n] for n in ("add", "subtract", "multiply", "divide"))
+power, negative, floor_divide, trunc = (
+    ROWS[n] for n in ("power", "negative", "floor_divide", "trunc")
+)
+exp, log, sqrt, sin, cos, sinh, cosh = (
+    ROWS[n] for n in ("exp", "log", "sqrt", "sin", "cos", "sinh", "cosh")
+)
+less, less_equal, greater, greater_equal, equal, logical_and = (
+    ROWS[n] for n in ("less", "less_equal", "greater", "greater_equal", "equal", "logical_and")
+)
+sum_, prod, mean = (ROWS[n] for n in ("sum", "prod", "mean"))
