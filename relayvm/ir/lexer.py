@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable
-from typing import Any, NoReturn
+from collections.abc import Iterable
+from typing import NoReturn
 
 from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note
 from relayvm.base.source import Source, Span
 
 KEYWORDS = frozenset(
-    "let fn def if else type match match? extern free_var ref ref_read ref_write True False".split()
+    [
+        "let",
+        "fn",
+        "def",
+        "if",
+        "else",
+        "type",
+        "match",
+        "match?",
+        "extern",
+        "free_var",
+        "ref",
+        "ref_read",
+        "ref_write",
+        "True",
+        "False",
+    ]
 )
 DEFINITION_STARTS = frozenset(("def", "type", "extern", "metadata", "eof"))
 
@@ -124,15 +140,13 @@ def _skip_bad(
             message = f"`{found.group()[:40]}` is not a number"
             sink.add(Diagnostic("bad-literal", message, span))
         else:
-            sink.add(Diagnostic("syntax", "the string has no closing `\"` on its line", span))
+            sink.add(Diagnostic("syntax", 'the string has no closing `"` on its line', span))
         return found.end()
     end = position + 1
     while end < len(text) and text[end] > "\x7f":
         end += 1
     shown = text[position : min(end, position + 20)].encode("unicode_escape").decode()
-    sink.add(
-        Diagnostic("syntax", f"`{shown}` cannot begin a token", Span(source, position, end))
-    )
+    sink.add(Diagnostic("syntax", f"`{shown}` cannot begin a token", Span(source, position, end)))
     return end
 
 
@@ -147,35 +161,6 @@ def _skip_comment(source: Source, begin: int, sink: DiagnosticSink) -> int:
         depth += 1 if edge.group() == "/*" else -1
         position = edge.end()
     return position
-
-
-Steps = Generator[Any, Any, Any]
-
-
-def run_steps(steps: Steps) -> Any:
-    """Return the result of a generator that yields generators for its sub-results, with no recursion.
-
-    A `SyntaxAbort` unwinds through the waiting generators as it would through calls.
-    """
-    stack = [steps]
-    value: Any = None
-    abort: SyntaxAbort | None = None
-    while True:
-        try:
-            child = stack[-1].send(value) if abort is None else stack[-1].throw(abort)
-        except StopIteration as stop:
-            stack.pop()
-            value, abort = stop.value, None
-            if not stack:
-                return value
-        except SyntaxAbort as reason:
-            stack.pop()
-            if not stack:
-                raise
-            abort = reason.with_traceback(None)
-        else:
-            stack.append(child)
-            value, abort = None, None
 
 
 class Cursor:
@@ -237,7 +222,9 @@ class Cursor:
         """
         if self.kinds[self.index] == kind:
             return self.advance()
-        notes = () if opened is None else (Note(f"`{self.texts[opened]}` is here", self.span(opened)),)
+        notes = (
+            () if opened is None else (Note(f"`{self.texts[opened]}` is here", self.span(opened)),)
+        )
         self.fail(_one_of((kind, *others)), notes)
 
     def fail(self, expected: str, notes: Iterable[Note] = (), help: str = "") -> NoReturn:

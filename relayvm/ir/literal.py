@@ -137,7 +137,9 @@ def read_string(text: str) -> str:
             code = int(body[1:].strip("{}"), 16)
             if code <= 0x10FFFF:
                 return chr(code)
-        raise LiteralError(f"`\\{body}` is not an escape; known are \\n \\t \\r \\0 \\\\ \\\" \\x41 \\u{{1F600}}")
+        raise LiteralError(
+            f'`\\{body}` is not an escape; known are \\n \\t \\r \\0 \\\\ \\" \\x41 \\u{{1F600}}'
+        )
 
     return _ESCAPE.sub(replace, text[1:-1])
 
@@ -194,7 +196,14 @@ def read_metadata(text: str) -> Metadata:
     try:
         rows = json.loads(text)["relay.Constant"]
         metadata.constants = [_constant(row) for row in rows]
-    except (ValueError, KeyError, TypeError, RecursionError, OverflowError, binascii.Error) as reason:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        RecursionError,
+        OverflowError,
+        binascii.Error,
+    ) as reason:
         metadata.problem = f"{type(reason).__name__}: {reason}"[:200]
     return metadata
 

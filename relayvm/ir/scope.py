@@ -67,7 +67,6 @@ class Scopes:
             for child in children(node):
                 self.uses[id(child)] = self.uses.get(id(child), 0) + 1
             tails.update(_tail_children(node))
-        self.uses[id(root)] -= 0 if len(order) else 1
         for node in self.nodes:
             self._place_children(node, tails)
 

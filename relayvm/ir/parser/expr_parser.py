@@ -32,12 +32,13 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
-from relayvm.ir.lexer import DEFINITION_STARTS, KEYWORDS, Steps, SyntaxAbort, Tokens
+from relayvm.ir.lexer import DEFINITION_STARTS, KEYWORDS, SyntaxAbort, Tokens
 from relayvm.ir.literal import NAMED_FLOAT, LiteralError, Metadata, read_number
 from relayvm.ir.module import Module
 from relayvm.ir.parser.attribute_parser import AttributeParser, Written
 from relayvm.ir.parser.type_parser import Scope, suggestion
 from relayvm.ir.types import Type, TypeParam
+from relayvm.ir.visit import Steps
 
 MAX_PATTERN_DEPTH = 256
 

@@ -21,7 +21,7 @@ from relayvm.base.dims import (
 )
 from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.base.source import Span
-from relayvm.ir.lexer import Cursor, Steps, SyntaxAbort, Tokens, run_steps
+from relayvm.ir.lexer import Cursor, SyntaxAbort, Tokens
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.types import (
     FuncType,
@@ -38,6 +38,7 @@ from relayvm.ir.types import (
     TypeVar,
     scalar_type,
 )
+from relayvm.ir.visit import Steps, run_steps
 
 MAX_TYPE_DEPTH = 128
 MAX_DIM_TOKENS = 128
@@ -194,9 +195,7 @@ class TypeParser(Cursor):
         self._type_depth += 1
         try:
             if self._type_depth > MAX_TYPE_DEPTH:
-                self.report(
-                    "too-deep", f"types nest at most {MAX_TYPE_DEPTH} deep", self.span()
-                )
+                self.report("too-deep", f"types nest at most {MAX_TYPE_DEPTH} deep", self.span())
                 raise SyntaxAbort
             begin = self.begin()
             kind = self.kind
@@ -399,7 +398,9 @@ class TypeParser(Cursor):
         result = reader.sum(0)
         if isinstance(result, int) and not allow_negative and not 0 <= result < 1 << 63:
             self.report(
-                "bad-dim", f"a dim is at least 0 and below 2^63, not {result}", self.span_from(begin)
+                "bad-dim",
+                f"a dim is at least 0 and below 2^63, not {result}",
+                self.span_from(begin),
             )
             return 1
         return result

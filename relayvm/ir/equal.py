@@ -1,0 +1,289 @@
+"""Structural equality and hash: alpha-equivalence, bits of constants, and what is shared with what.
+
+Both read one thing: the sequence of tokens that a walk yields, in which binders are numbered as they are met and a
+node met again is named by its number. Equal programs have equal sequences.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterator
+from typing import Union
+
+from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar
+from relayvm.base.dtypes import DType, dtype_of
+from relayvm.ir.expr import (
+    Attrs,
+    AttrValue,
+    Call,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    Let,
+    Match,
+    Op,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    TupleGetItem,
+    Var,
+)
+from relayvm.ir.literal import little_endian
+from relayvm.ir.module import Module, TypeData
+from relayvm.ir.printer import is_atom, non_default_attrs
+from relayvm.ir.types import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    ShapeArg,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeParam,
+    TypeVar,
+)
+from relayvm.ir.visit import LEAVES, children
+
+Item = Union[Expr, Type, Module, TypeData]
+Tokens = Iterator[Hashable]
+
+
+def structural_equal(a: Item, b: Item, map_free_vars: bool = False) -> bool:
+    """Tell whether two programs are the same but for the names of what they bind.
+
+    Constants are equal by their bits; a shared node differs from two copies; attributes that equal their default may
+    be absent. Free variables are equal only to themselves, unless `map_free_vars` lets them correspond one to one.
+    """
+    if a is b:
+        return True
+    left, right = _Walk(map_free_vars).item(a), _Walk(map_free_vars).item(b)
+    end = object()
+    for token in left:
+        if next(right, end) != token:
+            return False
+    return next(right, end) is end
+
+
+def structural_hash(item: Item, map_free_vars: bool = False) -> int:
+    """Return a 64-bit hash that equal items share, in every process if they have no free variables."""
+    digest = hashlib.blake2b(digest_size=8)
+    for token in _Walk(map_free_vars).item(item):
+        digest.update(token if isinstance(token, bytes) else repr(token).encode())
+        digest.update(b"\0")
+    return int.from_bytes(digest.digest(), "little")
+
+
+class _Walk:
+    """One walk: the numbers given to binders and to nodes met so far."""
+
+    def __init__(self, map_free_vars: bool) -> None:
+        self.map_free_vars = map_free_vars
+        self.numbers: dict[object, int] = {}
+        self.met: dict[int, int] = {}
+        self.kept: list[Expr] = []
+
+    def item(self, item: Item) -> Tokens:
+        if isinstance(item, Module):
+            return self._module(item)
+        if isinstance(item, TypeData):
+            return self._type_data(item)
+        return self._expr(item) if isinstance(item, Expr) else self._type(item)
+
+    def _module(self, module: Module) -> Tokens:
+        for name in sorted(module.types):
+            yield ("type", name)
+            yield from self._type_data(module.types[name])
+        for name in sorted(module.functions):
+            yield ("def", name)
+            yield from self._expr(module.functions[name])
+        yield from self._attrs(sorted(module.attrs.items()))
+
+    def _type_data(self, data: TypeData) -> Tokens:
+        yield ("data", data.header.name, data.extern, len(data.constructors))
+        yield from self._bind_types(data.type_params)
+        for constructor in data.constructors:
+            yield (constructor.name, len(constructor.inputs))
+            for field in constructor.inputs:
+                yield from self._type(field)
+
+    # --- variables -----------------------------------------------------------------------
+
+    def _bind(self, variable: object) -> int:
+        return self.numbers.setdefault(variable, len(self.numbers))
+
+    def _use(self, variable: Hashable) -> Hashable:
+        number = self.numbers.get(variable)
+        if number is None and self.map_free_vars:
+            number = self._bind(variable)
+        return ("free", id(variable)) if number is None else number
+
+    def _bind_types(self, params: tuple[TypeParam, ...]) -> Tokens:
+        yield ("params", len(params))
+        for param in params:
+            yield (isinstance(param, DimVar), self._bind(param))
+
+    # --- expressions ---------------------------------------------------------------------
+
+    def _expr(self, root: Expr) -> Tokens:
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, LEAVES):
+                yield from self._leaf(node)
+                continue
+            if not is_atom(node):
+                number = self.met.get(id(node))
+                if number is not None:
+                    yield ("again", number)
+                    continue
+                self.met[id(node)] = len(self.met)
+                self.kept.append(node)
+            below = children(node)
+            yield (type(node).__name__, len(below))
+            yield from self._own(node)
+            stack.extend(reversed(below))
+
+    def _leaf(self, leaf: Expr) -> Tokens:
+        match leaf:
+            case Var():
+                yield ("var", self._use(leaf))
+                if self.map_free_vars:
+                    yield from self._annotation(leaf.type_annotation)
+            case GlobalVar():
+                yield ("global", leaf.name)
+            case Op():
+                yield ("op", leaf.name)
+            case Constructor():
+                yield ("constructor", leaf.belong_to.name, leaf.name)
+            case Constant():
+                yield ("constant", str(dtype_of(leaf.data.dtype)), leaf.data.shape)
+                yield little_endian(leaf.data)
+
+    def _own(self, node: Expr) -> Tokens:
+        """Yield what the node holds besides its subexpressions."""
+        match node:
+            case Let():
+                yield from self._var(node.var)
+            case Function():
+                yield from self._bind_types(node.type_params)
+                yield len(node.params)
+                for param in node.params:
+                    yield from self._var(param)
+                yield from self._annotation(node.ret_type)
+                yield from self._attrs(sorted(node.attrs.items()))
+            case Call():
+                yield from self._attrs(sorted(non_default_attrs(node.op, node.attrs)))
+                yield len(node.type_args)
+                for argument in node.type_args:
+                    yield from self._type(argument)
+            case TupleGetItem():
+                yield node.index
+            case Match():
+                yield node.complete
+                for clause in node.clauses:
+                    yield from self._pattern(clause.lhs)
+            case _:
+                pass
+
+    def _var(self, var: Var) -> Tokens:
+        yield ("bind", self._bind(var))
+        yield from self._annotation(var.type_annotation)
+
+    def _annotation(self, type_: Type | None) -> Tokens:
+        if type_ is None:
+            yield None
+        else:
+            yield from self._type(type_)
+
+    def _pattern(self, pattern: Pattern) -> Tokens:
+        match pattern:
+            case PatternVar():
+                yield from self._var(pattern.var)
+            case PatternConstructor():
+                constructor = pattern.constructor
+                yield ("constructor", constructor.belong_to.name, constructor.name)
+                for inner in pattern.patterns:
+                    yield from self._pattern(inner)
+            case PatternTuple():
+                yield ("tuple", len(pattern.patterns))
+                for inner in pattern.patterns:
+                    yield from self._pattern(inner)
+            case _:
+                yield "_"
+
+    def _attrs(self, attrs: list[tuple[str, AttrValue]]) -> Tokens:
+        yield ("attrs", len(attrs))
+        for name, value in attrs:
+            yield name
+            yield from self._attr_value(value)
+
+    def _attr_value(self, value: AttrValue) -> Tokens:
+        if isinstance(value, tuple):
+            yield ("tuple", len(value))
+            for part in value:
+                yield from self._attr_value(part)
+        elif isinstance(value, Attrs):
+            yield from self._attrs(sorted(value.items()))
+        elif isinstance(value, (DimExpr, AnyDim)):
+            yield self._dim(value)
+        elif isinstance(value, DType):
+            yield str(value)
+        else:
+            # The text tells 1 from 1.0 and True, 0.0 from -0.0, and makes NaN equal to itself.
+            yield f"{type(value).__name__} {value!r}"
+
+    # --- types ---------------------------------------------------------------------------
+
+    def _type(self, type_: Type) -> Tokens:
+        match type_:
+            case TensorType():
+                yield ("tensor", str(type_.dtype), *(self._dim(d) for d in type_.shape))
+            case TupleType():
+                yield ("tuple", len(type_.fields))
+                for field in type_.fields:
+                    yield from self._type(field)
+            case FuncType():
+                yield ("fn", len(type_.arg_types))
+                yield from self._bind_types(type_.type_params)
+                for part in (*type_.arg_types, type_.ret_type):
+                    yield from self._type(part)
+            case RefType():
+                yield "ref"
+                yield from self._type(type_.value)
+            case TypeVar():
+                yield ("type var", self._use(type_))
+            case GlobalTypeVar():
+                yield ("type name", type_.name)
+            case TypeCall():
+                yield ("type call", type_.func.name, len(type_.args))
+                for argument in type_.args:
+                    yield from self._type(argument)
+            case ShapeArg():
+                yield ("dim", self._dim(type_.dim))
+            case IncompleteType():
+                yield "hole"
+
+    def _dim(self, dim: Dim) -> Hashable:
+        """Return a dim with its variables as numbers, its terms in an order that no name decides."""
+        if isinstance(dim, AnyDim):
+            return "?"
+        if not isinstance(dim, DimExpr):
+            return dim
+        terms = []
+        for monomial, coefficient in dim.terms:
+            atoms = [(self._atom(atom), power) for atom, power in monomial]
+            terms.append((sorted(atoms, key=repr), coefficient))
+        return repr(sorted(terms, key=repr))
+
+    def _atom(self, atom: DimVar | DimTerm) -> Hashable:
+        if isinstance(atom, DimVar):
+            return self._use(atom)
+        a, b = self._dim(atom.a), self._dim(atom.b)
+        if atom.op in ("min", "max", "broadcast"):
+            a, b = sorted((a, b), key=repr)
+        return (atom.op, a, b)

@@ -1,0 +1,568 @@
+"""Modules, expressions and types to Relay text: canonical, and read back by the parser as the same program.
+
+A node that is used more than once, or whose text is long, becomes `%0 = ...;` in the scope where it is evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Union
+
+from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar
+from relayvm.base.dtypes import BY_NAME, DType
+from relayvm.ir.expr import (
+    Attrs,
+    AttrValue,
+    Call,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    Op,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from relayvm.ir.lexer import KEYWORDS
+from relayvm.ir.literal import Metadata, write_float, write_number, write_string
+from relayvm.ir.module import Module, TypeData
+from relayvm.ir.scope import Scope, Scopes
+from relayvm.ir.types import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    ShapeArg,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeParam,
+    TypeVar,
+)
+from relayvm.ir.visit import LEAVES, Steps, free_vars, run_steps, type_variables
+
+MAX_INLINE = 60
+MAX_COLUMNS = 100
+MAX_INDENT = 40
+
+# A text that may have many lines: strings and texts in order; a number is a line end that changes the indentation.
+Rope = list[Union[str, int, "Rope"]]
+Text = Union[str, Rope]
+
+_NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_]|/(?=[A-Za-z0-9_]))*|(?:/(?=[A-Za-z_])[A-Za-z0-9_]*)+")
+_RESERVED_TYPES = {
+    *BY_NAME,
+    *KEYWORDS,
+    "Tensor",
+    "_",
+    "min",
+    "max",
+    "broadcast",
+    "floordiv",
+    "floormod",
+}
+
+
+def print_module(
+    module: Module, *, show_types: bool = False, library: bool = False, metadata: bool = True
+) -> str:
+    """Return a module as text; `library` includes what came from the prelude.
+
+    `show_types` adds inferred types as comments. `metadata` adds the section of constants that have no literal;
+    without it the text is for reading only.
+    """
+    section = Metadata()
+    parts: list[str] = []
+    shown = (lambda name: True) if library else (lambda name: name not in module.library)
+    for name, data in module.types.items():
+        if shown(name):
+            parts.append(_print_type_data(data, module))
+    for name, function in module.functions.items():
+        if shown(name):
+            printer = _Printer(section, show_types, module.types)
+            parts.append(printer.definition(name, function))
+    if section.constants and metadata:
+        parts.append(section.text())
+    return "\n".join(parts)
+
+
+def print_expr(
+    expr: Expr, *, show_types: bool = False, module: Module | None = None, metadata: bool = True
+) -> str:
+    """Return an expression as text for `parse_expr`, without a final newline."""
+    section = Metadata()
+    printer = _Printer(section, show_types, module.types if module else {})
+    text = printer.expression(expr)
+    return f"{text}\n{section.text()}" if section.constants and metadata else text
+
+
+def print_type(type_: Type) -> str:
+    """Return a type as text."""
+    return TypeNames().type(type_)
+
+
+@dataclass(slots=True)
+class Names:
+    """Gives each thing the name it asks for, or the next free one like it."""
+
+    taken: set[str] = field(default_factory=set)
+    given: dict[object, str] = field(default_factory=dict)
+    next_number: dict[str, int] = field(default_factory=dict)
+
+    def of(self, thing: object, wanted: str) -> str:
+        """Return the name of `thing`, choosing it at the first call."""
+        name = self.given.get(thing)
+        if name is None:
+            name = self.given[thing] = self._free(wanted)
+        return name
+
+    def _free(self, wanted: str) -> str:
+        if not _NAME.fullmatch(wanted):
+            wanted = re.sub(r"[^A-Za-z0-9_]", "_", wanted)
+            wanted = f"v{wanted}" if not wanted or wanted[0].isdigit() else wanted
+        if wanted not in self.taken:
+            self.taken.add(wanted)
+            return wanted
+        base = f"{wanted}_" if wanted[-1].isdigit() else wanted
+        number = self.next_number.get(base, 1)
+        while f"{base}{number}" in self.taken:
+            number += 1
+        self.next_number[base] = number + 1
+        self.taken.add(f"{base}{number}")
+        return f"{base}{number}"
+
+
+class TypeNames:
+    """Prints types, dims and attribute values; names type parameters apart."""
+
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
+        self.names = Names(taken={*_RESERVED_TYPES, *reserved})
+
+    def type(self, type_: Type) -> str:
+        """Return a type as text."""
+        match type_:
+            case TensorType():
+                if not type_.shape:
+                    return str(type_.dtype)
+                dims = ", ".join(self.dim(d, in_shape=True) for d in type_.shape)
+                return f"Tensor[({dims}), {type_.dtype}]"
+            case TupleType():
+                return _tuple_text([self.type(f) for f in type_.fields])
+            case FuncType():
+                params = self.params(type_.type_params, (*type_.arg_types, type_.ret_type))
+                args = ", ".join(self.type(a) for a in type_.arg_types)
+                return f"fn {params}({args}) -> {self.type(type_.ret_type)}"
+            case RefType():
+                return f"ref({self.type(type_.value)})"
+            case TypeVar():
+                return self.names.of(type_, type_.name)
+            case GlobalTypeVar():
+                return type_.name
+            case TypeCall():
+                args = ", ".join(self.type(a) for a in type_.args)
+                return f"{type_.func.name}[{args}]" if type_.args else type_.func.name
+            case ShapeArg():
+                return self.dim(type_.dim)
+            case IncompleteType():
+                return "_"
+        raise TypeError(f"{type(type_).__name__} is not a type")
+
+    def params(self, params: Iterable[TypeParam], uses: Iterable[Type]) -> str:
+        """Return `[A, n]` or nothing; a dim parameter whose use does not show its kind has it written."""
+        seen = {v for use in uses for v in type_variables(use)}
+        parts = [
+            self.names.of(p, p.name)
+            + (": ShapeVar" if isinstance(p, DimVar) and p not in seen else "")
+            for p in params
+        ]
+        return f"[{', '.join(parts)}]" if parts else ""
+
+    def dim(self, dim: Dim, in_shape: bool = False) -> str:
+        """Return a dim as text; `//` stands between its operands only in the shape of a tensor type."""
+        if not isinstance(dim, DimExpr):
+            return repr(dim)
+        text = ""
+        for monomial, coefficient in dim.terms:
+            alone = len(dim.terms) == 1 and len(monomial) == 1 and coefficient == 1
+            factors = [
+                self._atom(atom, in_shape, alone and monomial[0][1] == 1)
+                for atom, power in monomial
+                for _ in range(power)
+            ]
+            if abs(coefficient) != 1 or not factors:
+                factors.append(str(abs(coefficient)))
+            sign = "-" if coefficient < 0 else "+"
+            body = "*".join(factors)
+            if text:
+                text += f" {sign} {body}"
+            else:
+                text = body if sign == "+" else f"-{body}"
+        return text
+
+    def _atom(self, atom: DimVar | DimTerm, in_shape: bool, alone: bool) -> str:
+        if isinstance(atom, DimVar):
+            return self.names.of(atom, atom.name)
+        if atom.op == "//" and in_shape:
+            a, b = self.dim(atom.a, True), self.dim(atom.b, True)
+            text = f"{_wrapped(a)} // {_wrapped(b)}"
+            return text if alone else f"({text})"
+        name = {"//": "floordiv", "%": "floormod"}.get(atom.op, atom.op)
+        return f"{name}({self.dim(atom.a, in_shape)}, {self.dim(atom.b, in_shape)})"
+
+    def attr_value(self, value: AttrValue) -> str:
+        """Return the value of an attribute as text."""
+        match value:
+            case None | bool() | int():
+                return str(value)
+            case float():
+                return write_float(value)
+            case str():
+                return write_string(value)
+            case DType():
+                return f'"{value}"'
+            case tuple():
+                return "[" + ", ".join(self.attr_value(v) for v in value) + "]"
+            case DimExpr() | AnyDim():
+                return self.dim(value)
+        return write_string(str(value))
+
+
+def _wrapped(text: str) -> str:
+    return text if re.fullmatch(r"\w+", text) else f"({text})"
+
+
+def _tuple_text(fields: list[str]) -> str:
+    return f"({fields[0]},)" if len(fields) == 1 else f"({', '.join(fields)})"
+
+
+def _print_type_data(data: TypeData, module: Module) -> str:
+    types = TypeNames(module.types)
+    if data.extern and not data.constructors:
+        params = types.params(data.type_params, ())
+        return f"extern type {data.header.name}{params}\n"
+    fields = [field for c in data.constructors for field in c.inputs]
+    params = types.params(data.type_params, _tensor_types(fields))
+    lines = [f"type {data.header.name}{params} {{"]
+    for constructor in data.constructors:
+        inputs = ", ".join(types.type(i) for i in constructor.inputs)
+        lines.append(f"  {constructor.name}{f'({inputs})' if inputs else ''},")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _tensor_types(types: Iterable[Type]) -> Iterator[Type]:
+    """Yield the tensor types inside of types: where a dim parameter shows its kind whatever stands around it."""
+    for type_ in types:
+        match type_:
+            case TensorType():
+                yield type_
+            case TupleType():
+                yield from _tensor_types(type_.fields)
+            case FuncType():
+                yield from _tensor_types((*type_.arg_types, type_.ret_type))
+            case RefType():
+                yield from _tensor_types((type_.value,))
+            case TypeCall():
+                yield from _tensor_types(type_.args)
+            case _:
+                pass
+
+
+def non_default_attrs(op: Expr, attrs: Attrs) -> list[tuple[str, AttrValue]]:
+    """Return the attributes in schema order without those that equal their default; those of no schema by name."""
+    if not isinstance(op, Op):
+        return sorted(attrs.items())
+    known = [
+        (row.name, attrs[row.name])
+        for row in op.attributes
+        if row.name in attrs and (row.required or not _is_default(attrs[row.name], row.default))
+    ]
+    names = {row.name for row in op.attributes}
+    return known + sorted((n, v) for n, v in attrs.items() if n not in names)
+
+
+def _is_default(value: AttrValue, default: AttrValue) -> bool:
+    default = tuple(default) if isinstance(default, list) else default
+    return type(value) is type(default) and value == default
+
+
+class _Printer:
+    """Prints one function or expression."""
+
+    def __init__(self, section: Metadata, show_types: bool, reserved: Iterable[str]) -> None:
+        self.section = section
+        self.show_types = show_types
+        self.types = TypeNames(reserved)
+        self.names = Names()
+        self.scopes: Scopes
+        self.lines: dict[Scope, Rope] = {}
+        self.bound: dict[int, str] = {}
+
+    def definition(self, name: str, function: Function) -> str:
+        """Return `def @name...` with a final newline."""
+        self.scopes = Scopes(function)
+        head = self._head(function, f"def @{name}")
+        body = run_steps(self._block(function.body, self.scopes.binding[id(function)][0]))
+        return _flatten([head, " {", 1, body, -1, "}", 0])
+
+    def expression(self, expr: Expr) -> str:
+        """Return an expression with the declarations of its free variables."""
+        self.scopes = Scopes(expr)
+        rope: Rope = []
+        for var in free_vars(expr):
+            rope += [f"free_var {self._binder(var)};", 0]
+        root = self.scopes.of[id(expr)]
+        rope.append(run_steps(self._block(expr, root)))
+        return _flatten(rope)
+
+    # --- blocks --------------------------------------------------------------------------
+
+    def _block(self, node: Expr, scope: Scope) -> Steps:
+        """Return the statements and the result that fill one block."""
+        block = scope.block
+        lines: Rope = []
+        self.lines[block] = lines
+        while isinstance(node, Let) and not self.scopes.is_shared(node):
+            if self.scopes.inner[id(node)].block is not block:
+                break
+            recursive = isinstance(node.value, Function)
+            binder = self._binder(node.var) if recursive else ""
+            value = yield self._placed(node.value)
+            if (
+                node.var.name == "_"
+                and id(node.var) not in self.scopes.uses
+                and not node.var.type_annotation
+            ):
+                lines += [value, ";", 0]
+            else:
+                lines += [f"let {binder or self._binder(node.var)} = ", value, ";", 0]
+            node = node.body
+        result = yield self._placed(node)
+        lines.append(result)
+        return lines
+
+    def _braces(self, node: Expr, scope: Scope) -> Steps:
+        """Return a block in braces: on one line if it is a short result and no more."""
+        rope = yield self._block(node, scope)
+        return _one_line(rope) or ["{", 1, rope, -1, "}"]
+
+    def _binder(self, var: Var) -> str:
+        name = f"%{self.names.of(var, var.name)}"
+        annotation = var.type_annotation
+        return name if annotation is None else f"{name}: {self.types.type(annotation)}"
+
+    # --- nodes ---------------------------------------------------------------------------
+
+    def _placed(self, node: Expr) -> Steps:
+        """Return a node where it may take many lines: as a statement or as the result of a block."""
+        if isinstance(node, LEAVES):
+            return self._leaf(node)
+        if self._is_atom(node):
+            return self._nullary(node)
+        if id(node) in self.bound:
+            return self.bound[id(node)]
+        text = yield self._text(node)
+        if self.scopes.is_shared(node):
+            return self._bind(node, text)
+        return text
+
+    def _operand(self, node: Expr, bind: bool = False) -> Steps:
+        """Return a node as part of a line; one that is shared, long or has many lines is bound first."""
+        text = yield self._placed(node)
+        if isinstance(text, str):
+            leaf = isinstance(node, LEAVES) or text.startswith("%") or self._is_atom(node)
+            if leaf or (len(text) <= MAX_INLINE and not bind):
+                return text
+        return self._bind(node, text)
+
+    def _bind(self, node: Expr, text: Text) -> str:
+        if id(node) not in self.bound:
+            name = self.bound[id(node)] = f"%{len(self.bound)}"
+            self.lines[self.scopes.of[id(node)].block] += [f"{name} = ", text, ";", 0]
+        return self.bound[id(node)]
+
+    def _is_atom(self, node: Expr) -> bool:
+        return is_atom(node)
+
+    def _leaf(self, node: Expr) -> str:
+        match node:
+            case Var():
+                return f"%{self.names.of(node, node.name)}"
+            case GlobalVar():
+                return f"@{node.name}"
+            case Constant():
+                literal = write_number(node.data)
+                return literal or f"meta[relay.Constant][{self.section.number(node.data)}]"
+            case Op() | Constructor():
+                return node.name
+        raise TypeError(f"{type(node).__name__} is not a leaf")
+
+    def _nullary(self, node: Expr) -> str:
+        if isinstance(node, Call):
+            types = ", ".join(self.types.type(t) for t in node.type_args)
+            return self._leaf(node.op) + (f"[{types}]" if types else "")
+        return "()"
+
+    def _text(self, node: Expr) -> Steps:
+        text: Text
+        match node:
+            case Call():
+                text = yield self._call(node)
+            case Tuple():
+                fields: list[str] = []
+                for item in node.fields:
+                    fields.append((yield self._operand(item)))
+                text = _tuple_text(fields)
+            case TupleGetItem():
+                value = yield self._callee(node.tuple_value)
+                text = f"{value}.{node.index}"
+            case Function():
+                text = yield self._function(node)
+            case Let():
+                text = yield self._braces(node, self.scopes.inner[id(node)])
+            case If():
+                text = yield self._if(node)
+            case Match():
+                text = yield self._match(node)
+            case RefCreate():
+                text = f"ref({yield self._operand(node.value)})"
+            case RefRead():
+                text = f"ref_read({yield self._operand(node.ref)})"
+            case RefWrite():
+                ref = yield self._operand(node.ref)
+                text = f"ref_write({ref}, {yield self._operand(node.value)})"
+            case _:
+                raise TypeError(f"{type(node).__name__} is not an expression")
+        if self.show_types and node.checked_type is not None:
+            comment = f" /* ty={self.types.type(node.checked_type)} */"
+            text = text + comment if isinstance(text, str) else [text, comment]
+        return text
+
+    def _callee(self, node: Expr) -> Steps:
+        """Return what stands before `(` or `.`: other texts than names and calls are bound or put in parentheses."""
+        bind = not isinstance(node, (Call, TupleGetItem)) or self.show_types
+        text = yield self._operand(node, bind)
+        return f"({text})" if isinstance(node, Constant) else text
+
+    def _call(self, node: Call) -> Steps:
+        callee = yield self._callee(node.op)
+        args: list[str] = []
+        for arg in node.args:
+            args.append((yield self._operand(arg)))
+        attrs = non_default_attrs(node.op, node.attrs)
+        args += [f"{name}={self.types.attr_value(value)}" for name, value in attrs]
+        if attrs and not isinstance(node.op, Op):
+            args.append('attrs_type_key="DictAttrs"')
+        types = ", ".join(self.types.type(t) for t in node.type_args)
+        return f"{callee}{f'[{types}]' if types else ''}({', '.join(args)})"
+
+    def _head(self, function: Function, start: str) -> str:
+        """Return a function up to its body; a long list of parameters has one a line."""
+        written = [p.type_annotation for p in function.params] + [function.ret_type]
+        uses = [t for t in written if t is not None]
+        type_params = self.types.params(function.type_params, uses)
+        params = [self._binder(p) for p in function.params]
+        params += [
+            f"{name}={self.types.attr_value(value)}"
+            for name, value in sorted(function.attrs.items())
+        ]
+        end = ")" if function.ret_type is None else f") -> {self.types.type(function.ret_type)}"
+        line = f"{start}{type_params}({', '.join(params)}{end}"
+        if len(line) <= MAX_COLUMNS or not start.startswith("def"):
+            return line
+        return f"{start}{type_params}(\n  " + ",\n  ".join(params) + f"\n{end}"
+
+    def _function(self, node: Function) -> Steps:
+        head = self._head(node, "fn ")
+        body = yield self._braces(node.body, self.scopes.binding[id(node)][0])
+        return f"{head} {body}" if isinstance(body, str) else [head, " ", body]
+
+    def _if(self, node: If) -> Steps:
+        cond = yield self._operand(node.cond)
+        first, second = self.scopes.binding[id(node)]
+        yes = yield self._block(node.true_branch, first)
+        no = yield self._block(node.false_branch, second)
+        if _one_line(yes) and _one_line(no):
+            line = f"if ({cond}) {_one_line(yes)} else {_one_line(no)}"
+            if len(line) <= MAX_COLUMNS - MAX_INDENT:
+                return line
+        return [f"if ({cond}) {{", 1, yes, -1, "} else {", 1, no, -1, "}"]
+
+    def _match(self, node: Match) -> Steps:
+        data = yield self._operand(node.data)
+        head = f"{'match' if node.complete else 'match?'} ({data})"
+        if not node.clauses:
+            return head + " { }"
+        rope: Rope = [head + " {", 1]
+        for i, clause in enumerate(node.clauses):
+            pattern = self._pattern(clause.lhs)
+            body = yield self._block(clause.rhs, self.scopes.binding[id(node)][i])
+            if len(body) == 1:
+                rope += [f"{pattern} => ", body, ",", 0]
+            else:
+                rope += [f"{pattern} => {{", 1, body, -1, "},", 0]
+        rope[-1] = -1
+        return [*rope, "}"]
+
+    def _pattern(self, pattern: Pattern) -> str:
+        match pattern:
+            case PatternVar():
+                return self._binder(pattern.var)
+            case PatternConstructor():
+                fields = ", ".join(self._pattern(p) for p in pattern.patterns)
+                return pattern.constructor.name + (f"({fields})" if fields else "")
+            case PatternTuple():
+                return _tuple_text([self._pattern(p) for p in pattern.patterns])
+            case _:
+                return "_"
+
+
+def is_atom(node: Expr) -> bool:
+    """Tell whether a node is a unit value or a constructor without fields: these are never shared."""
+    if isinstance(node, Tuple):
+        return not node.fields
+    return (
+        isinstance(node, Call)
+        and isinstance(node.op, Constructor)
+        and not node.op.inputs
+        and not node.args
+    )
+
+
+def _one_line(block: Rope) -> str:
+    """Return the block in braces if it is a short result and no more, else nothing."""
+    if len(block) == 1 and isinstance(block[0], str) and len(block[0]) <= MAX_INLINE:
+        return f"{{ {block[0]} }}"
+    return ""
+
+
+def _flatten(rope: Rope) -> str:
+    parts: list[str] = []
+    depth = 0
+    stack: list[Iterator[Union[str, int, Rope]]] = [iter(rope)]
+    while stack:
+        for item in stack[-1]:
+            if isinstance(item, str):
+                parts.append(item)
+            elif isinstance(item, int):
+                depth += item
+                parts.append("\n" + "  " * min(depth, MAX_INDENT))
+            else:
+                stack.append(iter(item))
+                break
+        else:
+            stack.pop()
+    return "".join(parts)
