@@ -20,7 +20,7 @@ ERROR_CODES: dict[str, str] = {
     ),
     "dtype-mismatch": (
         "An operand has an element type that the operator does not take, or two operands differ in it.\n\n"
-        "Nothing is converted silently: write `cast(x, dtype=\"float32\")`."
+        'Nothing is converted silently: write `cast(x, dtype="float32")`.'
     ),
     "type-mismatch": (
         "A value of one type stands where another is required.\n\n"
@@ -119,4 +119,43 @@ ERROR_CODES: dict[str, str] = {
     "not-a-reference": (
         "A value that is no reference is read or written as one.\n\nReferences are made by `ref(value)`."
     ),
+    "runtime-not-built": (
+        "The compiled part of the virtual machine is missing or cannot be imported.\n\nBuild it with `python -m relayvm.vm.runtime.build` (a C compiler and cffi are needed), or install a wheel."
+    ),
+    "wrong-argument": (
+        "An argument of a run is not of its parameter's type.\n\nThe message names the parameter, its type and what was given. Nothing was run. Arrays need the declared dtype: `x.astype(numpy.float32)` makes one; a size that is a number or a symbol must agree with the other arguments."
+    ),
+    "unknown-entry": (
+        "The executable has no function of this name that can be called.\n\nThe message lists those that it has; `compile(..., entries=[...])` decides which there are."
+    ),
+    "machine-busy": (
+        "A virtual machine runs one invocation at a time.\n\nMake one machine for each thread; they are cheap and share the executable."
+    ),
+    "not-ready": (
+        "The executable has kernels without code for this machine.\n\nLoad it with `relayvm.load`, which builds what is missing or says why it may not."
+    ),
+    "index-out-of-range": (
+        "An index is outside its axis or array.\n\nThe trap names the source line of the access and the sizes."
+    ),
+    "run-time-shape": (
+        "A size that is known only at run time is not what the program requires.\n\nThe trap names both sizes and the line that requires them to agree."
+    ),
+    "match-failed": (
+        "No clause of a `match?` fits the value.\n\nAdd the missing patterns or a `_` clause."
+    ),
+    "out-of-memory": (
+        "The program needs more memory than the machine may use.\n\nThe limit is `VirtualMachine(max_memory=...)` in bytes, by default 80% of what the process may use. The machine stays usable."
+    ),
+    "out-of-steps": (
+        "The program took more steps than `VirtualMachine(max_steps=...)` allows.\n\nA step is the entry of a function; a kernel counts as its work divided by 4,096."
+    ),
+    "out-of-depth": (
+        "Calls are nested deeper than `VirtualMachine(max_depth=...)` allows.\n\nThe default is 2,000,000. A recursion whose last act is the call needs no depth."
+    ),
+    "interrupted": ("The run was stopped by `vm.interrupt()` or a signal."),
+    "empty-reference": ("A reference is read while its value is taken out for an update in place."),
+    "size-overflow": (
+        "A tensor or array would be larger than 2^46 bytes, or have a negative size."
+    ),
+    "bad-value": ("A value is outside what an operator or instruction accepts."),
 }

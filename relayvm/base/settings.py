@@ -95,6 +95,12 @@ SETTINGS: dict[str, Setting] = {
             "threads that run one kernel, where a machine is not told otherwise",
         ),
         Setting(
+            "RELAYVM_RUNTIME",
+            "",
+            str,
+            "build of the runtime to use: empty, `stress` or `sanitize` (a test mode)",
+        ),
+        Setting(
             "RELAYVM_UNIFORM",
             "0",
             _flag,

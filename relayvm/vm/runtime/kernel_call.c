@@ -1,0 +1,336 @@
+/* One kernel call: sizes from the operands, checks, outputs, scratch, phases. What the signature says is enforced
+ * here; nothing is believed because bytecode says so. */
+#include "machine.h"
+#include "tensor.h"
+
+#include <stdlib.h>
+
+#define SLICED_WORK 20000000 /* about 20 ms of one core; longer phases are cut so that the host can interrupt */
+
+typedef struct kernel_run {
+    const rvm_kernel *kernel;
+    uint64_t *r;
+    const uint16_t *inputs, *outputs; /* registers */
+    uint32_t given;
+    uint32_t reused; /* inputs whose tensor became an output */
+    rvm_tensor **results;
+} kernel_run;
+
+bool kernel_buffers_init(rvm_machine *m) {
+    uint32_t operands = 1, dims = 1;
+    for (uint32_t i = 0; i < m->program->num_kernels; i++) {
+        const rvm_kernel *kernel = &m->program->kernels[i];
+        uint32_t words = (uint32_t)kernel->num_vars + kernel->num_strides;
+        operands = kernel->num_operands > operands ? kernel->num_operands : operands;
+        dims = words > dims ? words : dims;
+    }
+    m->kernel_args = calloc(operands, sizeof *m->kernel_args);
+    m->kernel_slots = calloc(operands, sizeof *m->kernel_slots);
+    m->kernel_dims = calloc(dims, sizeof *m->kernel_dims);
+    m->kernel_results = calloc(operands, sizeof *m->kernel_results);
+    return m->kernel_args && m->kernel_slots && m->kernel_dims && m->kernel_results;
+}
+
+void kernel_buffers_free(rvm_machine *m) {
+    free(m->kernel_args);
+    free(m->kernel_slots);
+    free(m->kernel_dims);
+    free(m->kernel_results);
+    kernel_scratch_free(m);
+}
+
+void kernel_scratch_free(rvm_machine *m) {
+    free(m->scratch);
+    heap_uncharge(&m->heap, m->scratch_bytes);
+    m->scratch = NULL;
+    m->scratch_bytes = 0;
+}
+
+static rvm_tensor *input_tensor(const kernel_run *run, uint32_t operand) {
+    return word_tensor(run->r[run->inputs[operand]]);
+}
+
+static int32_t wrong_operand(rvm_machine *m, const kernel_run *run, uint32_t operand) {
+    return trap_set(m, RVM_TRAP_SHAPE_MISMATCH, "operand %u of `%s` has not the dtype and rank that are required",
+                    operand, run->kernel->name);
+}
+
+/* Scalars are copied first: an output may go to the register that an input comes from. */
+static int32_t take_inputs(rvm_machine *m, const kernel_run *run) {
+    const rvm_kernel *kernel = run->kernel;
+    for (uint32_t i = 0; i < kernel->num_inputs; i++) {
+        const rvm_operand *operand = &kernel->operands[i];
+        if (operand->access == RVM_ACCESS_SCALAR) {
+            m->kernel_slots[i] = run->r[run->inputs[i]];
+            m->kernel_args[i] = &m->kernel_slots[i];
+            continue;
+        }
+        const rvm_tensor *tensor = input_tensor(run, i);
+        if (tensor->head.kind != RVM_TENSOR || tensor->dtype != operand->dtype || tensor->rank != operand->rank) {
+            return wrong_operand(m, run, i);
+        }
+        m->kernel_args[i] = tensor->data;
+    }
+    for (uint32_t v = 0; v < kernel->num_vars; v++) {
+        const rvm_dim_source *source = &kernel->sources[v];
+        m->kernel_dims[v] = source->axis < 0 ? (int64_t)m->kernel_slots[source->operand]
+                                             : input_tensor(run, source->operand)->dims[source->axis];
+    }
+    return 0;
+}
+
+static int32_t dim_trap(rvm_machine *m, const kernel_run *run, int32_t trap) {
+    return trap_set(m, trap,
+                    trap == RVM_TRAP_SIZE_OVERFLOW ? "a size of `%s` is too large"
+                                                   : "sizes of the operands of `%s` do not fit together",
+                    run->kernel->name);
+}
+
+static int32_t check_input(rvm_machine *m, const kernel_run *run, uint32_t i) {
+    const rvm_operand *operand = &run->kernel->operands[i];
+    const rvm_dim *dims = run->kernel->dims + operand->dims;
+    const rvm_tensor *tensor = input_tensor(run, i);
+    for (unsigned axis = 0; axis < operand->rank; axis++) {
+        int64_t wanted;
+        int32_t trap = rvm_dim_value(&dims[axis], m->kernel_dims, &wanted);
+        if (trap) {
+            return dim_trap(m, run, trap);
+        }
+        if (wanted != tensor->dims[axis]) {
+            return trap_set(m, RVM_TRAP_SHAPE_MISMATCH,
+                            "axis %u of operand %u of `%s` has size %lld where %lld is required", axis, i,
+                            run->kernel->name, (long long)tensor->dims[axis], (long long)wanted);
+        }
+    }
+    return 0;
+}
+
+static int32_t check_sizes(rvm_machine *m, const kernel_run *run) {
+    const rvm_kernel *kernel = run->kernel;
+    for (uint32_t i = 0; i < kernel->num_inputs; i++) {
+        if (kernel->operands[i].access != RVM_ACCESS_SCALAR) {
+            int32_t trap = check_input(m, run, i);
+            if (trap) {
+                return trap;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < kernel->num_checks; i++) {
+        const rvm_dim_check *check = &kernel->checks[i];
+        int64_t a, b;
+        int32_t trap = rvm_dim_value(&check->a, m->kernel_dims, &a);
+        trap = trap ? trap : rvm_dim_value(&check->b, m->kernel_dims, &b);
+        if (trap) {
+            return dim_trap(m, run, trap);
+        }
+        if (a != b) {
+            return trap_set(m, RVM_TRAP_SHAPE_MISMATCH, "%s: %lld and %lld", check->what, (long long)a,
+                            (long long)b);
+        }
+    }
+    return 0;
+}
+
+static int64_t *write_strides(int64_t *strides, unsigned rank, const int64_t *dims) {
+    int64_t step = 1;
+    for (unsigned axis = rank; axis-- > 0;) {
+        strides[axis] = dims[axis] == 1 ? 0 : step;
+        step *= dims[axis];
+    }
+    return strides + rank;
+}
+
+/* The tensor of an input that may become output `o`: given, seen by nobody else, of the same size. */
+static int64_t reusable_input(const kernel_run *run, uint32_t output, int64_t elements) {
+    for (uint32_t i = 0; i < run->kernel->num_in_place; i++) {
+        const rvm_in_place *pair = &run->kernel->in_place[i];
+        if (pair->output != output || pair->input >= 32) {
+            continue;
+        }
+        uint32_t bit = (uint32_t)1 << pair->input;
+        if (!(run->given & bit) || (run->reused & bit)) {
+            continue;
+        }
+        const rvm_tensor *tensor = input_tensor(run, pair->input);
+        if (tensor->elements == elements && tensor_is_unique(tensor)) {
+            return pair->input;
+        }
+    }
+    return -1;
+}
+
+static rvm_tensor *make_output(rvm_machine *m, kernel_run *run, uint32_t operand, const int64_t *dims,
+                               int64_t elements) {
+    const rvm_operand *row = &run->kernel->operands[operand];
+    int64_t input = reusable_input(run, operand, elements);
+    if (input < 0) {
+        return tensor_new(&m->heap, row->dtype, row->rank, dims, elements);
+    }
+    rvm_tensor *tensor = input_tensor(run, (uint32_t)input);
+    if (tensor->rank != row->rank) {
+        return tensor_view(&m->heap, tensor, row->rank, dims, elements, 0);
+    }
+    memcpy(tensor->dims, dims, row->rank * sizeof *dims);
+    run->reused |= (uint32_t)1 << input;
+    run->r[run->inputs[input]] = 0;
+    return tensor;
+}
+
+static int32_t make_outputs(rvm_machine *m, kernel_run *run) {
+    const rvm_kernel *kernel = run->kernel;
+    int64_t *strides = m->kernel_dims + kernel->num_vars;
+    for (uint32_t i = 0; i < kernel->num_inputs; i++) {
+        if (kernel->operands[i].access == RVM_ACCESS_STRIDED) {
+            const rvm_tensor *tensor = input_tensor(run, i);
+            strides = write_strides(strides, tensor->rank, tensor->dims);
+        }
+    }
+    for (uint32_t o = 0; o < kernel->num_outputs; o++) {
+        uint32_t i = kernel->num_inputs + o;
+        const rvm_operand *operand = &kernel->operands[i];
+        int64_t dims[RVM_MAX_RANK], elements;
+        if (operand->access == RVM_ACCESS_SCALAR) {
+            m->kernel_slots[i] = 0;
+            m->kernel_args[i] = &m->kernel_slots[i];
+            continue;
+        }
+        for (unsigned axis = 0; axis < operand->rank; axis++) {
+            int32_t trap = rvm_dim_value(&kernel->dims[operand->dims + axis], m->kernel_dims, &dims[axis]);
+            if (trap) {
+                return dim_trap(m, run, trap);
+            }
+        }
+        if (!tensor_count_elements(operand->rank, dims, operand->dtype, &elements)) {
+            return dim_trap(m, run, RVM_TRAP_SIZE_OVERFLOW);
+        }
+        run->results[o] = make_output(m, run, i, dims, elements);
+        if (!run->results[o]) {
+            return trap_out_of_memory(m);
+        }
+        m->kernel_args[i] = run->results[o]->data;
+        if (operand->access == RVM_ACCESS_STRIDED) {
+            strides = write_strides(strides, operand->rank, dims);
+        }
+    }
+    return 0;
+}
+
+static int32_t need_scratch(rvm_machine *m, const kernel_run *run) {
+    int64_t bytes;
+    int32_t trap = rvm_dim_value(&run->kernel->scratch, m->kernel_dims, &bytes);
+    if (trap || bytes < 0 || bytes >= RVM_MAX_BYTES) {
+        return dim_trap(m, run, trap ? trap : RVM_TRAP_SIZE_OVERFLOW);
+    }
+    if ((uint64_t)bytes <= m->scratch_bytes) {
+        return 0;
+    }
+    uint64_t padded = heap_class_bytes(heap_size_class((uint64_t)bytes + RVM_ALIGN_BYTES));
+    padded = (padded + RVM_ALIGN_BYTES - 1) & ~(uint64_t)(RVM_ALIGN_BYTES - 1);
+    kernel_scratch_free(m);
+    if (!heap_charge(&m->heap, padded)) {
+        return trap_out_of_memory(m);
+    }
+    m->scratch = aligned_alloc(RVM_ALIGN_BYTES, padded);
+    if (!m->scratch) {
+        heap_uncharge(&m->heap, padded);
+        return trap_out_of_memory(m);
+    }
+    m->scratch_bytes = padded;
+    return 0;
+}
+
+static int32_t kernel_trap(rvm_machine *m, const kernel_run *run, int32_t code) {
+    if (code == RVM_TRAP_INDEX_OUT_OF_RANGE) {
+        return trap_set(m, code, "an index in `%s` is outside its axis", run->kernel->name);
+    }
+    if (code < 0 || code >= RVM_NUM_TRAPS) {
+        code = RVM_TRAP_BAD_VALUE;
+    }
+    return trap_set(m, code, "`%s` stopped", run->kernel->name);
+}
+
+/* A phase whose kernel takes long runs in slices of its outer axis, with a look at the host between them. */
+static int32_t run_phase(rvm_machine *m, const kernel_run *run, uint32_t phase, int64_t work) {
+    int64_t extent;
+    int32_t trap = rvm_dim_value(&run->kernel->phase_extents[phase], m->kernel_dims, &extent);
+    if (trap) {
+        return dim_trap(m, run, trap);
+    }
+    int64_t slices = work / SLICED_WORK + 1;
+    int64_t step = slices < extent ? (extent + slices - 1) / slices : extent;
+    for (int64_t begin = 0; begin < extent; begin += step) {
+        int64_t end = extent - begin > step ? begin + step : extent;
+        if (begin > 0) {
+            trap = trap_poll(m);
+            if (trap) {
+                return trap;
+            }
+        }
+        trap = run->kernel->phases[phase](m->kernel_args, m->kernel_dims, begin, end, m->scratch);
+        if (trap) {
+            return kernel_trap(m, run, trap);
+        }
+    }
+    return 0;
+}
+
+static int32_t run_phases(rvm_machine *m, const kernel_run *run) {
+    int64_t work;
+    int32_t trap = rvm_dim_value(&run->kernel->work, m->kernel_dims, &work);
+    if (trap || work < 0) {
+        work = 0;
+    }
+    m->kernel_calls++;
+    m->fuel -= work / RVM_WORK_PER_STEP;
+    for (uint32_t phase = 0; phase < run->kernel->num_phases; phase++) {
+        trap = run_phase(m, run, phase, work);
+        if (trap) {
+            return trap;
+        }
+    }
+    return 0;
+}
+
+static void drop_given(rvm_machine *m, const kernel_run *run) {
+    for (uint32_t given = run->given & ~run->reused; given; given &= given - 1) {
+        uint32_t i = (uint32_t)__builtin_ctz(given);
+        object_release(&m->heap, word_object(run->r[run->inputs[i]]));
+        run->r[run->inputs[i]] = 0;
+    }
+}
+
+int32_t kernel_call(rvm_machine *m, const rvm_kernel *kernel, uint32_t given, const uint16_t *inputs,
+                    const uint16_t *outputs, uint64_t *r) {
+    kernel_run run;
+    run.kernel = kernel;
+    run.r = r;
+    run.inputs = inputs + 1;
+    run.outputs = outputs + 1;
+    run.given = given;
+    run.reused = 0;
+    run.results = m->kernel_results;
+    for (uint32_t o = 0; o < kernel->num_outputs; o++) {
+        run.results[o] = NULL;
+    }
+    int32_t trap = take_inputs(m, &run);
+    trap = trap ? trap : check_sizes(m, &run);
+    trap = trap ? trap : make_outputs(m, &run);
+    if (!trap && (kernel->scratch.kind != RVM_DIM_CONSTANT || kernel->scratch.value)) {
+        trap = need_scratch(m, &run);
+    }
+    trap = trap ? trap : run_phases(m, &run);
+    drop_given(m, &run);
+    for (uint32_t o = 0; o < kernel->num_outputs; o++) {
+        const rvm_operand *operand = &kernel->operands[kernel->num_inputs + o];
+        if (trap) {
+            if (run.results[o]) {
+                object_release(&m->heap, &run.results[o]->head);
+            }
+        } else if (operand->access == RVM_ACCESS_SCALAR) {
+            r[run.outputs[o]] = tensor_load_word(operand->dtype, m->kernel_args[kernel->num_inputs + o]);
+        } else {
+            r[run.outputs[o]] = object_word(run.results[o]);
+        }
+    }
+    return trap;
+}

@@ -1,0 +1,214 @@
+/* Making machines, running functions on them, and their public odds and ends. */
+#include "machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t max_steps, uint64_t max_depth) {
+    rvm_machine *m = calloc(1, sizeof *m);
+    if (!m) {
+        return NULL;
+    }
+    heap_init(&m->heap, max_memory);
+    rvm_program_retain(program);
+    m->program = program;
+    m->max_steps = max_steps;
+    m->max_depth = max_depth;
+    m->gather = malloc(RVM_LIST_WORDS * sizeof *m->gather);
+    m->results = malloc(RVM_LIST_WORDS * sizeof *m->results);
+    if (!m->gather || !m->results || !kernel_buffers_init(m) || !frame_init(m)) {
+        rvm_machine_free(m);
+        return NULL;
+    }
+    return m;
+}
+
+void rvm_machine_free(rvm_machine *m) {
+    if (!m) {
+        return;
+    }
+    frame_close(m);
+    kernel_buffers_free(m);
+    heap_close(&m->heap);
+    free(m->gather);
+    free(m->results);
+    rvm_program_release(m->program);
+    free(m);
+}
+
+void rvm_machine_set_poll(rvm_machine *m, rvm_poll poll, void *context) {
+    m->poll = poll;
+    m->poll_context = context;
+}
+
+static int32_t start(rvm_machine *m, const rvm_function *function, const uint64_t *args, uint64_t *results) {
+    rvm_frame *frame = m->max_depth ? frame_push(m, function) : NULL;
+    if (!frame) {
+        for (unsigned i = 0; i < function->num_params; i++) {
+            if (function->param_class[i] == RVM_CLASS_OWNED) {
+                object_release(&m->heap, word_object(args[i]));
+            }
+        }
+        int32_t trap = m->max_depth ? trap_out_of_memory(m)
+                                    : trap_set(m, RVM_TRAP_OUT_OF_DEPTH, "no call is allowed");
+        trap_unwind(m, NULL, NULL, trap);
+        return trap;
+    }
+    frame->caller = NULL;
+    for (unsigned i = 0; i < function->num_params; i++) {
+        frame->slots[function->param_slot[i]] = args[i];
+    }
+    m->depth = 1;
+    m->steps = 0;
+    m->slice = m->fuel = m->max_steps < RVM_FUEL_SLICE ? (int64_t)m->max_steps : RVM_FUEL_SLICE;
+    int32_t trap = interpreter_run(m, frame, results);
+    m->total_steps += m->steps + (uint64_t)(m->slice - m->fuel);
+    return trap;
+}
+
+/* The host may keep results and hand them to other machines. */
+static int32_t share_results(rvm_machine *m, const rvm_function *function, const uint64_t *results) {
+    bool shared = true;
+    for (unsigned i = 0; i < function->num_results; i++) {
+        if (function->result_class[i] == RVM_CLASS_OWNED) {
+            shared = heap_share(&m->heap, word_object(results[i])) && shared;
+        }
+    }
+    if (shared) {
+        return 0;
+    }
+    int32_t trap = trap_out_of_memory(m);
+    trap_unwind(m, NULL, NULL, trap);
+    return trap;
+}
+
+static void audit(rvm_machine *m) {
+#ifdef RVM_STRESS
+    if (m->heap.live_objects != 0) {
+        fprintf(stderr, "relayvm: %lld objects are left after a run\n", (long long)m->heap.live_objects);
+        abort();
+    }
+#else
+    (void)m;
+#endif
+}
+
+int32_t rvm_machine_run(rvm_machine *m, uint32_t function, const uint64_t *args, uint64_t *results) {
+    if (atomic_exchange(&m->running, 1)) {
+        return -1;
+    }
+    atomic_store(&m->interrupted, 0);
+    const rvm_function *code = &m->program->functions[function];
+    m->invocations++;
+    int32_t trap = start(m, code, args, results);
+    if (!trap) {
+        trap = share_results(m, code, results);
+    }
+    heap_collect_cycles(&m->heap);
+    audit(m);
+    atomic_store(&m->running, 0);
+    return trap;
+}
+
+const rvm_trap_record *rvm_machine_trap(const rvm_machine *m) {
+    return &m->trap;
+}
+
+void rvm_machine_interrupt(rvm_machine *m) {
+    atomic_store(&m->interrupted, 1);
+}
+
+void rvm_machine_trim(rvm_machine *m) {
+    if (atomic_exchange(&m->running, 1)) {
+        return;
+    }
+    frame_trim(m);
+    kernel_scratch_free(m);
+    heap_trim(&m->heap);
+    atomic_store(&m->running, 0);
+}
+
+void rvm_machine_stats(const rvm_machine *m, rvm_stats *stats) {
+    memset(stats, 0, sizeof *stats);
+    stats->held_bytes = m->heap.held_bytes;
+    stats->peak_bytes = m->heap.peak_bytes;
+    for (const rvm_segment *segment = m->segment; segment; segment = segment->next) {
+        stats->stack_bytes += segment->bytes;
+    }
+    for (const rvm_segment *segment = m->segment->previous; segment; segment = segment->previous) {
+        stats->stack_bytes += segment->bytes;
+    }
+    stats->steps = m->total_steps;
+    stats->kernel_calls = m->kernel_calls;
+    stats->invocations = m->invocations;
+    stats->system_calls = m->heap.system_calls;
+    stats->safepoints = m->safepoints;
+    stats->live_objects = m->heap.live_objects;
+}
+
+bool rvm_machine_fail_allocation(rvm_machine *m, int64_t k) {
+#ifdef RVM_STRESS
+    m->heap.fail_countdown = k ? k : -1;
+    return true;
+#else
+    (void)m;
+    (void)k;
+    return false;
+#endif
+}
+
+bool rvm_is_stress_build(void) {
+#ifdef RVM_STRESS
+    return true;
+#else
+    return false;
+#endif
+}
+
+static rvm_tensor *constant_object(const rvm_constant *constant) {
+    rvm_tensor *tensor = calloc(1, sizeof *tensor + constant->rank * sizeof(int64_t));
+    if (!tensor) {
+        return NULL;
+    }
+    tensor->head.kind = RVM_TENSOR;
+    tensor->head.layout = RVM_NO_LAYOUT;
+    tensor->dtype = constant->dtype;
+    tensor->rank = constant->rank;
+    tensor->data = (uint8_t *)(uintptr_t)constant->data;
+    tensor->elements = (int64_t)(constant->size_bytes / rvm_dtype_bytes[constant->dtype]);
+    for (unsigned i = 0; i < constant->rank; i++) {
+        tensor->dims[i] = constant->dims[i];
+    }
+    return tensor;
+}
+
+int rvm_program_prepare(rvm_program *program) {
+    for (uint32_t i = 0; i < program->num_layouts; i++) {
+        rvm_layout *layout = &program->layouts[i];
+        uint64_t bytes = sizeof(rvm_cell) + layout->num_fields * sizeof(uint64_t);
+        layout->size_class = (uint8_t)heap_size_class(bytes);
+    }
+    program->constant_objects = calloc(program->num_constants + 1, sizeof *program->constant_objects);
+    if (!program->constant_objects) {
+        return -1;
+    }
+    for (uint32_t i = 0; i < program->num_constants; i++) {
+        program->constant_objects[i] = constant_object(&program->constants[i]);
+        if (!program->constant_objects[i]) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+void rvm_program_unprepare(rvm_program *program) {
+    if (!program->constant_objects) {
+        return;
+    }
+    for (uint32_t i = 0; i < program->num_constants; i++) {
+        free(program->constant_objects[i]);
+    }
+    free(program->constant_objects);
+    program->constant_objects = NULL;
+}

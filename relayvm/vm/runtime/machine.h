@@ -1,0 +1,184 @@
+/* The machine: what one invocation at a time runs on. Public functions are those that Python and C callers use; the
+ * rest is shared by the files of the runtime. */
+#ifndef RVM_MACHINE_H
+#define RVM_MACHINE_H
+
+#include "heap.h"
+#include "program.h"
+
+#define RVM_FUEL_SLICE 65536
+#define RVM_LIST_WORDS 65536u    /* the longest operand list */
+#define RVM_TRACE_FRAMES 50u     /* recorded at each end of the stack */
+#define RVM_TRACE_REGISTERS 32u
+#define RVM_POLL_NS 20000000
+
+/* One activation. Its registers follow. */
+typedef struct rvm_frame {
+    struct rvm_frame *caller;
+    const rvm_function *function;
+    const uint16_t *results; /* while a callee runs: the list of registers that takes its results */
+    uint64_t slots[];
+} rvm_frame;
+
+typedef struct rvm_segment {
+    struct rvm_segment *previous, *next;
+    uint8_t *top; /* of the frames in it, while another segment is current */
+    uint8_t *end;
+    uint64_t bytes;
+    uint64_t unused[3];
+    uint8_t start[];
+} rvm_segment;
+
+typedef struct rvm_trace_frame {
+    uint32_t function;
+    uint32_t unit; /* of the instruction at work */
+} rvm_trace_frame;
+
+typedef struct rvm_trace_register {
+    uint32_t slot;
+    uint32_t kind; /* rvm_object_kind, RVM_FREE for a word */
+    uint64_t word;
+    uint16_t layout;
+    uint8_t dtype, rank;
+    int64_t dims[RVM_MAX_RANK];
+    const char *name;
+} rvm_trace_register;
+
+/* The trap of the last run. Innermost frames come first; `skipped` lie between the two groups. */
+typedef struct rvm_trap_record {
+    int32_t code;
+    uint32_t num_frames, num_inner, num_registers;
+    uint64_t skipped;
+    char message[256];
+    rvm_trace_frame frames[2 * RVM_TRACE_FRAMES];
+    rvm_trace_register registers[RVM_TRACE_REGISTERS];
+} rvm_trap_record;
+
+/* Called at most every 20 ms while a program runs; other than 0 interrupts it. */
+typedef int32_t (*rvm_poll)(void *context);
+
+typedef struct rvm_machine {
+    rvm_heap heap;
+    rvm_program *program;
+    rvm_segment *segment;
+    uint8_t *top, *limit; /* of the current segment */
+    uint64_t depth, max_depth;
+    int64_t fuel;       /* left of the slice, while no interpreter holds it in a register */
+    int64_t slice;      /* steps handed out with it */
+    uint64_t steps, max_steps; /* handed out and used up in earlier slices; the limit */
+    uint64_t *gather, *results;
+    void **kernel_args;
+    uint64_t *kernel_slots; /* scalar operands */
+    int64_t *kernel_dims;   /* variables, then strides */
+    rvm_tensor **kernel_results;
+    uint8_t *scratch;
+    uint64_t scratch_bytes;
+    rvm_poll poll;
+    void *poll_context;
+    int64_t last_poll_ns;
+    uint64_t kernel_calls, safepoints, invocations, total_steps;
+    _Atomic int32_t interrupted;
+    _Atomic int32_t running;
+    rvm_trap_record trap;
+} rvm_machine;
+
+typedef struct rvm_stats {
+    uint64_t held_bytes, peak_bytes, stack_bytes, steps, kernel_calls, invocations, system_calls, safepoints;
+    int64_t live_objects;
+} rvm_stats;
+
+/* Returns owned, or null when memory is out. Retains the program. Limits of 0 mean the defaults of the caller. */
+rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t max_steps, uint64_t max_depth);
+void rvm_machine_free(rvm_machine *machine);
+void rvm_machine_set_poll(rvm_machine *machine, rvm_poll poll, void *context);
+
+/* Runs a function. Owned arguments are consumed, borrowed ones lent; results of class o are owned by the caller and
+ * usable by any thread. Returns 0 or a trap code; then `rvm_machine_trap` tells more and there are no results. -1 if
+ * the machine is running already; then nothing was consumed. */
+int32_t rvm_machine_run(rvm_machine *machine, uint32_t function, const uint64_t *args, uint64_t *results);
+const rvm_trap_record *rvm_machine_trap(const rvm_machine *machine);
+
+void rvm_machine_interrupt(rvm_machine *machine);
+void rvm_machine_trim(rvm_machine *machine);
+void rvm_machine_stats(const rvm_machine *machine, rvm_stats *stats);
+
+/* Stress builds: lets the k-th allocation from now fail (0: none). Returns false in other builds. */
+bool rvm_machine_fail_allocation(rvm_machine *machine, int64_t k);
+bool rvm_is_stress_build(void);
+
+/* frame.c */
+bool frame_init(rvm_machine *m);
+void frame_close(rvm_machine *m);
+void frame_trim(rvm_machine *m);
+/* A frame on a new segment; null when memory is out. */
+rvm_frame *frame_push_slow(rvm_machine *m, const rvm_function *function);
+void frame_pop_slow(rvm_machine *m, rvm_frame *frame);
+/* Gives the innermost frame room for another function; its registers are lost. May move it, or return null. */
+rvm_frame *frame_replace(rvm_machine *m, rvm_frame *frame, const rvm_function *function);
+
+/* trap.c */
+int32_t trap_set(rvm_machine *m, int32_t code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int32_t trap_out_of_memory(rvm_machine *m);
+int32_t trap_empty_reference(rvm_machine *m);
+void trap_unwind(rvm_machine *m, rvm_frame *frame, const uint16_t *pc, int32_t code);
+/* Settles used fuel and hands out a new slice; 0, or the trap code of a limit or an interrupt. */
+int32_t trap_safepoint(rvm_machine *m);
+/* Looks for interrupts; 0 or a trap code. */
+int32_t trap_poll(rvm_machine *m);
+/* The trap that an instruction names. */
+int32_t trap_named(rvm_machine *m, uint16_t code);
+
+/* interpreter.c */
+int32_t interpreter_run(rvm_machine *m, rvm_frame *frame, uint64_t *results);
+
+/* kernel_call.c: reads and writes registers of `r` as the lists [count, register...] say; consumes the inputs in
+ * `given` in every case. */
+int32_t kernel_call(rvm_machine *m, const rvm_kernel *kernel, uint32_t given, const uint16_t *inputs,
+                    const uint16_t *outputs, uint64_t *r);
+bool kernel_buffers_init(rvm_machine *m);
+void kernel_buffers_free(rvm_machine *m);
+void kernel_scratch_free(rvm_machine *m);
+
+static inline size_t frame_bytes(const rvm_function *function) {
+    return sizeof(rvm_frame) + function->slots * sizeof(uint64_t);
+}
+
+/* Registers of a new activation: owned ones are empty; the others are written before they are read. */
+static inline void frame_clear(rvm_frame *frame, const rvm_function *function) {
+    uint64_t *slots = frame->slots;
+#ifdef RVM_STRESS
+    for (unsigned i = 0; i < function->slots; i++) {
+        slots[i] = 0xdeaddeaddeaddeadu;
+    }
+#endif
+    for (unsigned i = function->words, end = i + function->owned; i < end; i++) {
+        slots[i] = 0;
+    }
+}
+
+/* The innermost frame, with empty registers; null when memory is out. */
+static inline rvm_frame *frame_push(rvm_machine *m, const rvm_function *function) {
+#ifndef RVM_STRESS
+    size_t bytes = frame_bytes(function);
+    if ((size_t)(m->limit - m->top) >= bytes) {
+        rvm_frame *frame = (rvm_frame *)(void *)m->top;
+        m->top += bytes;
+        frame->function = function;
+        frame_clear(frame, function);
+        return frame;
+    }
+#endif
+    return frame_push_slow(m, function);
+}
+
+static inline void frame_pop(rvm_machine *m, rvm_frame *frame) {
+#ifndef RVM_STRESS
+    if ((uint8_t *)frame != m->segment->start) {
+        m->top = (uint8_t *)frame;
+        return;
+    }
+#endif
+    frame_pop_slow(m, frame);
+}
+
+#endif

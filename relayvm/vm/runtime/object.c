@@ -1,0 +1,265 @@
+/* What happens when the last reference to an object goes, and when an object leaves its machine. All of it is
+ * iterative: a list of a million cells is freed and shared in constant C stack. */
+#include "object.h"
+
+#include "heap.h"
+#include "program.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+static pthread_mutex_t dead_mutex = PTHREAD_MUTEX_INITIALIZER;
+static rvm_storage *dead_owners; /* linked through `data`; guarded by dead_mutex */
+
+uint64_t heap_next_dead_owner(void) {
+    pthread_mutex_lock(&dead_mutex);
+    rvm_storage *storage = dead_owners;
+    if (storage) {
+        dead_owners = (rvm_storage *)(void *)storage->data;
+    }
+    pthread_mutex_unlock(&dead_mutex);
+    if (!storage) {
+        return 0;
+    }
+    uint64_t owner = storage->owner;
+    rvm_heap *heap = heap_host_lock();
+    heap->held_bytes += heap_class_bytes(storage->head.size_class);
+    heap_free(heap, storage, storage->head.size_class);
+    heap_host_unlock();
+    return owner;
+}
+
+static uint64_t object_bytes(const rvm_object *object) {
+    uint64_t bytes = heap_class_bytes(object->size_class);
+    if (object->kind == RVM_ARRAY) {
+        const rvm_array *array = (const rvm_array *)(const void *)object;
+        if (array->items) {
+            bytes += heap_class_bytes((unsigned)array->items_class);
+        }
+    }
+    return bytes;
+}
+
+static void unlink_ref(rvm_ref *ref) {
+    if (ref->previous) {
+        ref->previous->next = ref->next;
+        ref->next->previous = ref->previous;
+        ref->previous = ref->next = NULL;
+    }
+}
+
+/* Drops one reference; true if it was the last, and then the object is the caller's to free. */
+static bool drop(rvm_heap *heap, rvm_object *object) {
+    int32_t count = object_count(object);
+    if (object_is_local(count)) {
+        if (count > 1) {
+            object_set_count(object, count - 1);
+            return false;
+        }
+#ifdef RVM_STRESS
+        heap->live_objects--;
+#endif
+        return true;
+    }
+    if (count == 0 || count > 0 ||
+        atomic_fetch_add_explicit(&object->count, 1, memory_order_release) != -1) {
+        return false;
+    }
+    atomic_thread_fence(memory_order_acquire);
+    heap->held_bytes += object_bytes(object); /* shared blocks are nobody's until someone frees them */
+    return true;
+}
+
+static void free_storage(rvm_heap *heap, rvm_storage *storage) {
+    if (storage->owner) {
+        heap->held_bytes -= heap_class_bytes(storage->head.size_class);
+        pthread_mutex_lock(&dead_mutex);
+        storage->data = (uint8_t *)dead_owners;
+        dead_owners = storage;
+        pthread_mutex_unlock(&dead_mutex);
+        return;
+    }
+    heap_free(heap, storage, storage->head.size_class);
+}
+
+static void free_tensor(rvm_heap *heap, rvm_tensor *tensor) {
+    if (tensor->storage && drop(heap, &tensor->storage->head)) {
+        free_storage(heap, tensor->storage);
+    }
+    heap_free(heap, tensor, tensor->head.size_class);
+}
+
+/* The dead wait in a list that is linked through their headers; kind and size are found through the layout. */
+typedef struct dead_cell {
+    struct dead_cell *next;
+    const struct rvm_layout *shape;
+} dead_cell;
+
+static dead_cell *bury(rvm_heap *heap, rvm_object *object, dead_cell *dead) {
+    if (object->kind == RVM_TENSOR) {
+        free_tensor(heap, (rvm_tensor *)(void *)object);
+        return dead;
+    }
+    if (object->kind == RVM_STORAGE) {
+        free_storage(heap, (rvm_storage *)(void *)object);
+        return dead;
+    }
+    dead_cell *cell = (dead_cell *)(void *)object;
+    cell->next = dead;
+    return cell;
+}
+
+static dead_cell *drop_child(rvm_heap *heap, uint64_t word, dead_cell *dead) {
+    rvm_object *child = word_object(word);
+    return child && drop(heap, child) ? bury(heap, child, dead) : dead;
+}
+
+static dead_cell *free_array(rvm_heap *heap, rvm_array *array, dead_cell *dead) {
+    if (array->items) {
+        if (array->shape->num_object_fields) {
+            for (uint64_t i = 0; i < array->length; i++) {
+                dead = drop_child(heap, array->items[i], dead);
+            }
+        }
+        heap_free(heap, array->items, (unsigned)array->items_class);
+    }
+    heap_free(heap, array, heap_size_class(sizeof(rvm_array)));
+    return dead;
+}
+
+static dead_cell *free_ref(rvm_heap *heap, rvm_ref *ref, dead_cell *dead) {
+    unlink_ref(ref);
+    if (ref->full && ref->shape->num_object_fields) {
+        dead = drop_child(heap, ref->value, dead);
+    }
+    heap_free(heap, ref, heap_size_class(sizeof(rvm_ref)));
+    return dead;
+}
+
+static dead_cell *free_cell(rvm_heap *heap, rvm_cell *cell, dead_cell *dead) {
+    const rvm_layout *shape = cell->shape;
+    for (unsigned i = 0; i < shape->num_object_fields; i++) {
+        dead = drop_child(heap, cell->fields[shape->object_fields[i]], dead);
+    }
+    heap_free(heap, cell, shape->size_class);
+    return dead;
+}
+
+static void free_graph(rvm_heap *heap, rvm_object *object) {
+    dead_cell *dead = bury(heap, object, NULL);
+    while (dead) {
+        dead_cell *cell = dead;
+        dead = cell->next;
+        if (cell->shape->kind == RVM_LAYOUT_ARRAY) {
+            dead = free_array(heap, (rvm_array *)(void *)cell, dead);
+        } else if (cell->shape->kind == RVM_LAYOUT_REF) {
+            dead = free_ref(heap, (rvm_ref *)(void *)cell, dead);
+        } else {
+            dead = free_cell(heap, (rvm_cell *)(void *)cell, dead);
+        }
+    }
+}
+
+void heap_destroy(rvm_heap *heap, rvm_object *object) {
+#ifdef RVM_STRESS
+    heap->live_objects--;
+#endif
+    free_graph(heap, object);
+}
+
+void heap_release_shared(rvm_heap *heap, rvm_object *object) {
+    if (drop(heap, object)) {
+        free_graph(heap, object);
+    }
+}
+
+typedef struct share_list {
+    rvm_object **items;
+    size_t length, capacity;
+    rvm_object *first_items[256];
+    bool failed;
+} share_list;
+
+static void share_push(rvm_heap *heap, share_list *list, uint64_t word) {
+    rvm_object *object = word_object(word);
+    if (!object || object_count(object) <= 0) {
+        return;
+    }
+    int32_t count = object_count(object);
+    object_set_count(object, count >= RVM_STICKY ? 0 : -count);
+    heap->held_bytes -= object_bytes(object);
+#ifdef RVM_STRESS
+    heap->live_objects--;
+#endif
+    if (list->length == list->capacity) {
+        size_t capacity = list->capacity * 2;
+        bool inlined = list->items == list->first_items;
+        rvm_object **items = realloc(inlined ? NULL : list->items, capacity * sizeof *items);
+        if (!items) {
+            list->failed = true;
+            return;
+        }
+        for (size_t i = 0; inlined && i < list->length; i++) {
+            items[i] = list->first_items[i];
+        }
+        list->items = items;
+        list->capacity = capacity;
+    }
+    list->items[list->length++] = object;
+}
+
+static void share_children(rvm_heap *heap, share_list *list, rvm_object *object) {
+    if (object->kind == RVM_TENSOR) {
+        rvm_storage *storage = ((rvm_tensor *)(void *)object)->storage;
+        share_push(heap, list, object_word(storage));
+    } else if (object->kind == RVM_ARRAY) {
+        rvm_array *array = (rvm_array *)(void *)object;
+        for (uint64_t i = 0; array->shape->num_object_fields && i < array->length; i++) {
+            share_push(heap, list, array->items[i]);
+        }
+    } else if (object->kind == RVM_REF) {
+        rvm_ref *ref = (rvm_ref *)(void *)object;
+        unlink_ref(ref);
+        if (ref->full && ref->shape->num_object_fields) {
+            share_push(heap, list, ref->value);
+        }
+    } else if (object->kind == RVM_CELL) {
+        rvm_cell *cell = (rvm_cell *)(void *)object;
+        for (unsigned i = 0; i < cell->shape->num_object_fields; i++) {
+            share_push(heap, list, cell->fields[cell->shape->object_fields[i]]);
+        }
+    }
+}
+
+bool heap_share(rvm_heap *heap, rvm_object *object) {
+    share_list list;
+    list.items = list.first_items;
+    list.length = 0;
+    list.capacity = sizeof list.first_items / sizeof *list.first_items;
+    list.failed = false;
+    share_push(heap, &list, object_word(object));
+    while (list.length && !list.failed) {
+        share_children(heap, &list, list.items[--list.length]);
+    }
+    if (list.items != list.first_items) {
+        free(list.items);
+    }
+    return !list.failed;
+}
+
+void heap_collect_cycles(rvm_heap *heap) {
+    while (heap->refs.next != &heap->refs) {
+        rvm_ref *ref = heap->refs.next;
+        unlink_ref(ref);
+        if (ref->full && ref->shape->num_object_fields) {
+            uint64_t value = ref->value;
+            ref->value = 0;
+            ref->full = 0;
+            object_retain(&ref->head);
+            if (value) {
+                object_release(heap, word_object(value));
+            }
+            object_release(heap, &ref->head);
+        }
+    }
+}

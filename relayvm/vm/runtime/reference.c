@@ -1,0 +1,95 @@
+/* Making, reading and writing references. */
+#include "reference.h"
+
+static bool is_shared(const rvm_ref *ref) {
+    return object_count(&ref->head) < 0;
+}
+
+static void lock(rvm_ref *ref) {
+    while (atomic_exchange_explicit(&ref->lock, 1, memory_order_acquire)) {
+    }
+}
+
+static void unlock(rvm_ref *ref) {
+    atomic_store_explicit(&ref->lock, 0, memory_order_release);
+}
+
+rvm_ref *reference_new(rvm_heap *heap, const rvm_layout *shape, uint64_t value) {
+    unsigned size_class = heap_size_class(sizeof(rvm_ref));
+    rvm_ref *ref = heap_alloc(heap, size_class);
+    if (!ref) {
+        if (shape->num_object_fields) {
+            object_release(heap, word_object(value));
+        }
+        return NULL;
+    }
+    object_init(heap, &ref->head, RVM_REF, shape->number, size_class);
+    ref->shape = shape;
+    ref->value = value;
+    atomic_init(&ref->lock, 0);
+    ref->full = 1;
+    ref->previous = ref->next = NULL;
+    if (shape->num_object_fields && !heap->is_host) {
+        ref->previous = &heap->refs;
+        ref->next = heap->refs.next;
+        ref->next->previous = ref;
+        heap->refs.next = ref;
+    }
+    return ref;
+}
+
+bool reference_read(rvm_ref *ref, uint64_t *value) {
+    bool shared = is_shared(ref);
+    if (shared) {
+        lock(ref);
+    }
+    bool full = ref->full != 0;
+    if (full) {
+        *value = ref->value;
+        if (ref->shape->num_object_fields) {
+            object_retain(word_object(ref->value));
+        }
+    }
+    if (shared) {
+        unlock(ref);
+    }
+    return full;
+}
+
+bool reference_take(rvm_ref *ref, uint64_t *value) {
+    bool shared = is_shared(ref);
+    if (shared) {
+        lock(ref);
+    }
+    bool full = ref->full != 0;
+    if (full) {
+        *value = ref->value;
+        ref->value = 0;
+        ref->full = 0;
+    }
+    if (shared) {
+        unlock(ref);
+    }
+    return full;
+}
+
+bool reference_write(rvm_heap *heap, rvm_ref *ref, uint64_t value) {
+    bool objects = ref->shape->num_object_fields != 0;
+    bool shared = is_shared(ref);
+    if (shared) {
+        if (objects && !heap_share(heap, word_object(value))) {
+            return false;
+        }
+        lock(ref);
+    }
+    uint64_t old = ref->full ? ref->value : 0;
+    ref->value = value;
+    ref->full = 1;
+    if (shared) {
+        unlock(ref);
+    }
+    if (objects && old) {
+        object_release(heap, word_object(old));
+    }
+    return true;
+}

@@ -1,0 +1,16 @@
+/* References: mutable boxes. What a shared one holds is shared, and a small lock guards it. */
+#ifndef RVM_REFERENCE_H
+#define RVM_REFERENCE_H
+
+#include "heap.h"
+#include "program.h"
+
+/* Consumes `value`; returns owned, or null where memory ran out. */
+rvm_ref *reference_new(rvm_heap *heap, const rvm_layout *shape, uint64_t value);
+/* The value, owned; false if the reference is empty. */
+bool reference_read(rvm_ref *ref, uint64_t *value);
+bool reference_take(rvm_ref *ref, uint64_t *value);
+/* Consumes `value`; false if it could not be shared for want of memory. */
+bool reference_write(rvm_heap *heap, rvm_ref *ref, uint64_t value);
+
+#endif

@@ -1,0 +1,76 @@
+/* Values as the host sees them: made, taken apart and dropped from outside any machine. All of them are shared, so
+ * any thread may hold one. A value is the address of an object; 0 means that memory ran out. */
+#ifndef RVM_VALUE_H
+#define RVM_VALUE_H
+
+#include "machine.h"
+
+typedef struct rvm_value_info {
+    uint8_t kind, dtype, rank, layout_kind;
+    uint16_t layout, tag;
+    uint32_t num_fields; /* items of an array */
+    int64_t elements;
+    int64_t dims[RVM_MAX_RANK];
+    void *data;
+    const char *name, *type_name;
+    const uint8_t *field_dtype; /* one row only for arrays and references */
+} rvm_value_info;
+
+void rvm_value_inspect(uint64_t value, rvm_value_info *info);
+void rvm_value_retain(uint64_t value);
+void rvm_value_release(uint64_t value);
+/* Fields of a cell or items of an array, lent. */
+void rvm_value_fields(uint64_t value, uint64_t *fields);
+void rvm_value_copy_data(uint64_t value, void *to);
+/* The content is owned by the caller; false if the reference is empty. */
+bool rvm_value_read_reference(uint64_t value, uint64_t *content);
+/* Consumes `content`. */
+bool rvm_value_write_reference(uint64_t value, uint64_t content);
+
+/* Each returns owned and consumes the objects it is given, also where it fails. `owner` is the host's name for the
+ * memory at `data`; 0 copies it. */
+uint64_t rvm_value_new_tensor(uint8_t dtype, uint32_t rank, const int64_t *dims, void *data, uint64_t owner);
+uint64_t rvm_value_new_word(uint8_t dtype, uint64_t word);
+uint64_t rvm_value_new_cell(const rvm_program *program, uint32_t layout, const uint64_t *fields);
+uint64_t rvm_value_new_reference(const rvm_program *program, uint32_t layout, uint64_t content);
+uint64_t rvm_value_new_array(const rvm_program *program, uint32_t layout, const uint64_t *items, uint64_t length);
+
+/* The next owner whose memory is no longer used, or 0. */
+uint64_t rvm_value_next_dead_owner(void);
+uint64_t rvm_value_load_word(uint8_t dtype, const void *element);
+
+/* What the host needs to know of a program. */
+typedef struct rvm_function_info {
+    uint32_t num_params, num_results;
+    const uint8_t *param_class, *result_class;
+    const char *name;
+} rvm_function_info;
+
+typedef struct rvm_layout_info {
+    uint8_t kind;
+    uint16_t num_fields, constructor, num_constructors, function, signature;
+    const uint8_t *field_class, *field_dtype;
+    const char *name, *type_name;
+} rvm_layout_info;
+
+typedef struct rvm_place {
+    uint32_t found, source, line, column;
+} rvm_place;
+
+uint32_t rvm_program_num_functions(const rvm_program *program);
+uint32_t rvm_program_num_layouts(const rvm_program *program);
+uint32_t rvm_program_num_kernels(const rvm_program *program);
+bool rvm_program_function(const rvm_program *program, uint32_t function, rvm_function_info *info);
+bool rvm_program_layout(const rvm_program *program, uint32_t layout, rvm_layout_info *info);
+void rvm_program_place(const rvm_program *program, uint32_t function, uint32_t unit, rvm_place *place);
+const char *rvm_program_source_name(const rvm_program *program, uint32_t source);
+const char *rvm_program_source_text(const rvm_program *program, uint32_t source);
+const char *rvm_program_kernel_name(const rvm_program *program, uint32_t kernel);
+
+/* Gives a kernel its phases, as addresses; false if there is no such kernel or their number is wrong. */
+bool rvm_kernel_bind(rvm_program *program, uint32_t kernel, const uint64_t *phases, uint32_t num_phases);
+/* A phase that does nothing: what a program costs outside its kernels is measured with it. */
+int32_t rvm_kernel_empty(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch);
+uint64_t rvm_kernel_empty_address(void);
+
+#endif
