@@ -161,7 +161,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _MIXER = np.uint64(0xD6E8FEB86659FD93)
 
 
-def checksum(data: bytes | memoryview) -> int:
+def checksum(data: bytes | bytearray | memoryview) -> int:
     """Return the 64-bit checksum of `data`: a sum of words, each mixed with its position.
 
     Position-wise, so that numpy and a C loop vectorise it; a change of one bit always changes it.

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Union
 
@@ -121,7 +121,10 @@ class SourceText:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """All that an executable holds. Constants are C-contiguous arrays in native byte order."""
+    """All that an executable holds; `version` is that of the compiler.
+
+    Constants are C-contiguous arrays in native byte order.
+    """
 
     functions: tuple[FunctionCode, ...] = ()
     layouts: tuple[Layout, ...] = ()
@@ -132,4 +135,5 @@ class Program:
     entries: tuple[Entry, ...] = ()
     types: tuple[DataType, ...] = ()
     sources: tuple[SourceText, ...] = ()
-    devices: tuple[str, ...] = field(default=("cpu",))
+    devices: tuple[str, ...] = ("cpu",)
+    version: str = ""
