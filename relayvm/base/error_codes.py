@@ -158,4 +158,29 @@ ERROR_CODES: dict[str, str] = {
         "A tensor or array would be larger than 2^46 bytes, or have a negative size."
     ),
     "bad-value": ("A value is outside what an operator or instruction accepts."),
+    "ill-formed": (
+        "A program built or changed in Python breaks a rule of structure.\n\nEvery variable has one binder and is used in its "
+        "scope; functions, data types and constructors that are named exist in the module; type parameters are in scope and "
+        "of the right kind. A text that the parser accepts never breaks them."
+    ),
+    "bad-executable": (
+        "The file is not an executable, or a part of it is not what an executable may hold.\n\nThe message names the byte. A file that "
+        "`relayvm.compile` wrote is never refused; copy it again, or compile the program again."
+    ),
+    "executable-version": (
+        "The executable has a format that this RelayVM does not read.\n\nThe message names both versions. Compile the program again, or "
+        "install the RelayVM that wrote the file."
+    ),
+    "checksum-mismatch": (
+        "The file has changed since it was written.\n\nThe message names the section. Copy the file again, or compile the program again. "
+        "The checksum of constants is compared by `relayvm verify` and `load(verify_constants=True)`."
+    ),
+    "native-not-allowed": (
+        "The file's native code may not run, and its portable kernels cannot be compiled here.\n\nNative code of a file runs only with "
+        "`load(..., native=True)`, if the CPU has the features it needs. Otherwise kernels are compiled from the file, which needs llvmlite."
+    ),
+    "bad-assembly": (
+        "The text is not bytecode assembly.\n\n`relayvm disassemble FILE` shows how it is written; `docs/reference/instructions.md` lists "
+        "the instructions."
+    ),
 }

@@ -346,6 +346,15 @@ def signature_dims(signature: KernelSignature) -> list[Dim]:
     return [*dims, signature.scratch_bytes, signature.work, *signature.phases]
 
 
+def encode_signature(signature: KernelSignature) -> bytes:
+    """Return bytes that are equal for signatures that say the same."""
+    encoder = _Encoder(Program())
+    encoder.kernel(Kernel("", "", signature))
+    sources = [(source.operand, source.axis) for source in signature.sources]
+    parts = ("operands", "expressions", "dim_code", "in_place", "kernels")
+    return repr(sources).encode() + b"".join(encoder.sections[name] for name in parts)
+
+
 def dim_code(dim: Dim, variables: tuple[DimVar, ...]) -> list[int]:
     """Return the postfix program of a dim over `variables`.
 

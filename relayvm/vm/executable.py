@@ -1,0 +1,268 @@
+"""Executables: loading, what they hold, saving; and whether their native code may run."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from relayvm.base.abi import IMAGE_IMPORTS, Image, Kernel
+from relayvm.base.diagnostics import RelayError, error
+from relayvm.base.target import Target
+from relayvm.vm.codec import encode_signature
+from relayvm.vm.decode import decode_sections
+from relayvm.vm.format import HEADER, SECTION_NUMBER, SECTION_ROW, SECTIONS
+from relayvm.vm.library import ffi, lib
+from relayvm.vm.manifest import Manifest, manifest_from_json
+from relayvm.vm.program import Program
+
+VERIFY_CONSTANTS = 1
+PREFIX_BYTES = HEADER.size + SECTION_ROW.size * len(SECTIONS)
+
+Builder = Callable[[list[Kernel], Target], Sequence[Kernel]]
+Trust = Callable[[Kernel], bool]
+
+
+class Executable:
+    """A verified program that can be run, saved and shared between threads.
+
+    Made by `relayvm.compile` and `relayvm.load`.
+    """
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """Entries with names and types of their parameters and results, data types, devices."""
+        text = bytes(self._section("manifest"))
+        try:
+            return manifest_from_json(text.decode())
+        except (ValueError, KeyError, TypeError, AttributeError) as reason:
+            raise error(
+                "bad-executable",
+                f"byte {-PREFIX_BYTES % 64 + PREFIX_BYTES}: the manifest cannot be read: {reason}",
+            ) from None
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Names of the functions that can be called."""
+        return tuple(entry.name for entry in self.manifest.entries)
+
+    def __repr__(self) -> str:
+        size = len(self._parts()[0]) + len(self._section("data"))
+        return f"Executable({', '.join(self.entries)}; {size:,} bytes)"
+
+    def adt(self, name: str) -> Any:
+        """Return the data type of this name, whose attributes build its values.
+
+        `exe.adt("Tree").Node(left, right)`; a type with parameters is named with them, as in
+        `exe.adt("List[int32]")`. Raises RelayError `unknown-type`.
+        """
+        from relayvm.vm.values import data_type
+
+        return data_type(self.manifest, name)
+
+    def program(self) -> Program:
+        """Return what the executable holds, as data."""
+        return decode_sections(self._section)
+
+    def disassemble(self, data: bool = False) -> str:
+        """Return the text of the program; with `data`, contents of constants as well."""
+        from relayvm.vm.assembly import disassemble
+
+        return disassemble(self.program(), data=data)
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of the file."""
+        return b"".join(self._parts())
+
+    def _parts(self) -> tuple[memoryview, memoryview]:
+        """Return the file as it lies in memory: all but the constants, then these."""
+        size = ffi.new("size_t *")
+        first = lib.rvm_program_section(self.handle, 0, size)
+        begin = PREFIX_BYTES + -PREFIX_BYTES % 64
+        header = memoryview(ffi.buffer(first - begin, PREFIX_BYTES))
+        row = HEADER.size + SECTION_ROW.size * SECTION_NUMBER["data"]
+        _, _, offset, data_bytes, _ = SECTION_ROW.unpack_from(header, row)
+        data = self._section("data")
+        assert len(data) == data_bytes
+        return memoryview(ffi.buffer(first - begin, offset)), data
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the file: complete under its name, or not at all."""
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        try:
+            with open(temporary, "xb") as file:
+                for part in self._parts():
+                    file.write(part)
+            os.replace(temporary, target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def _section(self, name: str) -> memoryview:
+        size = ffi.new("size_t *")
+        begin = lib.rvm_program_section(self.handle, SECTION_NUMBER[name], size)
+        return memoryview(ffi.buffer(begin, size[0]))
+
+
+def load(
+    path_or_bytes: str | os.PathLike[str] | bytes,
+    native: bool = False,
+    verify_constants: bool = False,
+    builder: Builder | None = None,
+    trust: Trust | None = None,
+) -> Executable:
+    """Return the executable in a file or in bytes, verified and with code for all its kernels.
+
+    Stored native code runs if `native` allows all of it, or if `trust` says so of a kernel with its
+    image; never where the CPU lacks a feature it needs. The other kernels are given to `builder`,
+    which returns them with images made from their portable nests. Constants stay mapped from the
+    file; `verify_constants` reads them all once to compare their checksum.
+
+    Raises RelayError `bad-executable` (with the byte), `executable-version`, `checksum-mismatch`,
+    `native-not-allowed`.
+    """
+    executable = Executable(_open(path_or_bytes, VERIFY_CONSTANTS if verify_constants else 0))
+    _link(executable, native, builder, trust)
+    return executable
+
+
+def _open(path_or_bytes: str | os.PathLike[str] | bytes, options: int) -> Any:
+    failure = ffi.new("rvm_load_error *")
+    if isinstance(path_or_bytes, (bytes, bytearray, memoryview)):
+        data = ffi.from_buffer(path_or_bytes)
+        handle = lib.rvm_load_bytes(data, len(data), options, failure)
+    else:
+        handle = lib.rvm_load_file(os.fsencode(path_or_bytes), options, failure)
+    if handle == ffi.NULL:
+        code = ffi.string(failure.code).decode()
+        raise error(code, ffi.string(failure.message).decode(errors="replace"))
+    return ffi.gc(handle, lib.rvm_program_release)
+
+
+# --- native code ---------------------------------------------------------------------------------
+
+
+def _link(
+    executable: Executable, native: bool, builder: Builder | None, trust: Trust | None
+) -> None:
+    handle = executable.handle
+    if lib.rvm_program_first_unlinked(handle) < 0:
+        return
+    if native and _link_stored(executable):
+        return
+    kernels = executable.program().kernels
+    missing: list[int] = []
+    mapped: dict[int, Any] = {}
+    for number, kernel in enumerate(kernels):
+        if not _is_usable(kernel, native, trust) or not _attach(handle, number, kernel, mapped):
+            missing.append(number)
+    if missing:
+        _build(handle, kernels, missing, builder)
+
+
+def _link_stored(executable: Executable) -> bool:
+    """Link all stored images if every one can run here and they cover every kernel."""
+    handle = executable.handle
+    strings = executable._section("strings")
+    row = SECTIONS[SECTION_NUMBER["images"]].record
+    assert row is not None
+    images = list(row.layout.iter_unpack(executable._section("images")))
+    for triple, triple_bytes, features, features_bytes, *_ in images:
+        names = bytes(strings[features : features + features_bytes]).decode().split(",")
+        if not can_run(bytes(strings[triple : triple + triple_bytes]).decode(), names):
+            return False
+    for number in range(len(images)):
+        if lib.rvm_program_link_image(handle, number) != 0:
+            raise error("out-of-memory", "there is no memory for the native code")
+    return bool(lib.rvm_program_first_unlinked(handle) < 0)
+
+
+def _is_usable(kernel: Kernel, native: bool, trust: Trust | None) -> bool:
+    image = kernel.image
+    if image is None or not (native or (trust is not None and trust(kernel))):
+        return False
+    return can_run(image.triple, image.features)
+
+
+def can_run(triple: str, features: Sequence[str]) -> bool:
+    """Tell whether code for `triple` that needs `features` (LLVM's names) runs on this CPU."""
+    arch, _, rest = triple.partition("-")
+    names = {"amd64": "x86_64", "arm64": "aarch64"}
+    host = names.get(platform.machine().lower(), platform.machine().lower())
+    if names.get(arch, arch) != host or (rest and platform.system().lower() not in _systems(rest)):
+        return False
+    encoded = [f.removeprefix("+").encode() for f in features if f and not f.startswith("-")]
+    return all(lib.rvm_host_has_feature(f, len(f)) for f in encoded)
+
+
+def _systems(rest: str) -> str:
+    return rest.lower().replace("macosx", "darwin")
+
+
+def _attach(handle: Any, number: int, kernel: Kernel, mapped: dict[int, Any]) -> bool:
+    """Map a kernel's image, if not yet mapped, and set its phases; False if it lacks them."""
+    image = kernel.image
+    if image is None or kernel.name not in image.entries:
+        return False
+    offsets = image.entries[kernel.name]
+    if len(offsets) != len(kernel.signature.phases) or max(offsets) >= len(image.code):
+        return False
+    if id(image) not in mapped:
+        mapped[id(image)] = _map(handle, image)
+    base = mapped[id(image)]
+    for phase, offset in enumerate(offsets):
+        lib.rvm_program_set_phase(handle, number, phase, base + offset)
+    return True
+
+
+def _map(handle: Any, image: Image) -> Any:
+    imports = ffi.new("rvm_image_import[]", len(image.imports))
+    for row, (name, slot) in zip(imports, image.imports):
+        row.symbol, row.slot = IMAGE_IMPORTS.index(name), slot
+    address = lib.rvm_program_map_code(
+        handle, image.code, len(image.code), imports, len(image.imports)
+    )
+    if address == ffi.NULL:
+        raise error("out-of-memory", "there is no memory for the native code")
+    return ffi.cast("const char *", address)
+
+
+def _build(
+    handle: Any, kernels: Sequence[Kernel], missing: list[int], builder: Builder | None
+) -> None:
+    names = f"`{kernels[missing[0]].name}`"
+    if len(missing) > 1:
+        names += f" and {len(missing) - 1} more"
+    if builder is None:
+        raise _not_allowed(names, "nothing here builds kernels")
+    wanted = [kernels[n] for n in missing]
+    try:
+        built = builder(wanted, Target())
+    except ImportError as reason:
+        raise _not_allowed(names, f"kernels cannot be built: {reason}") from None
+    mapped: dict[int, Any] = {}
+    for number, old, new in zip(missing, wanted, built):
+        if encode_signature(old.signature) != encode_signature(new.signature):
+            raise error(
+                "bad-executable",
+                f"kernel `{old.name}` has another signature than its portable nest",
+            )
+        if not _attach(handle, number, new, mapped):
+            raise _not_allowed(f"`{old.name}`", "the builder made no code for it")
+
+
+def _not_allowed(names: str, reason: str) -> RelayError:
+    return error(
+        "native-not-allowed",
+        f"kernel {names} has no native code that may run here, and {reason}",
+        help="load with `native=True` if you trust the file, "
+        "or install llvmlite so that its portable kernels can be compiled",
+    )
