@@ -14,6 +14,7 @@ import numpy as np
 from relayvm.base.diagnostics import InternalError, assert_never
 from relayvm.base.dims import DimExpr
 from relayvm.base.dtypes import BY_NAME
+from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.scopes import Scope, Scopes, is_atomic
 from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.ir.expr import (
@@ -150,7 +151,7 @@ class _Translator:
         self.places[scope] = (frame, code.body)
         declared = function.ret_type
         actual = function.body.checked_type
-        if declared is None or actual is None or declared == actual or not has_known_dims(declared):
+        if declared is None or actual is None or not needs_check(actual, declared):
             yield self.tail(function.body, scope)
             return
         key = yield self.value(function.body)
@@ -230,7 +231,7 @@ class _Translator:
         key = yield self.value(value)
         self.done[id(let.var)] = key
         declared = let.var.type_annotation
-        if declared is None or declared == value.checked_type or not has_known_dims(declared):
+        if declared is None or not _may_differ(value, declared):
             return
         block.append((CHECK, self.slot(frame, key), declared, f"`%{let.var.name}`", let.span))
 
@@ -266,9 +267,8 @@ class _Translator:
             case RefWrite():
                 slots = yield self.operands((node.ref, node.value), frame)
                 held = node.ref.checked_type
-                if isinstance(held, RefType) and held.value != node.value.checked_type:
-                    if has_known_dims(held.value):
-                        block.append((CHECK, slots[1], held.value, "the new value", node.span))
+                if isinstance(held, RefType) and _may_differ(node.value, held.value):
+                    block.append((CHECK, slots[1], held.value, "the new value", node.span))
                 block.append((REF_WRITE, self.new(frame, node), slots[0], slots[1]))
             case _:
                 assert_never(node)  # type: ignore[arg-type]
@@ -280,8 +280,8 @@ class _Translator:
             block.append((OPERATOR, self.new(frame, node), code, slots, node))
         elif isinstance(node.op, Constructor):
             slots = yield self.operands(node.args, frame)
-            for slot, declared in zip(slots, node.op.inputs):
-                if has_known_dims(declared):
+            for slot, arg, declared in zip(slots, node.args, node.op.inputs):
+                if _may_differ(arg, declared):
                     block.append((CHECK, slot, declared, f"a field of `{node.op.name}`", node.span))
             block.append((CONSTRUCT, self.new(frame, node), node.op, slots))
         else:
@@ -410,6 +410,13 @@ def has_known_dims(type_: Type) -> bool:
     if isinstance(type_, TensorType):
         return any(isinstance(dim, (int, DimExpr)) for dim in type_.shape)
     return isinstance(type_, TupleType) and any(has_known_dims(f) for f in type_.fields)
+
+
+def _may_differ(value: Expr, declared: Type) -> bool:
+    """Return True if only a run can tell that a value has the dims of the declared type."""
+    if value.checked_type is None:
+        return has_known_dims(declared)
+    return needs_check(value.checked_type, declared)
 
 
 def array_type(value: Any) -> Type:

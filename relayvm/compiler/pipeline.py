@@ -17,7 +17,7 @@ class Property(Enum):
     """What a pass may require of a module, and another ensure."""
 
     TYPED = "every expression has its type"
-    FUSED = "operators are called inside of primitive functions only"
+    FUSED = "operators that belong together are grouped into kernels"
     ANF = "operands are atoms; every other value is named by a let"
     MATCHES_COMPILED = "matches test one constructor at a time"
     CLOSURES_LIFTED = "functions inside of functions only name globals and captures"
@@ -86,8 +86,12 @@ class _State:
         with self.recorder.measure(step.name):
             after = self.guarded(step, before)
         self.module = after
-        self.held = (self.held if after is before else self.held - step.breaks) | step.ensures
+        self.held = self.held | step.ensures if after is before else self.after(step)
         self.recorder.record(step.name, before, after)
+
+    def after(self, step: Pass) -> frozenset[Property]:
+        """Return what holds once a pass has changed the module."""
+        return (self.held - step.breaks) | step.ensures
 
     def provider(self, needed: Property) -> Pass:
         for step in self.table.values():
@@ -99,7 +103,7 @@ class _State:
         try:
             after = step.run(before)
             if self.verify and after is not before:
-                verify_module(after)
+                verify_module(after, typed=Property.TYPED in self.after(step))
             return after
         except RelayError:
             if step.name in _REPORTING_PASSES:

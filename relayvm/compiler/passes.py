@@ -1,0 +1,135 @@
+"""The table of passes, in the order in which they run, and what each requires, ensures and breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relayvm.compiler.infer_types import infer_types
+from relayvm.compiler.pipeline import Pass, Property, run_pipeline
+from relayvm.compiler.transforms.compile_matches import compile_matches
+from relayvm.compiler.transforms.constant_parameters import constant_parameters
+from relayvm.compiler.transforms.eliminate_common_subexpressions import (
+    eliminate_common_subexpressions,
+)
+from relayvm.compiler.transforms.eliminate_dead_code import (
+    eliminate_dead_code,
+    remove_unused_functions,
+)
+from relayvm.compiler.transforms.fold_constants import fold_constants
+from relayvm.compiler.transforms.fuse import fuse
+from relayvm.compiler.transforms.inline import inline
+from relayvm.compiler.transforms.instantiate import instantiate
+from relayvm.compiler.transforms.lift_closures import lift_closures
+from relayvm.compiler.transforms.to_anf import to_anf
+from relayvm.ir.module import Module
+
+_TYPED = frozenset({Property.TYPED})
+_ANF = frozenset({Property.ANF})
+_SHAPE_OF_TERMS = frozenset({Property.ANF, Property.FUSED})
+
+PASSES: dict[str, Pass] = {
+    row.name: row
+    for row in (
+        Pass(
+            "infer_types",
+            infer_types,
+            "give every expression its type, or report why it has none",
+            ensures=_TYPED,
+        ),
+        Pass(
+            "inline",
+            inline,
+            "put small, marked or once-called functions in the place of their calls",
+            requires=_TYPED,
+            breaks=_TYPED | _SHAPE_OF_TERMS,
+            opt_level=1,
+        ),
+        Pass(
+            "constant_parameters",
+            constant_parameters,
+            "turn parameters that never change into constants",
+            requires=_TYPED,
+            breaks=_TYPED,
+            opt_level=1,
+        ),
+        Pass(
+            "fold_constants",
+            fold_constants,
+            "evaluate what depends on constants alone",
+            requires=_TYPED,
+            breaks=_TYPED | _SHAPE_OF_TERMS,
+            opt_level=2,
+        ),
+        Pass(
+            "eliminate_common_subexpressions",
+            eliminate_common_subexpressions,
+            "share equal pure calls",
+            requires=_TYPED,
+            breaks=_ANF,
+            opt_level=2,
+        ),
+        Pass(
+            "eliminate_dead_code",
+            eliminate_dead_code,
+            "drop what is computed for nothing",
+            breaks=_ANF,
+            opt_level=1,
+        ),
+        Pass(
+            "remove_unused_functions",
+            remove_unused_functions,
+            "drop functions that no entry reaches",
+        ),
+        Pass(
+            "instantiate",
+            instantiate,
+            "give each use of a polymorphic definition an instance of it",
+            requires=_TYPED,
+            ensures=_TYPED | {Property.MONOMORPHIC},
+        ),
+        Pass(
+            "to_anf",
+            to_anf,
+            "name every operand",
+            requires=_TYPED,
+            ensures=_ANF,
+        ),
+        Pass(
+            "compile_matches",
+            compile_matches,
+            "split matches into tests of one constructor at a time",
+            requires=_TYPED | _ANF,
+            ensures=frozenset({Property.MATCHES_COMPILED}),
+        ),
+        Pass(
+            "fuse",
+            fuse,
+            "group operator calls into kernels",
+            requires=_TYPED | _ANF,
+            ensures=frozenset({Property.FUSED}),
+        ),
+        Pass(
+            "lift_closures",
+            lift_closures,
+            "make local functions global ones that take what they capture",
+            requires=_TYPED | _ANF,
+            ensures=frozenset({Property.CLOSURES_LIFTED}),
+        ),
+    )
+}
+
+
+def run_passes(
+    module: Module,
+    names: Sequence[str] | None = None,
+    opt_level: int = 3,
+    verify: bool | None = None,
+) -> Module:
+    """Return the module after the named passes; by default all that run at `opt_level`, in order.
+
+    `verify=True`, or RELAYVM_VERIFY=1, checks the module after every pass. Raises what
+    `run_pipeline` raises.
+    """
+    if names is None:
+        names = [row.name for row in PASSES.values() if row.opt_level <= opt_level]
+    return run_pipeline(module, PASSES, names, verify)

@@ -1,0 +1,281 @@
+"""Which instances of functions and data types a module needs, and what each is called.
+
+Sizes that depend on a run (`n`) are `?` in the arguments of an instance. Instances of a data type
+that differ in dims only are one, since a value of `List[Tensor[(5,)]]` may flow where
+`List[Tensor[(?,)]]` is declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from relayvm.base.dims import ANY, Dim, DimExpr, DimVar
+from relayvm.base.shapes import join_dims
+from relayvm.compiler.rebuild import TypeMap
+from relayvm.ir.expr import Expr, Function, GlobalVar
+from relayvm.ir.module import Module
+from relayvm.ir.types import (
+    FuncType,
+    RefType,
+    ShapeArg,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeParam,
+    TypeVar,
+)
+from relayvm.ir.visit import binders, children, node_types, post_order
+
+MOST_INSTANCES = 1000
+DEEPEST_NESTING = 64
+
+Args = tuple[Type, ...]
+
+
+class NotClosed(Exception):
+    """The set of instances has no end within the limits, or cannot be told before running."""
+
+
+class ClosedTypes(TypeMap):
+    """Maps types to the arguments of instances: type variables bound, symbolic dims to `?`."""
+
+    def dim(self, dim: Dim) -> Dim:
+        """Return the dim if it is a number, else `?`."""
+        return ANY if isinstance(dim, DimExpr) else dim
+
+
+def type_params_only(params: tuple[TypeParam, ...]) -> tuple[TypeVar, ...]:
+    """Return the parameters of kind Type."""
+    return tuple(p for p in params if isinstance(p, TypeVar))
+
+
+def shape_params_only(params: tuple[TypeParam, ...]) -> tuple[DimVar, ...]:
+    """Return the parameters of kind ShapeVar."""
+    return tuple(p for p in params if isinstance(p, DimVar))
+
+
+def type_args_only(args: Args) -> Args:
+    """Return the arguments for parameters of kind Type."""
+    return tuple(a for a in args if not isinstance(a, ShapeArg))
+
+
+@dataclass(slots=True)
+class Instances:
+    """The instances that the monomorphic functions of a module reach."""
+
+    module: Module
+    functions: dict[tuple[str, Args], None] = field(default_factory=dict)
+    data: dict[tuple[str, Args], None] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    waiting: list[tuple[str, Args]] = field(default_factory=list)
+    waiting_data: list[tuple[str, Args]] = field(default_factory=list)
+
+    def collect(self) -> None:
+        """Find all instances; raises NotClosed."""
+        for name, data in self.module.types.items():
+            if not type_params_only(data.type_params):
+                self.need_data(name, ())
+        for name, function in self.module.functions.items():
+            if not type_params_only(function.type_params):
+                self.need_function(name, ())
+        while self.waiting or self.waiting_data:
+            if self.waiting_data:
+                self.visit_data(*self.waiting_data.pop())
+            else:
+                self.visit_function(*self.waiting.pop(0))
+
+    def need_function(self, name: str, args: Args) -> None:
+        """Note an instance of a function."""
+        if (name, args) not in self.functions:
+            self.count("@" + name, args)
+            self.functions[name, args] = None
+            self.waiting.append((name, args))
+
+    def need_data(self, name: str, args: Args) -> None:
+        """Note an instance of a data type."""
+        if (name, args) not in self.data:
+            self.count(name, args)
+            self.data[name, args] = None
+            self.waiting_data.append((name, args))
+
+    def count(self, name: str, args: Args) -> None:
+        self.counts[name] = self.counts.get(name, 0) + 1
+        deepest = max((nesting(a) for a in args), default=0)
+        if self.counts[name] > MOST_INSTANCES or deepest > DEEPEST_NESTING:
+            raise NotClosed(name)
+
+    def visit_data(self, name: str, args: Args) -> None:
+        data = self.module.types[name]
+        closed = ClosedTypes(dict(zip(type_params_only(data.type_params), args)))
+        for constructor in data.constructors:
+            for field_type in constructor.inputs:
+                self.visit_type(closed(field_type))
+
+    def visit_function(self, name: str, args: Args) -> None:
+        function = self.module.functions[name]
+        closed = ClosedTypes(dict(zip(type_params_only(function.type_params), args)))
+        for type_ in types_in(function):
+            self.visit_type(closed(type_))
+        for node in post_order(function):
+            if isinstance(node, GlobalVar):
+                continue
+            for position, part in enumerate(children(node)):
+                if isinstance(part, GlobalVar):
+                    used = self.module.functions[part.name]
+                    self.need_function(
+                        part.name, function_args(used, node, part, position == 0, closed)
+                    )
+
+    def visit_type(self, type_: Type) -> None:
+        """Note the data types in a closed type."""
+        for call in data_types_in(type_):
+            self.need_data(call.func.name, type_args_only(call.args))
+
+
+def function_args(used: Function, user: Expr, use: Expr, is_callee: bool, closed: TypeMap) -> Args:
+    """Return the arguments of the instance that one use of a function needs; raises NotClosed."""
+    params = type_params_only(used.type_params)
+    if not params:
+        return ()
+    found: dict[TypeVar, Type] = {}
+    given = getattr(user, "type_args", ()) if is_callee else ()
+    if len(given) == len(used.type_params):
+        found = dict(zip(params, type_args_only(given)))
+    else:
+        generic, actual = used.checked_type, use.checked_type
+        if not isinstance(generic, FuncType) or not isinstance(actual, FuncType):
+            raise NotClosed("a polymorphic function has no type at its use")
+        match_types(generic, actual, set(params), found)
+    if any(p not in found for p in params):
+        raise NotClosed("a type argument is not determined")
+    return tuple(closed(found[p]) for p in params)
+
+
+def match_types(
+    generic: Type, actual: Type, params: set[TypeVar], found: dict[TypeVar, Type]
+) -> None:
+    """Bind type parameters so that `generic` becomes `actual`."""
+    match generic, actual:
+        case TypeVar(), _:
+            if generic in params:
+                found.setdefault(generic, actual)
+        case TupleType(), TupleType():
+            for a, b in zip(generic.fields, actual.fields):
+                match_types(a, b, params, found)
+        case FuncType(), FuncType():
+            for a, b in zip(generic.arg_types, actual.arg_types):
+                match_types(a, b, params, found)
+            match_types(generic.ret_type, actual.ret_type, params, found)
+        case RefType(), RefType():
+            match_types(generic.value, actual.value, params, found)
+        case TypeCall(), TypeCall():
+            for a, b in zip(generic.args, actual.args):
+                match_types(a, b, params, found)
+
+
+def types_in(function: Function) -> Iterator[Type]:
+    """Yield the types that nodes and binders carry; those of generic callees are left out."""
+    for node in post_order(function):
+        if node.checked_type is not None and not isinstance(node, GlobalVar):
+            yield node.checked_type
+        yield from node_types(node)
+        for var in binders(node):
+            if var.checked_type is not None:
+                yield var.checked_type
+
+
+def data_types_in(type_: Type) -> Iterator[TypeCall]:
+    """Yield the applied data types in a type, inner ones first."""
+    match type_:
+        case TupleType():
+            parts: tuple[Type, ...] = type_.fields
+        case FuncType():
+            parts = (*type_.arg_types, type_.ret_type)
+        case RefType():
+            parts = (type_.value,)
+        case TypeCall():
+            parts = type_.args
+        case _:
+            return
+    for part in parts:
+        yield from data_types_in(part)
+    if isinstance(type_, TypeCall):
+        yield type_
+
+
+def nesting(type_: Type) -> int:
+    """Return how deep types are nested in a type."""
+    match type_:
+        case TupleType():
+            parts: tuple[Type, ...] = type_.fields
+        case FuncType():
+            parts = (*type_.arg_types, type_.ret_type)
+        case RefType():
+            parts = (type_.value,)
+        case TypeCall():
+            parts = type_.args
+        case _:
+            return 1
+    return 1 + max((nesting(p) for p in parts), default=0)
+
+
+class ErasedTypes(TypeMap):
+    """Maps types to their layout: every dim is `?`."""
+
+    def dim(self, dim: Dim) -> Dim:
+        """Return `?`."""
+        return ANY
+
+
+def join_types(a: Type, b: Type) -> Type:
+    """Return the least type that covers two types which differ in dims only; raises NotClosed."""
+    if a == b:
+        return a
+    match a, b:
+        case TensorType(), TensorType() if a.dtype == b.dtype and a.rank == b.rank:
+            return TensorType(tuple(join_dims(x, y) for x, y in zip(a.shape, b.shape)), a.dtype)
+        case TupleType(), TupleType():
+            return TupleType(tuple(join_types(x, y) for x, y in zip(a.fields, b.fields)))
+        case TypeCall(), TypeCall():
+            return TypeCall(a.func, tuple(join_types(x, y) for x, y in zip(a.args, b.args)))
+        case ShapeArg(), ShapeArg():
+            return ShapeArg(join_dims(a.dim, b.dim))
+    # Functions and references cannot be widened in both directions at once.
+    raise NotClosed("types of functions or references differ in dims")
+
+
+def join_instances(data: dict[tuple[str, Args], None]) -> tuple[dict[tuple[str, Args], Args], bool]:
+    """Return the joined arguments by name and erased arguments, and whether any were widened."""
+    joined: dict[tuple[str, Args], Args] = {}
+    erase = ErasedTypes()
+    widened = False
+    for name, args in data:
+        key = (name, tuple(erase(a) for a in args))
+        known = joined.get(key)
+        if known is None:
+            joined[key] = args
+        elif known != args:
+            widened = True
+            joined[key] = tuple(join_types(x, y) for x, y in zip(known, args))
+    return joined, widened
+
+
+def mangled(type_: Type) -> str:
+    """Return an identifier part that tells people which type this is; not always unique."""
+    match type_:
+        case TensorType():
+            dims = "x".join(str(d) if isinstance(d, int) else "n" for d in type_.shape)
+            return f"{type_.dtype}_{dims}" if type_.shape else str(type_.dtype)
+        case TupleType():
+            return "_".join(["tuple", *(mangled(f) for f in type_.fields)])
+        case TypeCall():
+            return "_".join([type_.func.name, *(mangled(a) for a in type_.args)])
+        case FuncType():
+            return "fn"
+        case RefType():
+            return f"ref_{mangled(type_.value)}"
+        case ShapeArg():
+            return str(type_.dim) if isinstance(type_.dim, int) else "n"
+    return "any"
