@@ -63,7 +63,8 @@ class SyntaxAbort(Exception):
 class Tokens:
     """The tokens of a source as three parallel lists: kind, text, first offset.
 
-    The kind of keywords and punctuation is their own text. The last token has kind `eof`.
+    The kind of keywords and punctuation is their own text; what is no token has kind `bad` and is already reported.
+    The last token has kind `eof`.
     """
 
     __slots__ = ("begins", "kinds", "metadata", "source", "texts")
@@ -82,7 +83,7 @@ class Tokens:
 
 
 def tokenize(source: Source, sink: DiagnosticSink) -> Tokens:
-    """Return the tokens of `source`; what is no token goes to `sink` and is left out.
+    """Return the tokens of `source`; what is no token is reported to `sink`.
 
     `//` begins a comment, except after a value inside the dims of a `Tensor`, where it divides.
     """
@@ -92,7 +93,9 @@ def tokenize(source: Source, sink: DiagnosticSink) -> Tokens:
     while position < len(text):
         found = _TOKEN.match(text, position)
         if found is None or found.lastgroup in ("bad_number", "bad_string"):
-            position = _skip_bad(source, position, found, sink)
+            end = _skip_bad(source, position, found, sink)
+            tokens.add("bad", text[position:end], position)
+            position = end
             continue
         kind, word, end = found.lastgroup, found.group(), found.end()
         if kind == "space":
@@ -230,6 +233,8 @@ class Cursor:
     def fail(self, expected: str, notes: Iterable[Note] = (), help: str = "") -> NoReturn:
         """Report that something else was expected at the current token, and unwind."""
         found = self.kind
+        if found == "bad":
+            raise SyntaxAbort
         shown = "the end of the text" if found == "eof" else f"`{self.text[:40]}`"
         self.report(
             "syntax", f"expected {expected}, found {shown}", self.span(), notes=notes, help=help
@@ -251,6 +256,7 @@ class Cursor:
 
 
 _KIND_NAMES = {
+    "an operator": "an operator",
     "ident": "a name",
     "local": "a variable such as `%x`",
     "global": "a name such as `@f`",

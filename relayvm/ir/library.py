@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from relayvm.base.diagnostics import Diagnostic, DiagnosticSink
+from relayvm.base.source import Span
 from relayvm.ir.expr import (
     Call,
     Constructor,
@@ -34,19 +35,19 @@ def merge_library(
 
     A definition that needs a library name which the module defines otherwise is reported as `library-conflict`.
     """
-    waiting = [("function", name) for name in functions] + [("type", name) for name in types]
-    taken = set(waiting)
-    while waiting:
-        kind, name = waiting.pop()
-        needed = _needs_of_function if kind == "function" else _needs_of_type
-        source = library.functions if kind == "function" else library.types
-        for need in needed(source[name]):  # type: ignore[operator]
-            own = module.functions if need[0] == "function" else module.types
-            if need[1] in own:
-                sink.add(_conflict(kind, name, need, own[need[1]].span))
-            elif need not in taken:
-                taken.add(need)
-                waiting.append(need)
+    roots = [("function", name) for name in functions] + [("type", name) for name in types]
+    taken = set(roots)
+    for root in roots:
+        waiting = [root]
+        while waiting:
+            kind, name = waiting.pop()
+            for need in _needs(library, kind, name):
+                own = module.functions if need[0] == "function" else module.types
+                if need[1] in own:
+                    sink.add(_conflict(*root, need, own[need[1]].span))
+                elif need not in taken:
+                    taken.add(need)
+                    waiting.append(need)
     if not taken:
         return module
     new_functions = {n: f for n, f in library.functions.items() if ("function", n) in taken}
@@ -59,7 +60,7 @@ def merge_library(
     )
 
 
-def _conflict(kind: str, name: str, need: tuple[str, str], span: object) -> Diagnostic:
+def _conflict(kind: str, name: str, need: tuple[str, str], span: Span | None) -> Diagnostic:
     def shown(kind: str, name: str) -> str:
         return f"`@{name}`" if kind == "function" else f"type `{name}`"
 
@@ -67,12 +68,18 @@ def _conflict(kind: str, name: str, need: tuple[str, str], span: object) -> Diag
         "library-conflict",
         f"{shown(kind, name)} of the library needs its own {shown(*need)}, "
         f"which this program defines otherwise",
-        span,  # type: ignore[arg-type]
+        span,
         help=f"give {shown(*need)} another name, or define {shown(kind, name)} in the program",
     )
 
 
 Need = tuple[str, str]
+
+
+def _needs(library: Module, kind: str, name: str) -> Iterator[Need]:
+    if kind == "function":
+        return _needs_of_function(library.functions[name])
+    return _needs_of_type(library.types[name])
 
 
 def _needs_of_type(data: TypeData) -> Iterator[Need]:

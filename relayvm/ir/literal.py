@@ -204,12 +204,16 @@ def read_metadata(text: str) -> Metadata:
         OverflowError,
         binascii.Error,
     ) as reason:
-        metadata.problem = f"{type(reason).__name__}: {reason}"[:200]
+        what = reason.args[0] if reason.args else type(reason).__name__
+        metadata.problem = f"no {what}" if isinstance(reason, KeyError) else str(what)[:200]
     return metadata
 
 
 def _constant(row: dict[str, object]) -> np.ndarray:
-    dtype = dtype_of(str(row["dtype"]))
+    name = str(row["dtype"])
+    if name not in BY_NAME:
+        raise ValueError(f"there is no element type `{name[:40]}`")
+    dtype = BY_NAME[name]
     shape = row["shape"]
     if not isinstance(shape, list) or not all(type(d) is int and 0 <= d < 1 << 46 for d in shape):
         raise ValueError(f"{str(shape)[:60]} is not a shape")

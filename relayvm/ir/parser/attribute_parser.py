@@ -77,7 +77,7 @@ class AttributeParser(TypeParser):
             return read_string(self.advance())
         except LiteralError as reason:
             self.report("bad-literal", str(reason), span)
-            return ""
+            raise SyntaxAbort from None
 
     def _values(self, opening: str, closing: str, depth: int) -> tuple[AttrValue, ...]:
         opened = self.index

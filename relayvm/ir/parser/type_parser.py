@@ -453,12 +453,13 @@ class DimReader:
         """Read factors joined by `*`, `//` and `%`."""
         result = self.factor(depth)
         while self.parser.kind in ("*", "//", "%"):
+            span = self.parser.span()
             op = self.parser.advance()
             other = self.factor(depth)
             if op == "*":
                 result = self._product(result, other)
             else:
-                result = self._term(op, result, other)
+                result = self._term(op, result, other, span)
         return result
 
     def factor(self, depth: int) -> Dim:
@@ -489,6 +490,7 @@ class DimReader:
 
     def _function(self, depth: int) -> Dim:
         parser = self.parser
+        span = parser.span()
         op = self.FUNCTIONS[parser.advance()]
         opened = parser.index
         parser.advance()
@@ -496,7 +498,7 @@ class DimReader:
         parser.expect(",")
         b = self.sum(depth + 1)
         parser.expect(")", opened=opened)
-        return self._term(op, a, b)
+        return self._term(op, a, b, span)
 
     def _number(self) -> int:
         span = self.parser.span()
@@ -511,9 +513,9 @@ class DimReader:
             self._bound(len(a.terms) * len(b.terms))
         return self._checked(dim_mul(a, b))
 
-    def _term(self, op: str, a: Dim, b: Dim) -> Dim:
+    def _term(self, op: str, a: Dim, b: Dim, span: Span) -> Dim:
         if op in ("//", "%") and b == 0:
-            self.parser.report("bad-dim", "a dim is divided by 0", self.parser.span())
+            self.parser.report("bad-dim", "a dim is divided by 0", span)
             return ANY
         return self._checked(apply_term(op, a, b))
 

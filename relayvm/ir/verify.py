@@ -1,0 +1,352 @@
+"""Checks that a module is well-formed: scopes, binders, names, kinds and, where asked, the types of all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note
+from relayvm.base.dims import DimVar
+from relayvm.base.dtypes import BOOL, BY_NAME
+from relayvm.base.source import Span
+from relayvm.ir.expr import (
+    Call,
+    Clause,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from relayvm.ir.module import Module, TypeData
+from relayvm.ir.printer import print_type
+from relayvm.ir.scope import Scope, Scopes
+from relayvm.ir.types import (
+    UNIT,
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    Kind,
+    RefType,
+    ShapeArg,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeParam,
+    TypeVar,
+    scalar_type,
+)
+from relayvm.ir.visit import LEAVES, attr_variables, node_types, pattern_vars, type_variables
+
+
+def verify_module(module: Module, *, typed: bool = False) -> None:
+    """Raise RelayError `ill-formed` with everything that is wrong with the structure of `module`.
+
+    Each variable has one binder in the module and is used in its scope; functions, data types and constructors that
+    are named exist; type parameters are in scope and of the right kind. With `typed`, every expression carries a type
+    without holes, and the types of neighbours agree where the node itself decides them.
+    """
+    check = _Verifier(module, typed)
+    for data in module.types.values():
+        check.data(data)
+    for name, function in module.functions.items():
+        check.function(name, function)
+    check.sink.raise_if_any()
+
+
+class _Verifier:
+    def __init__(self, module: Module, typed: bool) -> None:
+        self.module = module
+        self.typed = typed
+        self.sink = DiagnosticSink()
+        self.binders: dict[Var, Span | None] = {}
+        self.where = ""
+
+    def fail(self, message: str, span: Span | None, notes: Iterable[Note] = ()) -> None:
+        self.sink.add(Diagnostic("ill-formed", f"{message}{self.where}", span, "", tuple(notes)))
+
+    # --- data types ----------------------------------------------------------------------
+
+    def data(self, data: TypeData) -> None:
+        self.where = f" in type `{data.header.name}`"
+        for index, constructor in enumerate(data.constructors):
+            if constructor.belong_to.name != data.header.name or constructor.index != index:
+                self.fail(
+                    f"constructor `{constructor.name}` does not belong here", constructor.span
+                )
+            for field in constructor.inputs:
+                self.type(field, set(data.type_params), constructor.span)
+
+    # --- functions -----------------------------------------------------------------------
+
+    def function(self, name: str, function: Function) -> None:
+        """Check one global function."""
+        self.where = f" in `@{name}`"
+        scopes = Scopes(function)
+        binding: dict[Var, Scope] = {}
+        params: dict[TypeParam, Scope] = {}
+        for node in scopes.nodes:
+            self._bind(node, scopes, binding, params)
+        for node in scopes.nodes:
+            self._in_scope(node, scopes, binding, params)
+            self._node(node)
+            if self.typed:
+                self._typed(node)
+
+    def _bind(
+        self,
+        node: Expr,
+        scopes: Scopes,
+        binding: dict[Var, Scope],
+        params: dict[TypeParam, Scope],
+    ) -> None:
+        match node:
+            case Let():
+                recursive = isinstance(node.value, Function)
+                region = scopes.inner[id(node)] if recursive else scopes.binding[id(node)][0]
+                self._binder(node.var, region, binding)
+            case Function():
+                body = scopes.binding[id(node)][0]
+                for param in node.params:
+                    self._binder(param, body, binding)
+                for type_param in node.type_params:
+                    if type_param in params:
+                        self.fail(
+                            f"type parameter `{type_param.name}` is introduced twice", node.span
+                        )
+                    params[type_param] = body
+            case Match():
+                for clause, region in zip(node.clauses, scopes.binding[id(node)]):
+                    for var in pattern_vars(clause.lhs):
+                        self._binder(var, region, binding)
+            case _:
+                pass
+
+    def _binder(self, var: Var, region: Scope, binding: dict[Var, Scope]) -> None:
+        if var in self.binders:
+            self.fail(f"variable `%{var.name}` has two binders", var.span)
+        self.binders[var] = var.span
+        binding[var] = region
+
+    def _in_scope(
+        self,
+        node: Expr,
+        scopes: Scopes,
+        binding: dict[Var, Scope],
+        params: dict[TypeParam, Scope],
+    ) -> None:
+        here = scopes.of[id(node)]
+        if isinstance(node, Var):
+            region = binding.get(node)
+            if region is None or not region.encloses(here):
+                known = "is not bound" if region is None else "is used outside of its scope"
+                self.fail(f"variable `%{node.name}` {known}", node.span)
+            return
+        if isinstance(node, Function):
+            here = scopes.binding[id(node)][0]
+        for type_ in node_types(node):
+            visible = {v for v in type_variables(type_) if v in params and params[v].encloses(here)}
+            self.type(type_, visible, node.span)
+        if isinstance(node, Call):
+            for value in node.attrs.values():
+                for dim in attr_variables(value):
+                    if dim not in params or not params[dim].encloses(here):
+                        self.fail(f"dim `{dim.name}` is not a type parameter here", node.span)
+
+    # --- types ---------------------------------------------------------------------------
+
+    def type(self, type_: Type, visible: set[TypeParam], span: Span | None) -> None:
+        """Check the names and kinds in a type."""
+        span = type_.span or span
+        match type_:
+            case TypeVar():
+                if type_ not in visible:
+                    self.fail(f"`{type_.name}` is not a type parameter here", span)
+            case TensorType() | ShapeArg():
+                for variable in type_variables(type_):
+                    if variable not in visible:
+                        self.fail(f"dim `{variable.name}` is not a type parameter here", span)
+            case TupleType():
+                for field in type_.fields:
+                    self.type(field, visible, span)
+            case FuncType():
+                inside = visible | set(type_.type_params)
+                for part in (*type_.arg_types, type_.ret_type):
+                    self.type(part, inside, span)
+            case RefType():
+                self.type(type_.value, visible, span)
+            case GlobalTypeVar():
+                self._data_type(type_, (), visible, span)
+            case TypeCall():
+                self._data_type(type_.func, type_.args, visible, span)
+            case _:
+                pass
+
+    def _data_type(
+        self,
+        head: GlobalTypeVar,
+        arguments: tuple[Type, ...],
+        visible: set[TypeParam],
+        span: Span | None,
+    ) -> None:
+        data = self.module.types.get(head.name)
+        if data is None:
+            self.fail(f"the module has no type `{head.name}`", span)
+            return
+        if len(arguments) != len(data.type_params):
+            self.fail(
+                f"type `{head.name}` has {len(data.type_params)} parameters, not {len(arguments)}",
+                span,
+            )
+        for param, argument in zip(data.type_params, arguments):
+            is_dim = isinstance(argument, ShapeArg)
+            hole = isinstance(argument, IncompleteType)
+            if is_dim != isinstance(param, DimVar) and not hole:
+                wanted = Kind.SHAPE_VAR if isinstance(param, DimVar) else Kind.TYPE
+                self.fail(
+                    f"argument `{param.name}` of `{head.name}` is of kind {wanted.value}", span
+                )
+            self.type(argument, visible, span)
+
+    # --- nodes ---------------------------------------------------------------------------
+
+    def _node(self, node: Expr) -> None:
+        match node:
+            case GlobalVar():
+                if node.name not in self.module.functions:
+                    self.fail(f"the module has no function `@{node.name}`", node.span)
+            case Constructor():
+                self._constructor(node, node.span)
+            case Constant():
+                known = isinstance(node.data, np.ndarray) and node.data.dtype.name in BY_NAME
+                if not known or not node.data.dtype.isnative:
+                    self.fail("a constant is no tensor of a known element type", node.span)
+            case TupleGetItem():
+                if node.index < 0:
+                    self.fail(f"there is no tuple field {node.index}", node.span)
+            case Match():
+                for clause in node.clauses:
+                    self._pattern(clause.lhs, clause)
+            case _:
+                pass
+
+    def _constructor(self, constructor: Constructor, span: Span | None) -> None:
+        data = self.module.types.get(constructor.belong_to.name)
+        rows = data.constructors if data else ()
+        index = constructor.index
+        if not 0 <= index < len(rows) or rows[index].name != constructor.name:
+            self.fail(
+                f"type `{constructor.belong_to.name}` has no constructor `{constructor.name}`", span
+            )
+
+    def _pattern(self, pattern: Pattern, clause: Clause) -> None:
+        match pattern:
+            case PatternConstructor():
+                self._constructor(pattern.constructor, pattern.span or clause.span)
+                if len(pattern.patterns) != len(pattern.constructor.inputs):
+                    self.fail(
+                        f"constructor `{pattern.constructor.name}` has "
+                        f"{len(pattern.constructor.inputs)} fields, not {len(pattern.patterns)}",
+                        pattern.span or clause.span,
+                    )
+                for inner in pattern.patterns:
+                    self._pattern(inner, clause)
+            case PatternTuple():
+                for inner in pattern.patterns:
+                    self._pattern(inner, clause)
+            case PatternVar():
+                if self.typed and pattern.var.checked_type is None:
+                    self.fail(f"variable `%{pattern.var.name}` has no type", pattern.span)
+            case _:
+                pass
+
+    # --- types of nodes ------------------------------------------------------------------
+
+    def _typed(self, node: Expr) -> None:
+        if isinstance(node, LEAVES) and not isinstance(node, (Var, Constant)):
+            return
+        if node.checked_type is None:
+            self.fail(f"a {type(node).__name__} has no type", node.span)
+            return
+        if _has_hole(node.checked_type):
+            shown = print_type(node.checked_type)
+            self.fail(f"the type `{shown}` of a {type(node).__name__} has holes", node.span)
+        expected = _expected_type(node)
+        if expected is not None and not _compatible(node.checked_type, expected):
+            self.fail(
+                f"a {type(node).__name__} has type `{print_type(node.checked_type)}`, "
+                f"but its parts make `{print_type(expected)}`",
+                node.span,
+            )
+        if isinstance(node, If) and node.cond.checked_type not in (None, scalar_type(BOOL)):
+            self.fail("the condition is no rank-0 bool", node.cond.span)
+
+
+def _has_hole(type_: Type) -> bool:
+    match type_:
+        case IncompleteType():
+            return True
+        case TupleType():
+            return any(_has_hole(f) for f in type_.fields)
+        case FuncType():
+            return any(_has_hole(t) for t in (*type_.arg_types, type_.ret_type))
+        case RefType():
+            return _has_hole(type_.value)
+        case TypeCall():
+            return any(_has_hole(t) for t in type_.args)
+        case _:
+            return False
+
+
+def _expected_type(node: Expr) -> Type | None:
+    """Return the type that the parts of a node make, where they alone decide it."""
+    match node:
+        case Let():
+            return node.body.checked_type
+        case Tuple():
+            types = [f.checked_type for f in node.fields]
+            return None if None in types else TupleType(tuple(t for t in types if t is not None))
+        case TupleGetItem():
+            whole = node.tuple_value.checked_type
+            if isinstance(whole, TupleType):
+                return whole.fields[node.index] if node.index < len(whole.fields) else UNIT
+        case RefCreate() if node.value.checked_type is not None:
+            return RefType(node.value.checked_type)
+        case RefRead() if isinstance(node.ref.checked_type, RefType):
+            return node.ref.checked_type.value
+        case RefWrite():
+            return UNIT
+        case _:
+            pass
+    return None
+
+
+def _compatible(a: Type, b: Type) -> bool:
+    """Tell whether two types agree but for dims, which inference may know better at one place than at another."""
+    match a, b:
+        case TensorType(), TensorType():
+            return a.dtype is b.dtype and a.rank == b.rank
+        case TupleType(), TupleType():
+            same = len(a.fields) == len(b.fields)
+            return same and all(_compatible(x, y) for x, y in zip(a.fields, b.fields))
+        case RefType(), RefType():
+            return _compatible(a.value, b.value)
+        case TypeCall(), TypeCall():
+            return a.func == b.func
+        case _:
+            return type(a) is type(b)
