@@ -117,7 +117,11 @@ def _(data: Tensor, collapse_type: Tensor) -> Tensor:
         folded.append(added + i)
         if n != 1:
             unsure.append(added + i)
-    extents = tuple(_terms(data.shape[a], target[a - added], a in unsure) for a in folded)
+    # An axis of unknown size that was not repeated has one term; if it turns out to be 1, all.
+    extents = tuple(
+        dim_floordiv(data.shape[a], dim_max(target[a - added], 1)) if a in unsure else data.shape[a]
+        for a in folded
+    )
 
     def element(*i: ScalarExpr) -> ScalarExpr:
         def load(*r: ScalarExpr) -> ScalarExpr:
@@ -128,17 +132,10 @@ def _(data: Tensor, collapse_type: Tensor) -> Tensor:
             return load_wide(data, tuple(place))
 
         if not folded:
-            return load()
+            return te.cast(load(), data.dtype)
         return te.cast(te.reduce("sum", extents, load), data.dtype)
 
     return te.compute(target, element, "collapse_sum_like")
-
-
-def _terms(whole: Dim, part: Dim, unsure: bool) -> Dim:
-    """Return how many terms of an axis are summed: `whole` if `part` turns out to be 1, else 1."""
-    if not unsure:
-        return whole
-    return dim_floordiv(whole, dim_max(part, 1))
 
 
 @collapse_sum_like.reduction_size

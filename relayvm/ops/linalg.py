@@ -60,7 +60,7 @@ def _(data: Array, weight: Array, *, units: Dim | None, out_dtype: DType | None)
 
 @dense.compute
 def _(data: Tensor, weight: Tensor, *, units: Dim | None, out_dtype: DType | None) -> Tensor:
-    shape = (*data.shape[:-1], weight.shape[0])
+    shape = (*data.shape[:-1], weight.shape[0] if units is None else units)
 
     return contraction(
         shape,
@@ -178,7 +178,8 @@ def _(
         return tensor_b[(i[-1], r) if transpose_b else (r, i[-1])]
 
     dtype = out_dtype or tensor_a.dtype
-    return contraction((*a[:-1], b[1]), a[-1], left, right, dtype, "matmul")
+    shape = (*a[:-1], b[1] if units is None else units)
+    return contraction(shape, a[-1], left, right, dtype, "matmul")
 
 
 @matmul.reduction_size

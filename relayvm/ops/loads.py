@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from relayvm.base.dims import Dim, dims_equal
+from relayvm.base.dims import Dim, DimExpr, DimTerm, dims_equal
 from relayvm.base.dtypes import FLOAT16, FLOAT32, DType
 from relayvm.base.shapes import broadcast_shapes
 from relayvm.kernels import compute as te
@@ -17,7 +17,8 @@ def load_broadcast(tensor: Tensor, shape: Sequence[Dim], index: Index) -> Scalar
     """Return the element of `tensor`, broadcast to `shape` from the right, at `index` of `shape`.
 
     An axis that may turn out to have size 1 only at run time is read at the full index where the
-    tensor is an operand of the kernel, which is then passed strided; a computed tensor is clipped.
+    tensor is an operand of the kernel, which is then passed strided, and the size of the result is
+    a broadcast of its own; otherwise the index is clipped, which is right in any case.
     """
     skipped = len(shape) - tensor.rank
     places: list[ScalarExpr | int] = []
@@ -25,11 +26,23 @@ def load_broadcast(tensor: Tensor, shape: Sequence[Dim], index: Index) -> Scalar
         place = index[skipped + axis]
         if extent == 1:
             places.append(0)
-        elif dims_equal(extent, shape[skipped + axis]) is True or is_placeholder(tensor):
+        elif dims_equal(extent, shape[skipped + axis]) is True:
+            places.append(place)
+        elif is_placeholder(tensor) and _is_broadcast_of(shape[skipped + axis], extent):
             places.append(place)
         else:
             places.append(te.index(place, extent, "clip"))
     return tensor[tuple(places)]
+
+
+def _is_broadcast_of(whole: Dim, part: Dim) -> bool:
+    """Return whether `whole` is a `broadcast` term, perhaps of such terms, with `part` in it."""
+    if whole == part:
+        return True
+    match whole:
+        case DimExpr(((((DimTerm("broadcast", a, b), 1),), 1),)):
+            return _is_broadcast_of(a, part) or _is_broadcast_of(b, part)
+    return False
 
 
 def is_placeholder(tensor: Tensor) -> bool:

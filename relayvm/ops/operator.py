@@ -180,6 +180,17 @@ class Operator(Op):
             shape = self.facets["value_shape"](*args, **self.complete_attrs(attrs))
         return TensorType(tuple(shape), result.dtype)
 
+    def tolerance(self, types: Sequence[Type], attrs: Mapping[str, AttrValue]) -> float:
+        """Return the error bound of a float result in units in the last place.
+
+        That of a sum counts from the greatest of 1 and the results: terms may cancel.
+        """
+        size = self.facets.get("reduction_size")
+        if size is None:
+            return self.ulp
+        terms = size(*types, **self.complete_attrs(attrs))
+        return self.ulp + 4 + 2 * (terms if isinstance(terms, int) else 0)
+
     @property
     def constrained_operands(self) -> tuple[ConstrainedOperand, ...]:
         """The operands with their constraints."""

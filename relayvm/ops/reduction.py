@@ -170,7 +170,7 @@ def _position(
 def _arg_reduction(name: str, find: Reduce, text: str, result: str) -> Operator:
     doc = (
         f"{text}; the first of equals, or the last with `select_last_index`; NaN comes first.{_AXES}"
-        "\nOver several axes the position counts row-major over them; it is -1 where there is no element."
+        "\nOver several axes the position counts row-major over them; it is 0 where there is no element."
         f"\n\n>>> %x = {_MATRIX}\n>>> {name}(%x, axis=[1])\n{result}"
     )
     reason = "positions are integers"
@@ -186,7 +186,7 @@ def _arg_reduction(name: str, find: Reduce, text: str, result: str) -> Operator:
         count = int(np.prod([data.shape[i] for i in axes], dtype=np.int64))
         rows = data.transpose(*kept, *axes).reshape(*outer, count)
         if count == 0:
-            found = np.full(outer, -1)
+            found = np.zeros(outer)
         elif select_last_index:
             found = count - 1 - find(rows[..., ::-1], axis=-1)
         else:

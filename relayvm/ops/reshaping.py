@@ -178,8 +178,10 @@ def reshape_like(
     rhs_begin: int = 0,
     rhs_end: int | None = None,
 ) -> TensorType:
-    """The elements of `data` with its axes `lhs_begin` to `lhs_end` replaced by axes `rhs_begin` to `rhs_end` of
-    `shape_like`.
+    """The elements of `data` in the shape of `shape_like`.
+
+    Only the axes from `lhs_begin` to `lhs_end` of `data` are replaced, by those from `rhs_begin` to
+    `rhs_end` of `shape_like`; ends are the ranks by default.
 
     >>> %x = int32 [1, 2, 3, 4]
     >>> %y = float32 [[0, 0], [0, 0]]

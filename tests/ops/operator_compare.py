@@ -1,0 +1,43 @@
+"""Comparison of results within the tolerance that the operator's row states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from relayvm.ir.types import Type
+from relayvm.ops.operator import Operator
+
+
+def assert_same(
+    op: Operator,
+    types: Sequence[Type],
+    attrs: Mapping[str, Any],
+    actual: Any,
+    expected: Any,
+    what: str,
+) -> None:
+    """Fail unless both agree: exactly for integers, within `ulp` and the terms summed for floats."""
+    if isinstance(expected, tuple):
+        assert len(actual) == len(expected)
+        for a, b in zip(actual, expected):
+            assert_same(op, types, attrs, a, b, what)
+        return
+    assert actual.dtype == expected.dtype, what
+    assert actual.shape == expected.shape, what
+    if expected.dtype.kind != "f":
+        assert np.array_equal(actual, expected), f"{what}:\n{actual}\n{expected}"
+        return
+    tolerance = op.tolerance(types, attrs)
+    with np.errstate(all="ignore"):
+        unit = np.spacing(np.abs(expected)).astype(np.float64)
+        if "reduction_size" in op.facets:
+            # The error of a sum is that of its terms, which may cancel.
+            finite = np.abs(expected[np.isfinite(expected)])
+            unit = np.maximum(unit, np.spacing(max([1, *finite.reshape(-1)], default=1)))
+        near = np.abs(actual.astype(np.float64) - expected.astype(np.float64)) <= tolerance * unit
+    both_nan = np.isnan(actual) & np.isnan(expected)
+    good = near | both_nan | (actual == expected)
+    assert good.all(), f"{what}:\n{actual}\n{expected}"

@@ -1,0 +1,122 @@
+"""Completeness of the operator table: every row has every facet, and the facets agree."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from operator_cases import CASES, Case, dtypes_of, types_of, values_of
+from operator_compare import assert_same
+from operator_kernels import compute_result
+
+from relayvm.base.dims import dim_value
+from relayvm.base.shapes import ShapeError
+from relayvm.base.dtypes import dtype_of
+from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ops import OPS, trace_shape
+from relayvm.ops.operator import Operator
+from relayvm.ops.tracing import check_equation, tensors_of
+from relayvm.base.dims import ANY
+
+NAMES = sorted(OPS)
+
+
+def seeded(name: str, case: Case) -> np.random.Generator:
+    return np.random.default_rng(zlib.crc32(f"{name} {case.shapes} {case.attrs}".encode()))
+
+
+def type_of_value(value: Any) -> Type:
+    if isinstance(value, tuple):
+        return TupleType(tuple(type_of_value(v) for v in value))
+    return TensorType(value.shape, dtype_of(value.dtype))
+
+
+def with_unknown_dims(given: Type) -> Type:
+    if isinstance(given, TupleType):
+        return TupleType(tuple(with_unknown_dims(t) for t in given.fields))
+    assert isinstance(given, TensorType)
+    return TensorType((ANY,) * given.rank, given.dtype)
+
+
+def test_every_operator_has_cases() -> None:
+    assert set(CASES) == set(OPS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_is_complete(name: str) -> None:
+    op = OPS[name]
+    assert {"numpy", "compute"} <= set(op.facets)
+    assert ("gradient" in op.facets) != bool(op.no_gradient)
+    assert ("value_shape" in op.facets) == ("value_dims" in op.facets)
+    assert op.doc.splitlines()[0].endswith(".")
+    assert ">>> " in op.doc
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_rule_gives_the_type_of_what_numpy_returns(name: str) -> None:
+    op = OPS[name]
+    for case in CASES[name]:
+        for dtypes in dtypes_of(op, case):
+            values = values_of(case, dtypes, seeded(name, case), special=True)
+            result = op.evaluate(values, case.attrs)
+            if op.is_data_dependent:
+                promised = op.value_type(values, case.attrs)
+            else:
+                promised = op.result_type(types_of(case, dtypes), case.attrs)
+            assert type_of_value(result) == promised, (case, dtypes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_rule_over_unknown_dims_is_a_program_for_the_dims(name: str) -> None:
+    op = OPS[name]
+    for case in CASES[name]:
+        dtypes = next(dtypes_of(op, case))
+        types = types_of(case, dtypes)
+        if name == "squeeze" and "axis" not in case.attrs:
+            with pytest.raises(ShapeError, match="needs known sizes"):
+                trace_shape(op, [with_unknown_dims(t) for t in types], case.attrs)
+            continue
+        trace = trace_shape(op, [with_unknown_dims(t) for t in types], case.attrs)
+        sizes = [n for t in types for tensor in tensors_of(t) for n in tensor.shape]
+        known = dict(zip(trace.fresh, sizes))
+        assert len(known) == len(sizes)
+        for check in trace.checks:
+            left, right = check_equation(check)
+            assert dim_value(left, known) == dim_value(right, known), (case, check)
+        if op.is_data_dependent:
+            assert len(trace.value_dims) == 1
+            continue
+        static = op.result_type(types, case.attrs)
+        assert len(list(tensors_of(static))) == len(list(tensors_of(trace.result)))
+        for a, b in zip(tensors_of(static), tensors_of(trace.result)):
+            assert a.shape == tuple(dim_value(d, known) for d in b.shape), case
+            assert a.dtype is b.dtype
+
+
+def _compared(op: Operator, case: Case, dtypes: Any, symbolic: bool) -> None:
+    types = types_of(case, dtypes)
+    values = values_of(
+        case, dtypes, seeded(op.name, case), special=op.fusion.value != "contraction"
+    )
+    expected = op.evaluate(values, case.attrs)
+    actual = compute_result(op, types, values, case.attrs, symbolic=symbolic)
+    assert_same(op, types, case.attrs, actual, expected, f"{op.name} {case} {dtypes}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_kernel_computes_what_numpy_does_for_all_dtypes(name: str) -> None:
+    op = OPS[name]
+    for case in CASES[name]:
+        for dtypes in dtypes_of(op, case):
+            _compared(op, case, dtypes, symbolic=False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_kernel_over_unknown_dims_computes_what_numpy_does(name: str) -> None:
+    op = OPS[name]
+    for case in CASES[name]:
+        if name == "squeeze" and "axis" not in case.attrs:
+            continue
+        _compared(op, case, next(dtypes_of(op, case)), symbolic=True)
