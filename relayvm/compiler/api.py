@@ -14,7 +14,7 @@ from relayvm.base.source import Source
 from relayvm.base.target import Target
 from relayvm.compiler.entries import bind_params
 from relayvm.compiler.lower.program import lower_module
-from relayvm.compiler.passes import optimize
+from relayvm.compiler.optimize import optimize
 from relayvm.ir.module import Module
 from relayvm.ir.prelude import parse_program
 from relayvm.ops import OPS

@@ -7,6 +7,7 @@ object.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from relayvm.base.diagnostics import InternalError
@@ -32,6 +33,7 @@ from relayvm.vm import manifest
 from relayvm.vm.program import ClosureSignature, Layout, LayoutKind
 
 MAX_RESULTS = 4
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def class_of(kind: Type) -> str:
@@ -58,6 +60,9 @@ class Layouts:
         self.signatures: list[ClosureSignature] = []
         self.data_types: dict[str, manifest.DataType] = {}
         self._numbers: dict[object, int] = {}
+        instances = module.attrs.get("instances") or ()
+        assert isinstance(instances, tuple)
+        self._written: dict[str, str] = dict(instances)
         self._has_refs = any(
             isinstance(e, RefCreate) for f in module.functions.values() for e in post_order(f)
         )
@@ -94,9 +99,9 @@ class Layouts:
             for constructor in definition.constructors:
                 self._add(
                     LayoutKind.CONSTRUCTOR,
-                    constructor.name,
+                    self._written.get(constructor.name, constructor.name),
                     self.fields_of(kind, constructor),
-                    type=print_type(kind),
+                    type=self.text(kind),
                     tag=constructor.index,
                     tags=len(definition.constructors),
                 )
@@ -206,7 +211,7 @@ class Layouts:
 
     def value_type(self, kind: Type) -> manifest.ValueType:
         """Return the description of a type for the host; data types are added to `data_types`."""
-        text = print_type(kind)
+        text = self.text(kind)
         match kind:
             case TensorType():
                 dims = tuple(_host_dim(d) for d in kind.shape)
@@ -234,6 +239,10 @@ class Layouts:
             case _:
                 raise InternalError(f"`{text}` has no values that a host could hold")
 
+    def text(self, kind: Type) -> str:
+        """Return a type as the user writes it: instances of data types under their old names."""
+        return _NAME.sub(lambda m: self._written.get(m[0], m[0]), print_type(kind))
+
     def _add_data_type(self, kind: Type, text: str) -> None:
         if text in self.data_types:
             return
@@ -241,7 +250,7 @@ class Layouts:
         self.data_types[text] = manifest.DataType(text, ())
         constructors = tuple(
             manifest.Constructor(
-                c.name,
+                self._written.get(c.name, c.name),
                 self.constructor(kind, c),
                 tuple(self.value_type(f) for f in self.fields_of(kind, c)),
             )

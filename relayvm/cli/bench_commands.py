@@ -1,0 +1,63 @@
+"""`relayvm bench ...`: benchmarks that print a table."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from relayvm.base.diagnostics import error
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands of this file to the parser."""
+    bench = commands.add_parser("bench", help="measure this machine beside named peers")
+    kinds = bench.add_subparsers(dest="bench", metavar="BENCHMARK", required=True)
+    trees = kinds.add_parser("treelstm", help="Tree-LSTM over parse trees, one tree a call")
+    trees.add_argument(
+        "--trees",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="binary trees in Penn Treebank brackets, one a line",
+    )
+    trees.add_argument("--repeat", type=int, default=5, help="passes; the median counts")
+    trees.add_argument("--limit", type=int, help="use only the first trees")
+    trees.set_defaults(run=run_treelstm)
+
+
+def run_treelstm(options: argparse.Namespace) -> int:
+    """Measure the Tree-LSTM and print microseconds per token."""
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+
+    import relayvm
+    from relayvm.cli.bench import treelstm
+    from relayvm.cli.bench.trees import count_tokens, read_trees
+
+    for name in ("repeat", "limit"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise error("bad-option", f"--{name} is {value}; it must be at least 1")
+    trees = read_trees(options.trees)[: options.limit]
+    weights = treelstm.make_weights()
+    vm = relayvm.VirtualMachine(treelstm.compile_program(weights))
+    with Progress(transient=True) as progress:
+        task = progress.add_task("passes over the trees", total=None)
+        rows = treelstm.measure(
+            trees, vm, weights, repeat=options.repeat, progress=lambda: progress.advance(task)
+        )
+    table = Table(
+        "",
+        "us / token",
+        "times ours",
+        "max |difference| to numpy",
+        title=f"Tree-LSTM, {len(trees)} trees, {count_tokens(trees)} tokens, one thread",
+    )
+    for row in rows:
+        table.add_row(
+            row.name, f"{row.us_per_token:.2f}", f"{row.ratio:.2f}", f"{row.max_error:.1e}"
+        )
+    Console().print(table)
+    return 0

@@ -1,0 +1,103 @@
+"""`relayvm compile` and `relayvm opt`: from Relay text to executables and between forms of a
+program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from relayvm.cli.options import named_file, read_arrays
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands of this file to the parser."""
+    compile_ = commands.add_parser("compile", help="compile a program to an executable file")
+    compile_.add_argument("model", type=Path, help="program text (.relay)")
+    compile_.add_argument(
+        "-o", "--output", type=Path, help="executable to write (default: MODEL.rvm)"
+    )
+    compile_.add_argument("--target", default="cpu", help="device, for example `cpu -mcpu=generic`")
+    compile_.add_argument("--opt-level", type=int, default=3, choices=range(5), metavar="0-4")
+    compile_.add_argument(
+        "--param",
+        type=named_file,
+        action="append",
+        default=[],
+        metavar="NAME=FILE.npy",
+        help="array that takes the place of a parameter of main; may be repeated",
+    )
+    compile_.add_argument(
+        "--entry",
+        action="append",
+        metavar="NAME",
+        help="function to keep callable; may be repeated",
+    )
+    compile_.add_argument(
+        "--emit",
+        choices=("executable", "relay", "assembly"),
+        default="executable",
+        help="print the optimised program or its bytecode instead of writing an executable",
+    )
+    compile_.set_defaults(run=run_compile)
+    opt = commands.add_parser("opt", help="run passes over a program and print the result")
+    opt.add_argument("file", type=Path, nargs="?", help="program text; `-` reads standard input")
+    opt.add_argument("--passes", default="", metavar="A,B", help="passes in order")
+    opt.add_argument("--list", action="store_true", help="list all passes")
+    opt.add_argument("--show-types", action="store_true", help="print the type of each expression")
+    opt.add_argument("--library", action="store_true", help="print what the prelude supplies, too")
+    opt.set_defaults(run=run_opt)
+
+
+def run_compile(options: argparse.Namespace) -> int:
+    """Compile one program."""
+    import relayvm
+    from relayvm.compiler.optimize import optimize
+    from relayvm.ir.printer import print_module
+
+    module = relayvm.parse(options.model)
+    params = read_arrays(options.param)
+    if options.emit == "relay":
+        lowered = optimize(module, opt_level=options.opt_level, entries=options.entry)
+        sys.stdout.write(print_module(lowered.module, library=True))
+        return 0
+    exe = relayvm.compile(
+        module,
+        target=options.target,
+        params=params,
+        opt_level=options.opt_level,
+        entries=options.entry,
+    )
+    if options.emit == "assembly":
+        sys.stdout.write(exe.disassemble())
+        return 0
+    output = options.output or options.model.with_suffix(".rvm")
+    exe.save(output)
+    print(f"wrote {output} ({output.stat().st_size:,} bytes)")
+    return 0
+
+
+def run_opt(options: argparse.Namespace) -> int:
+    """Run passes over one program."""
+    import relayvm
+    from relayvm.base.diagnostics import error
+    from relayvm.compiler.passes import PASSES, run_passes
+    from relayvm.ir.printer import print_module
+
+    if options.list:
+        for row in PASSES.values():
+            print(f"{row.name:34} {row.doc.splitlines()[0]}")
+        return 0
+    if options.file is None:
+        raise error("bad-option", "`relayvm opt` needs a file, or --list")
+    if str(options.file) == "-":
+        module = relayvm.parse(sys.stdin.read(), name="<stdin>")
+    else:
+        module = relayvm.parse(options.file)
+    names = [name.strip() for name in options.passes.split(",") if name.strip()]
+    module = run_passes(module, names)
+    text = print_module(module, show_types=options.show_types, library=options.library)
+    sys.stdout.write(text)
+    return 0

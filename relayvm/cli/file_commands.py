@@ -1,0 +1,142 @@
+"""Commands on executables: run, verify, inspect, disassemble, assemble."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relayvm.base.diagnostics import error
+from relayvm.cli.options import add_machine_options, machine_arguments, named_file, read_arrays
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands of this file to the parser."""
+    run = commands.add_parser("run", help="run an executable")
+    run.add_argument("file", type=Path)
+    run.add_argument("--entry", default="main", help="function to call (default: main)")
+    run.add_argument(
+        "--input", type=named_file, action="append", default=[], metavar="NAME=FILE.npy"
+    )
+    run.add_argument("--random", action="store_true", help="make up the inputs that are not given")
+    run.add_argument("--seed", type=int, default=0, help="seed of --random")
+    run.add_argument("--size", type=int, default=8, help="size of unknown axes under --random")
+    run.add_argument("--native", action="store_true", help="trust the native code in the file")
+    run.add_argument("--output", type=Path, help="folder that receives the results as .npy files")
+    run.add_argument(
+        "--check-finite", action="store_true", help="fail if a result has a NaN or an infinity"
+    )
+    add_machine_options(run)
+    run.set_defaults(run=run_run)
+    for name, action, text in (
+        ("verify", run_verify, "check a file completely, constants included"),
+        ("inspect", run_inspect, "print what a file holds"),
+        ("disassemble", run_disassemble, "print the bytecode of a file"),
+    ):
+        parser = commands.add_parser(name, help=text)
+        parser.add_argument("file", type=Path)
+        parser.set_defaults(run=action)
+    assemble = commands.add_parser("assemble", help="make an executable from bytecode text")
+    assemble.add_argument("file", type=Path)
+    assemble.add_argument("-o", "--output", type=Path, required=True)
+    assemble.set_defaults(run=run_assemble)
+
+
+def run_run(options: argparse.Namespace) -> int:
+    """Call one function of an executable and print its result."""
+    import relayvm
+
+    exe = relayvm.load(options.file, native=options.native)
+    entry = exe.manifest.entry(options.entry)
+    if entry is None:
+        known = ", ".join(f"`{e.name}`" for e in exe.manifest.entries)
+        raise error("unknown-function", f"`{options.file}` has no entry `{options.entry}`: {known}")
+    inputs: dict[str, Any] = dict(read_arrays(options.input))
+    if options.random:
+        rng = np.random.default_rng(options.seed)
+        for parameter in entry.parameters:
+            if parameter.name not in inputs:
+                inputs[parameter.name] = random_value(parameter, rng, options.size)
+    vm = relayvm.VirtualMachine(exe, **machine_arguments(options))
+    result = vm.invoke(options.entry, **inputs)
+    results = result if isinstance(result, tuple) else (result,)
+    for index, value in enumerate(results):
+        name = entry.results[index] if index < len(entry.results) else f"output{index}"
+        print(f"{name}: {describe(value)}")
+        if options.check_finite and not is_finite(value):
+            raise error("not-finite", f"result `{name}` has a NaN or an infinity")
+        if options.output is not None and isinstance(value, np.ndarray):
+            options.output.mkdir(parents=True, exist_ok=True)
+            np.save(options.output / f"{name}.npy", value)
+    return 0
+
+
+def random_value(parameter: Any, rng: np.random.Generator, size: int) -> np.ndarray:
+    """Return a made-up array for a tensor parameter; raises RelayError for other types."""
+    kind = parameter.type
+    if kind.kind != "tensor":
+        message = f"`{parameter.name}` has type `{kind.text}`; --random makes up tensors only"
+        raise error("bad-option", message)
+    shape = tuple(d if isinstance(d, int) else size for d in kind.dims)
+    dtype = np.dtype(kind.dtype)
+    if dtype.kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    return rng.integers(0, 2 if dtype.kind == "b" else 10, shape).astype(dtype)
+
+
+def describe(value: Any) -> str:
+    """Return a value on one line, long arrays cut short."""
+    if isinstance(value, np.ndarray):
+        text = np.array2string(value, threshold=8, edgeitems=2, separator=", ").replace("\n", "")
+        return f"{value.dtype}{list(value.shape)} {text}"
+    return repr(value)
+
+
+def is_finite(value: Any) -> bool:
+    """Tell whether an array is free of NaN and infinities; other values always are."""
+    return not isinstance(value, np.ndarray) or bool(np.isfinite(value).all())
+
+
+def run_verify(options: argparse.Namespace) -> int:
+    """Check a file, constants included."""
+    import relayvm
+
+    exe = relayvm.load(options.file, native=True, verify_constants=True)
+    print(f"{options.file}: sound, {exe}")
+    return 0
+
+
+def run_inspect(options: argparse.Namespace) -> int:
+    """Print the entries, data types, kernels and sections of a file."""
+    import relayvm
+
+    exe = relayvm.load(options.file, native=True)
+    print(exe.describe())
+    return 0
+
+
+def run_disassemble(options: argparse.Namespace) -> int:
+    """Print the bytecode of a file."""
+    import relayvm
+
+    sys.stdout.write(relayvm.load(options.file, native=True).disassemble())
+    return 0
+
+
+def run_assemble(options: argparse.Namespace) -> int:
+    """Make an executable from bytecode text."""
+    from relayvm.vm.assembly import assemble
+    from relayvm.vm.codec import encode
+    from relayvm.vm.executable import load
+
+    try:
+        text = options.file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as reason:
+        raise error("unreadable-file", f"`{options.file}` cannot be read: {reason}") from None
+    exe = load(encode(assemble(text)))
+    exe.save(options.output)
+    print(f"wrote {options.output}")
+    return 0

@@ -1,0 +1,88 @@
+"""Commands about RelayVM itself: explain, settings, info, cache."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+from difflib import get_close_matches
+from typing import Any
+
+import relayvm
+from relayvm.base.diagnostics import error
+from relayvm.base.error_codes import ERROR_CODES
+from relayvm.base.settings import SETTINGS, setting
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands of this file to the parser."""
+    explain = commands.add_parser("explain", help="explain an error code")
+    explain.add_argument("code", nargs="?", help="the code in brackets; none lists them all")
+    explain.set_defaults(run=run_explain)
+    settings = commands.add_parser("settings", help="list environment switches and their values")
+    settings.set_defaults(run=run_settings)
+    info = commands.add_parser("info", help="print versions, the host's CPU and its features")
+    info.set_defaults(run=run_info)
+    cache = commands.add_parser("cache", help="show or clear the cache of compiled kernels")
+    cache.add_argument("--clear", action="store_true", help="remove all entries")
+    cache.set_defaults(run=run_cache)
+
+
+def run_explain(options: argparse.Namespace) -> int:
+    """Print what a code means."""
+    if options.code is None:
+        for code, text in sorted(ERROR_CODES.items()):
+            print(f"{code:26} {text.splitlines()[0]}")
+        return 0
+    code = options.code.removeprefix("error").strip("[]")
+    if code not in ERROR_CODES:
+        near = get_close_matches(code, ERROR_CODES, 1)
+        hint = f"; did you mean `{near[0]}`?" if near else ""
+        raise error("unknown-code", f"there is no error code `{code}`{hint}")
+    print(f"{code}\n\n{ERROR_CODES[code]}")
+    return 0
+
+
+def run_settings(_options: argparse.Namespace) -> int:
+    """Print all environment switches."""
+    for name, row in SETTINGS.items():
+        value = setting(name)
+        shown = ", ".join(value) if isinstance(value, tuple) else value
+        print(f"{name} = {shown if shown not in ('', None) else '(empty)'}\n    {row.meaning}")
+    return 0
+
+
+def run_info(_options: argparse.Namespace) -> int:
+    """Print versions and the host that kernels are compiled for."""
+    print(f"relayvm   {relayvm.__version__}")
+    print(f"python    {platform.python_version()} on {platform.platform()}")
+    for name in ("numpy", "llvmlite", "cffi", "torch", "onnxruntime"):
+        print(f"{name:9} {_version(name)}")
+    try:
+        from relayvm.kernels.build import describe_host
+
+        print(describe_host())
+    except ImportError:
+        print("llvmlite is missing: saved native code runs, nothing can be compiled")
+    return 0
+
+
+def _version(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def run_cache(options: argparse.Namespace) -> int:
+    """Show or clear the kernel cache."""
+    from relayvm.kernels.cache import cache_info, clear_cache
+
+    if options.clear:
+        clear_cache()
+        print("the kernel cache is empty", file=sys.stderr)
+        return 0
+    print(cache_info())
+    return 0

@@ -1,0 +1,106 @@
+"""The upper half of a compilation: from a module as written to the form that is lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from relayvm.base.diagnostics import error
+from relayvm.base.dims import Dim, DimVar
+from relayvm.base.source import Source
+from relayvm.compiler.entries import entry_names
+from relayvm.compiler.passes import run_passes
+from relayvm.compiler.transforms.instantiate import needs_uniform
+from relayvm.ir.expr import Attrs, Call, Function, GlobalVar, Var
+from relayvm.ir.module import Module
+from relayvm.ir.parser import parse_type
+from relayvm.ir.types import FuncType, TupleType, Type, TypeParam, TypeVar
+from relayvm.ir.visit import substitute_in_type
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A module in lowered form, and the functions behind the names that the host calls."""
+
+    module: Module
+    entries: dict[str, str]
+    uniform: bool
+
+
+def optimize(
+    module: Module, *, opt_level: int = 3, entries: Iterable[str] | None = None
+) -> Lowered:
+    """Return the module after all passes of an optimisation level, for these entries.
+
+    `entries` as in `relayvm.compile`. Raises RelayError with every independent error.
+    """
+    typed = run_passes(module, ["infer_types"])
+    names = entry_names(typed) if entries is None else tuple(entries)
+    if not names:
+        raise error("no-entry", "the program has no function that could be called")
+    chosen: dict[str, str] = {}
+    for name in names:
+        typed, chosen[name] = _entry(typed, name)
+    attrs = Attrs(typed.attrs, entries=tuple(chosen.values()))
+    lowered = run_passes(replace(typed, attrs=attrs), opt_level=opt_level)
+    return Lowered(lowered, chosen, needs_uniform(lowered))
+
+
+def _entry(module: Module, name: str) -> tuple[Module, str]:
+    """Return the module and the function that an entry names, added where it is an instance."""
+    stem, bracket, rest = name.partition("[")
+    function = module[stem]
+    params = [p for p in function.type_params if isinstance(p, TypeVar)]
+    if not bracket:
+        if params:
+            example = f"{name}[{', '.join('int32' for _ in params)}]"
+            message = f"`@{name}` has type parameters; name an instance as entry: `{example}`"
+            raise error("polymorphic-entry", message, function.span)
+        return module, name
+    args = _type_args(module, f"({rest.removesuffix(']')},)", name)
+    if len(args) != len(params):
+        message = f"`@{stem}` has {len(params)} type parameters, `{name}` gives {len(args)}"
+        raise error("polymorphic-entry", message, function.span)
+    own = f"{stem}.entry"
+    while own in module.functions:
+        own += "_"
+    wrapper = _instance(stem, function, dict(zip(params, args)))
+    return module.with_functions({**module.functions, own: wrapper}), own
+
+
+def _type_args(module: Module, text: str, name: str) -> tuple[Type, ...]:
+
+    kind = parse_type(Source(f"entry `{name}`", text), module=module)
+    assert isinstance(kind, TupleType)
+    return kind.fields
+
+
+def _instance(name: str, function: Function, values: dict[TypeVar, Type]) -> Function:
+    """Return a function that calls a polymorphic one at these types."""
+    kind = function.checked_type
+    assert isinstance(kind, FuncType)
+    known: dict[TypeParam, Type | Dim] = {}
+    known.update(values.items())
+    args = tuple(substitute_in_type(t, known) for t in kind.arg_types)
+    result = substitute_in_type(kind.ret_type, known)
+    params = tuple(
+        Var(p.name, t, span=p.span, checked_type=t) for p, t in zip(function.params, args)
+    )
+    shapes = tuple(p for p in function.type_params if isinstance(p, DimVar))
+    callee = GlobalVar(name, span=function.span, checked_type=FuncType(args, result))
+    given = tuple(values[p] for p in function.type_params if isinstance(p, TypeVar))
+    body = Call(
+        callee,
+        params,
+        type_args=given if not shapes else (),
+        span=function.span,
+        checked_type=result,
+    )
+    return Function(
+        params,
+        body,
+        result,
+        shapes,
+        span=function.span,
+        checked_type=FuncType(args, result, shapes),
+    )
