@@ -183,4 +183,8 @@ ERROR_CODES: dict[str, str] = {
         "The text is not bytecode assembly.\n\n`relayvm disassemble FILE` shows how it is written; `docs/reference/instructions.md` lists "
         "the instructions."
     ),
+    "unknown-pass": ("No pass has this name.\n\n`relayvm opt` lists the passes."),
+    "unknown-parameter": (
+        "`params` names a parameter that the entry does not have.\n\nThe message lists those it has."
+    ),
 }

@@ -203,7 +203,7 @@ class _Run:
             row[result] = function
             return
         if len(self.frames) >= self.evaluator.max_depth:
-            raise self.trap("depth-exhausted", "the call stack is too deep", node.span)
+            raise self.trap("out-of-depth", "the call stack is too deep", node.span)
         assert self.code is not None
         self.frames.append((row, self.code, self.block, self.place, result))
         self.enter(function, [row[s] for s in arg_slots], node.span)
@@ -325,11 +325,11 @@ class _Run:
                 self.check_rule(code, args, attrs, node)
             value = code.operator.facets["numpy"](*args, **attrs)
         except ShapeError as reason:
-            raise self.trap("shape-mismatch", reason.message, node.span) from None
+            raise self.trap("run-time-shape", reason.message, node.span) from None
         except IndexError as reason:
             raise self.trap("index-out-of-range", str(reason), node.span) from None
         except MemoryError:
-            raise self.trap("memory-exhausted", "a tensor is too large", node.span) from None
+            raise self.trap("out-of-memory", "a tensor is too large", node.span) from None
         row[result] = (
             tuple(map(np.asarray, value)) if isinstance(value, tuple) else np.asarray(value)
         )
@@ -362,7 +362,7 @@ class _Run:
             for axis, (known, real) in enumerate(zip(promised.shape, exact.shape)):
                 if isinstance(known, int) and known != real:
                     message = f"axis {axis} of the result is {real}, declared {known}"
-                    raise self.trap("shape-mismatch", message, node.span)
+                    raise self.trap("run-time-shape", message, node.span)
 
     # -- Checks -----------------------------------------------------------------------------------------------------
 
@@ -384,7 +384,7 @@ class _Run:
                 message = f"axis {axis} of {what} is {size}, declared {dim}"
                 if isinstance(dim, DimExpr):
                     message += f" (= {expected})"
-                raise self.trap("shape-mismatch", message, span)
+                raise self.trap("run-time-shape", message, span)
 
     def trap(self, code: str, message: str, span: Span | None) -> Trap:
         frames = [f"@{self.code.name} ({span})" if self.code else ""]
