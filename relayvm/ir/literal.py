@@ -30,6 +30,8 @@ NAMED_FLOAT = {
 
 _NUMBER = re.compile(r"([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?([fiu]?)([0-9]*)")
 _FLOATS = {"": FLOAT32, "16": FLOAT16, "32": FLOAT32, "64": FLOAT64}
+# Below these sizes rounding cannot overflow, so numpy has nothing to warn of.
+_SAFE = {FLOAT16: 6e4, FLOAT32: 3e38, FLOAT64: float("inf")}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "0": "\0"}
 _ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 MAX_DIGITS = 400
@@ -79,6 +81,8 @@ def _short(value: int) -> str:
 
 
 def _float_array(value: float, dtype: DType) -> np.ndarray:
+    if abs(value) < _SAFE[dtype]:
+        return np.array(value, dtype.numpy)
     with np.errstate(all="ignore"):
         return np.array(value, np.float64).astype(dtype.numpy)
 

@@ -223,6 +223,15 @@ class ExprParser(AttributeParser):
             self._apply(operands, waiting.pop())
         return operands[0][0]
 
+    def _single_token(self) -> Expr | None:
+        """Read an operand that is one variable or number, which most are: it needs no generator."""
+        kind = self.kinds[self.index]
+        if self.kinds[min(self.index + 1, len(self.kinds) - 1)] not in (",", ")"):
+            return None
+        if kind in ("local", "graph"):
+            return self._variable()
+        return self._number(self.begin(), False) if kind == "number" else None
+
     def _apply(self, operands: list[tuple[Expr, int]], waiting: tuple[int, str, Span]) -> None:
         right, _ = operands.pop()
         left, begin = operands.pop()
@@ -302,7 +311,7 @@ class ExprParser(AttributeParser):
             elif self._is_meta_attrs():
                 self._meta_attrs()
             else:
-                args.append((yield self.expression()))
+                args.append(self._single_token() or (yield self.expression()))
             if not self.accept(","):
                 break
         self.expect(")", ",", opened=opened)
