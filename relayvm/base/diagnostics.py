@@ -72,10 +72,10 @@ def _render_place(span: Span | None, label: str) -> list[str]:
         width = min(width, MAX_LINE_CHARACTERS - (column - 1 - shift))
     carets = " " * (column - 1 - shift) + "^" * max(1, width)
     return [
-        f"{gutter} --> {span}",
-        f"{gutter}  |",
-        f"{line} | {text}".rstrip(),
-        f"{gutter}  | {carets}{' ' + label if label else ''}",
+        f" {gutter}--> {span}",
+        f" {gutter} |",
+        f" {line} | {text}".rstrip(),
+        f" {gutter} | {carets}{' ' + label if label else ''}",
     ]
 
 
