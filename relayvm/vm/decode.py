@@ -317,6 +317,8 @@ def _decode_operand(
         return at, register_name(value, banks)
     if kind.group == "label":
         targets.add(value)
+    if kind.name == "imm64" and value >= 1 << 63:
+        value -= 1 << 64
     return at, value
 
 
