@@ -1,12 +1,14 @@
-"""Object file to flat image: lays out code and constants, applies every relocation, gives imports a slot.
+"""Object file to flat image: lays out code and constants, applies every relocation, gives imports
+a slot.
 
-Reads ELF for x86-64 and AArch64. An image holds no absolute address; it must be mapped at a multiple of 4 KiB.
+Reads ELF for x86-64 and AArch64. An image holds no absolute address; it must be mapped at a
+multiple of 4 KiB.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relayvm.base.abi import ALIGN_BYTES, IMAGE_IMPORTS, Image
@@ -49,6 +51,34 @@ def link_object(
     Raises InternalError for a relocation, section or import that flat images do not have.
     """
     return _Linker(data).image(triple, features, entries)
+
+
+# A multiple of this keeps the page arithmetic of AArch64 code right wherever an image is put.
+_MERGE_ALIGN_BYTES = {"x86_64": ALIGN_BYTES, "aarch64": 4096}
+
+
+def merge_images(parts: Sequence[tuple[str, Image]]) -> Image:
+    """Return one image with the code of several one-kernel images, under the names given.
+
+    The same code under two names is there once.
+    """
+    first = parts[0][1]
+    boundary = _MERGE_ALIGN_BYTES[first.triple.split("-")[0]]
+    code = bytearray()
+    places: dict[bytes, int] = {}
+    entries: dict[str, tuple[int, ...]] = {}
+    imports: list[tuple[str, int]] = []
+    for name, image in parts:
+        assert (image.triple, image.features) == (first.triple, first.features)
+        assert name not in entries, f"two kernels are called `{name}`"
+        ((_, offsets),) = image.entries.items()
+        if image.code not in places:
+            code += bytes(_align(len(code), boundary) - len(code))
+            place = places[image.code] = len(code)
+            code += image.code
+            imports += [(symbol, place + slot) for symbol, slot in image.imports]
+        entries[name] = tuple(places[image.code] + offset for offset in offsets)
+    return Image(first.triple, first.features, bytes(code), entries, tuple(imports))
 
 
 def _align(value: int, boundary: int) -> int:
@@ -160,9 +190,8 @@ class _Linker:
                 offset, info, addend = struct.unpack_from("<QQq", self.data, at)
                 symbol, kind = symbols[info >> 32], info & 0xFFFFFFFF
                 if not apply(self.code, kind, base + offset, self._address(symbol) + addend):
-                    raise InternalError(
-                        f"relocation {kind} against `{symbol.name}` in `{section.name}` is not known"
-                    )
+                    where = f"`{symbol.name}` in `{section.name}`"
+                    raise InternalError(f"relocation {kind} against {where} is not known")
 
     def _address(self, symbol: _Symbol) -> int:
         if not symbol.section:

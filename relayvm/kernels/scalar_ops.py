@@ -1,7 +1,7 @@
 """The table of scalar functions: operands, dtypes, meaning and error bound of each.
 
-A row's `program` is its one definition: on numpy arrays it is the meaning, on a code generator's machine it is the
-code, with the same bits (up to which NaN a NaN is).
+A row's `program` is its one definition: on numpy arrays it is the meaning, on a code generator's
+machine it is the code, with the same bits (up to which NaN a NaN is).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Array = np.ndarray[Any, Any]
 class ScalarOp:
     """One scalar function; all operands share one dtype.
 
-    `predicate` rows give bool, others the operands' dtype. `ulp` bounds the error in float32 and float64, in units of
-    the last place of the exact result, inside `domain`; 0.5 is correctly rounded, 0 exact. float16 is computed in
-    float32 and rounded once.
+    `predicate` rows give bool, others the operands' dtype. `ulp` bounds the error in float32 and
+    float64, in units of the last place of the exact result, inside `domain`; 0.5 is correctly
+    rounded, 0 exact. float16 is computed in float32 and rounded once.
     """
 
     name: str
@@ -74,7 +74,7 @@ class ScalarOp:
 
 
 def cast_array(array: Any, dtype: DType) -> Array:
-    """Return a numpy array converted as kernels convert: NaN to 0, out of range saturated, ties to even."""
+    """Return an array converted as kernels do: NaN to 0, saturated, ties to even."""
     array = np.asarray(array)
     return run_program(lambda x: conversion.cast(x, dtype), [array], [dtype_of(array.dtype)])
 
@@ -150,7 +150,7 @@ _ROWS = (
     _wide("sin", "sine", trigonometry.sin, 1.5, _TRIG_DOMAIN),
     _wide("cos", "cosine", trigonometry.cos, 1.5, _TRIG_DOMAIN),
     _wide("tan", "tangent", trigonometry.tan, 3.0, _TRIG_DOMAIN),
-    _wide("asin", "inverse sine", trigonometry.asin, 2.0),
+    _wide("asin", "inverse sine", trigonometry.asin, 2.5),
     _wide("acos", "inverse cosine", trigonometry.acos, 2.0),
     _wide("atan", "inverse tangent", trigonometry.atan, 2.0),
     _wide("sinh", "hyperbolic sine", elementary.sinh, 3.5),

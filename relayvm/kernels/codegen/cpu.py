@@ -1,7 +1,7 @@
 """The CPUs that kernels are compiled for: what a target means to LLVM, and what the host is.
 
-x86-64 is compiled for one of two levels, whatever the CPU's name, so that images are the same for all CPUs of a level
-and the features they need are few and known. Needs no LLVM.
+x86-64 is compiled for one of two levels, whatever the CPU's name, so that images are the same for
+all CPUs of a level and the features they need are few and known. Needs no LLVM.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def _x86_level(target: Target) -> str:
 def host_triple() -> str:
     """Return the triple that images for this machine are compiled for.
 
-    Always a Linux one: images are flat code without a system's object format or library, the same everywhere.
+    Always a Linux one: images are flat code without a system's object format or library, the same
+    everywhere.
     """
     machine = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
     return f"{machine}-unknown-linux-gnu"

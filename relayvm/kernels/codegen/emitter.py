@@ -1,4 +1,4 @@
-"""LLVM IR text, one function at a time: fresh names, blocks, and the machine that scalar programs emit through."""
+"""LLVM IR text of one function, and the machine through which scalar programs emit it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _scalar_literal(value: float, dtype: DType) -> str:
 
 
 class Emitter:
-    """Collects the instructions of one function; `block` is the label of the block being written."""
+    """Collects the instructions of one function; `block` is the label being written."""
 
     def __init__(self) -> None:
         self.entry: list[str] = []

@@ -1,4 +1,4 @@
-"""Expressions of loop nests as LLVM IR text: memory access, vectors, and scalar functions through their programs."""
+"""Expressions of loop nests as LLVM IR text: memory access, vectors, scalar functions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from relayvm.kernels.scalars.value import Value
 
 @dataclass(eq=False)
 class ExpressionEmitter:
-    """Writes expressions; the fields say what the names of a nest are in the function being written."""
+    """Writes expressions; its fields say what the names of a nest are in LLVM."""
 
     emitter: Emitter
     names: dict[str, str] = field(default_factory=dict)
@@ -196,14 +196,14 @@ class ExpressionEmitter:
         return self._from_memory(loaded, dtype, lanes)
 
     def _zeros(self) -> str:
-        """Return the address of eight zero bytes, read in place of an element that must not be touched."""
+        """Return the address of eight zero bytes, read where an element must not be touched."""
         if not self._zero_slot:
             self._zero_slot = self.emitter.alloca("i64", 8)
             self.emitter.entry.append(f"  store i64 0, ptr {self._zero_slot}, align 8")
         return self._zero_slot
 
     def _strided_load(self, load: Load) -> str:
-        """Load along an axis whose stride is known at run time: 1 reads a row, else one element a lane."""
+        """Load along an axis of run-time stride: 1 reads a row, else one element a lane."""
         e, buffer, lanes = self.emitter, load.buffer, load.lanes
         pointer = element_pointer(self, buffer, load.indices)
         mask = None if load.mask is None else self.emit(load.mask)
@@ -250,8 +250,8 @@ class ExpressionEmitter:
     def _tree(self, tree: Tree) -> str:
         """Fold each vector in halves; several vectors are folded side by side, segment by segment.
 
-        Joining neighbours keeps the order: a vector that holds the segments of j and one that holds those of j + 1
-        become one with both, each segment half as long.
+        Joining neighbours keeps the order: a vector that holds the segments of j and one that
+        holds those of j + 1 become one with both, each segment half as long.
         """
         lanes = tree.vectors[0].lanes
         vectors = [self.emit(v) for v in tree.vectors]

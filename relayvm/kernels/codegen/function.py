@@ -1,7 +1,9 @@
-"""One kernel's nest as LLVM IR text: a phase becomes an exported entry and a body with plain parameters.
+"""One kernel's nest as LLVM IR text: a phase becomes an exported entry and a body with plain
+parameters.
 
-The entry unpacks the argument array; the body gets each pointer as a parameter so that `noalias` can be said of it.
-Vectors, product order and unrolling are the nest's; LLVM keeps them, as no fast-math flag allows it otherwise.
+The entry unpacks the argument array; the body gets each pointer as a parameter so that `noalias`
+can be said of it. Vectors, product order and unrolling are the nest's; LLVM keeps them, as no
+fast-math flag allows it otherwise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""LLVM IR text to machine code: optimises a module of kernels and returns its object file or assembly."""
+"""LLVM IR text to machine code: optimises a module and returns its object file or assembly."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Arithmetic, comparison and bit programs: everything exact, on every dtype it makes sense for.
 
-Division by 0 of integers gives 0, overflow wraps, shifts by too much give what an endless shift would.
+Division by 0 of integers gives 0, overflow wraps, shifts by too much give what an endless shift
+would.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from relayvm.kernels.scalars.value import Value, repeat, select
 
 
 def add(a: Value, b: Value) -> Value:
+    """Return the sum; of bools, or."""
     return a | b if a.dtype.is_bool else a + b
 
 
 def subtract(a: Value, b: Value) -> Value:
+    """Return the difference; of bools, exclusive or."""
     return a ^ b if a.dtype.is_bool else a - b
 
 
 def multiply(a: Value, b: Value) -> Value:
+    """Return the product; of bools, and."""
     return a & b if a.dtype.is_bool else a * b
 
 
@@ -37,6 +41,7 @@ def quotient_and_rest(a: Value, b: Value) -> tuple[Value, Value]:
 
 
 def divide(a: Value, b: Value) -> Value:
+    """Return the quotient, of integers rounded toward zero."""
     return a / b if a.dtype.is_float else quotient_and_rest(a, b)[0]
 
 
@@ -62,7 +67,7 @@ def _signs_differ(rest: Value, b: Value) -> Value:
 
 
 def floor_divide(a: Value, b: Value) -> Value:
-    """Return the quotient rounded down; of floats as numpy rounds it, through the exact remainder."""
+    """Return the quotient rounded down; of floats as numpy rounds it."""
     if not a.dtype.is_float:
         quotient, rest = quotient_and_rest(a, b)
         if not a.dtype.is_signed:
@@ -78,7 +83,7 @@ def floor_divide(a: Value, b: Value) -> Value:
 
 
 def float_rest(a: Value, b: Value) -> Value:
-    """Return the exact remainder of floats with the sign of `a`; computed in float64, which holds it."""
+    """Return the exact remainder of floats with the sign of `a`, computed in float64."""
     if a.dtype is not FLOAT64:
         size = float_rest(absolute(a).convert(FLOAT64), b.convert(FLOAT64)).convert(a.dtype)
         # Not `copy_sign`: LLVM 22 merges the roundings around it into one call that images lack.
@@ -136,6 +141,7 @@ def minimum(a: Value, b: Value) -> Value:
 
 
 def absolute(x: Value) -> Value:
+    """Return the absolute value; the least integer stays itself."""
     if x.dtype.is_float:
         return x.apply("absolute")
     return select(x < 0, -x, x) if x.dtype.is_signed else x
@@ -150,7 +156,7 @@ def sign(x: Value) -> Value:
 
 
 def integer_power(x: Value, y: Value) -> Value:
-    """Return x**y wrapped; a negative exponent gives the fraction truncated: 0, or 1 or -1 for x of 1 or -1."""
+    """Return x**y wrapped; for negative y the fraction truncated: 0 unless x is 1 or -1."""
     base_in, exponent_in = x, y
 
     def remaining(result: Value, base: Value, exponent: Value) -> Value:
@@ -174,11 +180,13 @@ def integer_power(x: Value, y: Value) -> Value:
 
 
 def left_shift(a: Value, b: Value) -> Value:
+    """Return `a` shifted up, 0 where the amount is out of range."""
     inside, amount = _shift_amount(b)
     return select(inside, a << amount, 0)
 
 
 def right_shift(a: Value, b: Value) -> Value:
+    """Return `a` shifted down; all sign where the amount is out of range."""
     inside, amount = _shift_amount(b)
     if not a.dtype.is_signed:
         return select(inside, a >> amount, 0)
@@ -193,14 +201,17 @@ def _shift_amount(b: Value) -> tuple[Value, Value]:
 
 
 def is_nan(x: Value) -> Value:
+    """Return whether `x` is NaN."""
     return x.differs(x)
 
 
 def is_inf(x: Value) -> Value:
+    """Return whether `x` is infinite."""
     return x.apply("absolute").equals(float("inf"))
 
 
 def is_finite(x: Value) -> Value:
+    """Return whether `x` is neither infinite nor NaN."""
     return x.apply("absolute") < float("inf")
 
 

@@ -1,4 +1,4 @@
-"""Casts as scalar programs: float to integer saturates and sends NaN to 0, all else rounds once to nearest even."""
+"""Casts as scalar programs: float to integer saturates and sends NaN to 0, others round once."""
 
 from __future__ import annotations
 
@@ -37,9 +37,11 @@ def _to_float16(x: Value) -> Value:
     if x.dtype is FLOAT32:
         return x.convert(FLOAT16)
     if not x.dtype.is_float:
-        # Integers up to 2**24 are exact in float32, larger ones are infinite in float16: no double rounding.
+        # Integers up to 2**24 are exact in float32, larger ones are infinite in float16: no double
+        # rounding.
         return x.convert(FLOAT32).convert(FLOAT16)
-    # Rounding to odd in float32 keeps the second rounding from erring where the first fell on a tie.
+    # Rounding to odd in float32 keeps the second rounding from erring where the first fell on a
+    # tie.
     single = x.convert(FLOAT32)
     back = single.convert(FLOAT64)
     bits = single.bitcast(INT32)
@@ -50,7 +52,8 @@ def _to_float16(x: Value) -> Value:
 
 def _float_to_integer(x: Value, dtype: DType) -> Value:
     low, high = int(dtype.min), int(dtype.max)
-    # `high + 1` is a power of two, exact in any float; where `low - 1` rounds to `low`, that value saturates to itself.
+    # `high + 1` is a power of two, exact in any float; where `low - 1` rounds to `low`, that value
+    # saturates to itself.
     inside = (x > float(low - 1)) & (x < float(high + 1))
     whole = select(inside, x, 0.0).convert(dtype)
     clipped = select(x >= float(high + 1), whole.like(high), whole)

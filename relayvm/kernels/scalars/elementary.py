@@ -1,7 +1,9 @@
-"""Exponential, logarithm and the functions made of them, as branch-free scalar programs in float32 and float64.
+"""Exponential, logarithm and the functions made of them, as branch-free scalar programs in float32
+and float64.
 
-`exp`, `log`, `tanh`, `sigmoid` and `erf` have programs of their own in float32, because models spend time in them;
-`through_float64` computes the others in float64 and rounds, which is nearly exact. Trigonometry is in its own file.
+`exp`, `log`, `tanh`, `sigmoid` and `erf` have programs of their own in float32, because models
+spend time in them; `through_float64` computes the others in float64 and rounds, which is nearly
+exact. Trigonometry is in its own file.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ NAN = float("nan")
 
 @dataclass(frozen=True)
 class Format:
-    """What the programs need to know of a float type; `round_magic` added to a small float rounds it to an integer."""
+    """What programs need to know of a float type; adding `round_magic` rounds to an integer."""
 
     integer: DType
     mantissa_bits: int
@@ -87,7 +89,7 @@ def _scale(x: Value, n: Value) -> Value:
 
 
 def _exp_parts(x: Value, low: Number = 0.0) -> tuple[Value, Value, Value]:
-    """Return (r, tail, n) with exp(x + low) = (1 + r + tail) * 2**n; x is within the clamp, or NaN."""
+    """Return (r, tail, n) with exp(x + low) = (1 + r + tail) * 2**n, for x that is in range."""
     form = FORMATS[x.dtype]
     shifted = fma(x, LOG2_E, form.round_magic)
     whole = shifted - form.round_magic
@@ -116,7 +118,7 @@ def exp(x: Value, low: Number = 0.0) -> Value:
 
 
 def exp_minus_one(x: Value) -> Value:
-    """Return exp(x) - 1 without cancellation, for x where exp neither overflows nor is subnormal."""
+    """Return exp(x) - 1 without cancellation, for x where exp(x) is a normal number."""
     form = FORMATS[x.dtype]
     r, tail, n = _exp_parts(x)
     power = ((n + form.bias) << form.mantissa_bits).bitcast(x.dtype)
@@ -156,7 +158,7 @@ def cosh(x: Value) -> Value:
 
 
 def _log_reduce(x: Value) -> tuple[Value, Value]:
-    """Return (k, f) with x = 2**k * (1 + f) and 1 + f from sqrt(1/2) to sqrt(2), for positive finite x."""
+    """Return (k, f) with x = 2**k * (1 + f), 1 + f around 1, for positive finite x."""
     form = FORMATS[x.dtype]
     small = x < form.smallest_normal
     lift = form.mantissa_bits + 1
@@ -193,7 +195,7 @@ def log(x: Value) -> Value:
 
 
 def log2(x: Value) -> Value:
-    """Return the logarithm to base 2, exact for powers of two (float64; float32 goes through it)."""
+    """Return the logarithm to base 2 of float64, exact for powers of two."""
     k, f = _log_reduce(x)
     return _log_specials(x, fma(f + _log_rest(f), LOG2_E, k))
 
@@ -251,6 +253,8 @@ def erf(x: Value) -> Value:
     """Return the error function: a polynomial up to 1, then 1 - exp(log(erfc))."""
     size = x.apply("absolute")
     z = size * size
+    near: tuple[float, ...]
+    far: tuple[float, ...]
     if x.dtype is FLOAT32:
         near, far, middle, half_width, limit = poly.ERF_F32, poly.LOG_ERFC_F32, 2.5, 1.5, 4.0
     else:

@@ -1,6 +1,7 @@
 """Scalar programs evaluated on numpy arrays, with the bits that generated code gives.
 
-numpy has no fused multiply-add; `fma32` and `fma64` round once by computing the error of each step exactly.
+numpy has no fused multiply-add; `fma32` and `fma64` round once by computing the error of each step
+exactly.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
 
 
 def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """Return the rounded product and its exact error (Dekker's product with Veltkamp's splitting)."""
+    """Return the rounded product and its exact error (Dekker's, with Veltkamp's splitting)."""
 
     def halves(x: Array) -> tuple[Array, Array]:
         scaled = x * 134217729.0
@@ -58,7 +59,7 @@ def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _exact_fma(a: float, b: float, c: float) -> float:
-    """Return a*b + c of finite floats through rational numbers, for sizes where error terms would leave the range."""
+    """Return a*b + c of finite floats through rational numbers, for extreme sizes."""
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:
         return a * b + c
@@ -91,7 +92,7 @@ def fma64(a: Array, b: Array, c: Array) -> Array:
 
 def _quotient(a: Array, b: Array) -> Array:
     floor = a // b
-    return floor + (((floor * b) != a) & ((a < 0) != (b < 0)))
+    return np.asarray(floor + (((floor * b) != a) & ((a < 0) != (b < 0))))
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {

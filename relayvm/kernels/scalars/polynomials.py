@@ -1,7 +1,7 @@
 """Coefficients of the polynomials behind the scalar functions, lowest power first.
 
-Each is a minimax fit of ours (Remez exchange in 60 digits, then rounded to the type it is evaluated in);
-the line above a row says what it approximates, where, and with what weighted error.
+Each is a minimax fit of ours (Remez exchange in 60 digits, then rounded to the type it is
+evaluated in); the line above a row says what it approximates, where, and with what weighted error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Sine, cosine, tangent and their inverses as branch-free float64 programs; narrower floats go through them.
+"""Sine, cosine, tangent and their inverses as branch-free float64 programs; narrower floats go
+through them.
 
-The argument is reduced by pi/2 in four parts, exact for sizes up to 2**20 or so; far beyond that digits are lost.
+The argument is reduced by pi/2 in four parts, exact for sizes up to 2**20 or so; far beyond that
+digits are lost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Values that scalar programs compute with, and the small set of primitives every back end implements.
+"""Values that scalar programs compute with, and the small set of primitives every back end
+implements.
 
-A program is a Python function over `Value`s. Run on a numpy machine it computes; run on a code generator's machine it
-emits. Each primitive is one IEEE or integer operation, so all machines give the same bits.
+A program is a Python function over `Value`s. Run on a numpy machine it computes; run on a code
+generator's machine it emits. Each primitive is one IEEE or integer operation, so all machines give
+the same bits.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from typing import Any, Protocol, Union
 
 from relayvm.base.dtypes import BOOL, DType
 
-# Primitive: (operands, what it means). Floats follow IEEE 754 with round to nearest even and no contraction; integers
-# wrap. Comparisons give bool and are false on NaN, except `not_equal`.
+# Primitive: (operands, what it means). Floats follow IEEE 754 with round to nearest even and no
+# contraction; integers wrap. Comparisons give bool and are false on NaN, except `not_equal`.
 PRIMITIVES: dict[str, tuple[int, str]] = {
     "add": (2, "sum"),
     "subtract": (2, "difference"),
@@ -44,9 +46,10 @@ COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal"})
 class Machine(Protocol):
     """What a back end provides: primitives over its own representation of values.
 
-    `convert` is asked only for pairs and values that fit: between integers and bools (wrapping), integer to float32 or
-    float64, float to an integer whose range holds the value, and between neighbours of float16, float32, float64.
-    `repeat` runs `body` on the state while `condition` holds for any lane.
+    `convert` is asked only for pairs and values that fit: between integers and bools (wrapping),
+    integer to float32 or float64, float to an integer whose range holds the value, and between
+    neighbours of float16, float32, float64. `repeat` runs `body` on the state while `condition`
+    holds for any lane.
     """
 
     def constant(self, value: float, dtype: DType) -> Any: ...

@@ -1,0 +1,172 @@
+"""Building kernels: from tensor expressions to a portable nest, a signature and native code,
+through cache and pool.
+
+Says what to build and in which order; the steps are in `lower`, `schedule`, `codegen`, `link`,
+`cache` and `pool`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from relayvm.base.abi import DimCheck, DimSource, Image, Kernel
+from relayvm.base.diagnostics import error
+from relayvm.base.dims import DimVar
+from relayvm.base.settings import setting
+from relayvm.base.target import Target
+from relayvm.kernels import lower, pool
+from relayvm.kernels.cache import kernel_cache
+from relayvm.kernels.codegen.cpu import target_cpu
+from relayvm.kernels.compute import Tensor
+from relayvm.kernels.link import merge_images
+from relayvm.kernels.printer import print_nest
+from relayvm.kernels.schedule import schedule
+
+
+@dataclass(frozen=True, eq=False)
+class KernelRequest:
+    """A kernel to build.
+
+    `dim_sources` gives each dim variable, in ABI order, with the input and axis it is read from
+    (axis -1: the value of a scalar input). `strided` holds the numbers of inputs that may be
+    broadcast at run time; `may_reuse` allows outputs in the memory of inputs.
+    """
+
+    name: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    dim_sources: tuple[tuple[DimVar, int, int], ...] = ()
+    checks: tuple[DimCheck, ...] = ()
+    strided: frozenset[int] = field(default_factory=frozenset)
+    may_reuse: bool = True
+
+
+def build_kernels(
+    requests: Sequence[KernelRequest],
+    target: Target,
+    *,
+    opt_level: int = 3,
+    native: bool = True,
+) -> list[Kernel]:
+    """Return the kernels in the order of the requests, whose names must differ; level 0 takes
+    naive nests.
+
+    With `native` all share one image for `target`; without, they hold portable nests only.
+    """
+    kernels = [_portable(request, target, opt_level) for request in requests]
+    return build_native(kernels, target) if native else kernels
+
+
+def _portable(request: KernelRequest, target: Target, opt_level: int) -> Kernel:
+    computation = lower.Computation(
+        request.name,
+        request.inputs,
+        request.outputs,
+        tuple(variable for variable, _, _ in request.dim_sources),
+        request.strided,
+    )
+    nest = schedule(computation, target, opt_level)
+    sources = tuple(DimSource(operand, axis) for _, operand, axis in request.dim_sources)
+    signature = lower.kernel_signature(
+        computation, nest, sources, request.checks, request.may_reuse
+    )
+    return Kernel(request.name, print_nest(nest), signature)
+
+
+def build_native(kernels: Sequence[Kernel], target: Target) -> list[Kernel]:
+    """Return the kernels with native code for `target`, from the cache or compiled now, in one
+    image.
+
+    Raises RelayError `native-not-allowed` where something must be compiled and llvmlite is not
+    installed.
+    """
+    if not kernels:
+        return []
+    cache = kernel_cache()
+    keys = [kernel_key(kernel, target) for kernel in kernels]
+    images: dict[str, Image] = {}
+    missing: dict[str, Kernel] = {}
+    for key, kernel in zip(keys, kernels):
+        if key in images or key in missing:
+            continue
+        image = cache.get(key)
+        if image is None:
+            missing[key] = kernel
+        else:
+            images[key] = image
+    if missing:
+        compiled = _compile(list(missing.values()), target)
+        for key, image in zip(missing, compiled):
+            cache.put(key, image)
+            images[key] = image
+    _keep(kernels, target)
+    merged = merge_images([(k.name, images[key]) for key, k in zip(keys, kernels)])
+    return [replace(kernel, image=merged) for kernel in kernels]
+
+
+def cached_image(kernel: Kernel, target: Target) -> Image | None:
+    """Return the image that this user's own cache holds for a portable kernel, or None.
+
+    Such an image is trusted: whoever can write to the cache can run code as this user anyway.
+    """
+    image = kernel_cache().get(kernel_key(kernel, target))
+    return None if image is None else merge_images([(kernel.name, image)])
+
+
+def _job(kernel: Kernel, target: Target) -> pool.Job:
+    return pool.Job(kernel.name, kernel.nest, kernel.signature.in_place, str(target))
+
+
+def _compile(kernels: Sequence[Kernel], target: Target) -> list[Image]:
+    if not compiler_available():
+        raise error(
+            "native-not-allowed",
+            "native code must be compiled here, and llvmlite is not installed",
+            help="install llvmlite, or load the file with `native=True` if you trust it",
+        )
+    return pool.compile_jobs([_job(kernel, target) for kernel in kernels])
+
+
+def compiler_available() -> bool:
+    """Return whether llvmlite is installed, without importing it."""
+    return importlib.util.find_spec("llvmlite") is not None
+
+
+def _keep(kernels: Sequence[Kernel], target: Target) -> None:
+    folder = setting("RELAYVM_KEEP")
+    if not isinstance(folder, Path) or not compiler_available():
+        return
+    from relayvm.kernels.codegen.kernel import keep_artifacts
+
+    for kernel in kernels:
+        keep_artifacts(_job(kernel, target), folder)
+
+
+def kernel_key(kernel: Kernel, target: Target) -> str:
+    """Return the hash of all that a kernel's code depends on: nest, sharing, CPU, compiler."""
+    _, _, body = kernel.nest.partition(kernel.name)
+    parts = [body, repr(kernel.signature.in_place), target_cpu(target).description]
+    parts.append(compiler_version())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@functools.lru_cache(maxsize=1)
+def compiler_version() -> str:
+    """Return what identifies this compiler: LLVM's binding and the sources that generate code."""
+    try:
+        binding = importlib.metadata.version("llvmlite")
+    except importlib.metadata.PackageNotFoundError:
+        binding = "none"
+    digest = hashlib.sha256()
+    root = Path(__file__).parent
+    sources = [*root.glob("codegen/*.py"), *root.glob("scalars/*.py"), *root.glob("*.py")]
+    for path in sorted(sources):
+        digest.update(path.read_bytes())
+    return f"{binding} {platform.python_implementation()} {digest.hexdigest()}"

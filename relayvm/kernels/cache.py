@@ -1,0 +1,187 @@
+"""The disk cache of compiled kernels: content-addressed, private to the user, bounded, safe
+against damage and races.
+
+An entry's name is a hash of everything its code depends on, so entries never go stale; a damaged
+one is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import shutil
+import struct
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from relayvm.base.abi import Image
+from relayvm.base.settings import setting
+
+_MAGIC = b"RVMKERN1"
+_DIGEST_BYTES = 32
+# Sizes are added up once at the first write of a process and again after this many writes.
+_WRITES_BETWEEN_TRIMS = 64
+_log = logging.getLogger("relayvm")
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """What the cache holds; `folder` is None where it is turned off."""
+
+    folder: Path | None
+    entries: int
+    size_bytes: int
+    limit_bytes: int
+
+
+class KernelCache:
+    """Images of kernels by key, in one folder; a failing disk is a miss, never an error."""
+
+    def __init__(self, folder: Path | None, limit_bytes: int) -> None:
+        self.folder = folder / "kernels" if folder else None
+        self.limit_bytes = limit_bytes
+        self._writes = 0
+        if self.folder and not _make_private(self.folder):
+            _log.warning("kernel cache %s is not private to this user, not used", self.folder)
+            self.folder = None
+
+    def get(self, key: str) -> Image | None:
+        """Return the image under `key`, or None; an entry that is damaged is removed."""
+        if self.folder is None:
+            return None
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        payload = _checked(data)
+        if payload is None:
+            _log.warning("kernel cache entry %s is damaged, dropped", path)
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        return image_from_bytes(payload)
+
+    def put(self, key: str, image: Image) -> None:
+        """Keep an image; readers see all of it or nothing."""
+        if self.folder is None or self.limit_bytes == 0:
+            return
+        payload = image_to_bytes(image)
+        data = _MAGIC + hashlib.sha256(payload).digest() + payload
+        path = self._path(key)
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.replace(temporary, path)
+        except OSError as reason:
+            _log.warning("kernel cache entry %s cannot be written: %s", path, reason)
+            return
+        if self._writes % _WRITES_BETWEEN_TRIMS == 0:
+            self.trim()
+        self._writes += 1
+
+    def trim(self) -> None:
+        """Remove the oldest entries until the cache is within its limit."""
+        entries = sorted(self._entries(), key=lambda e: e[1].st_mtime_ns)
+        excess = sum(status.st_size for _, status in entries) - self.limit_bytes
+        for path, status in entries:
+            if excess <= 0:
+                return
+            with contextlib.suppress(OSError):
+                path.unlink()
+                excess -= status.st_size
+
+    def clear(self) -> None:
+        """Remove every entry."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            _make_private(self.folder)
+
+    def info(self) -> CacheInfo:
+        """Return what the cache holds now."""
+        sizes = [status.st_size for _, status in self._entries()]
+        return CacheInfo(self.folder, len(sizes), sum(sizes), self.limit_bytes)
+
+    def _path(self, key: str) -> Path:
+        assert self.folder is not None
+        return self.folder / key[:2] / key[2:]
+
+    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
+        if self.folder is None:
+            return
+        for path in self.folder.glob("??/*"):
+            with contextlib.suppress(OSError):
+                yield path, path.stat()
+
+
+def _make_private(folder: Path) -> bool:
+    """Create the folder for this user alone; return whether nobody else can write to it."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError:
+        return False
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
+def _checked(data: bytes) -> bytes | None:
+    start = len(_MAGIC) + _DIGEST_BYTES
+    payload = data[start:]
+    intact = data.startswith(_MAGIC) and hashlib.sha256(payload).digest() == data[8:start]
+    return payload if intact else None
+
+
+def image_to_bytes(image: Image) -> bytes:
+    """Return an image as bytes: length of the head, head as JSON, code."""
+    head = {
+        "triple": image.triple,
+        "features": image.features,
+        "entries": image.entries,
+        "imports": image.imports,
+    }
+    text = json.dumps(head).encode()
+    return struct.pack("<I", len(text)) + text + image.code
+
+
+def image_from_bytes(data: bytes) -> Image:
+    """Return the image that `image_to_bytes` wrote."""
+    (size,) = struct.unpack_from("<I", data)
+    head = json.loads(data[4 : 4 + size])
+    return Image(
+        triple=head["triple"],
+        features=tuple(head["features"]),
+        code=data[4 + size :],
+        entries={name: tuple(offsets) for name, offsets in head["entries"].items()},
+        imports=tuple((name, offset) for name, offset in head["imports"]),
+    )
+
+
+_caches: dict[tuple[Path | None, int], KernelCache] = {}
+
+
+def kernel_cache() -> KernelCache:
+    """Return the cache that the settings name."""
+    folder, limit = setting("RELAYVM_CACHE"), setting("RELAYVM_CACHE_MIB")
+    assert folder is None or isinstance(folder, Path)
+    assert isinstance(limit, int)
+    key = (folder, limit)
+    if key not in _caches:
+        _caches[key] = KernelCache(folder, limit << 20)
+    return _caches[key]
+
+
+def cache_info() -> CacheInfo:
+    """Return what the kernel cache holds."""
+    return kernel_cache().info()
+
+
+def clear_cache() -> None:
+    """Remove every compiled kernel from the cache."""
+    kernel_cache().clear()

@@ -1,0 +1,38 @@
+"""One kernel from its nest to its image: what workers run, and what `RELAYVM_KEEP` writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relayvm.base.abi import Image
+from relayvm.base.target import Target
+from relayvm.kernels.codegen.cpu import Cpu, target_cpu
+from relayvm.kernels.codegen.function import nest_functions
+from relayvm.kernels.codegen.llvm import compile_assembly, compile_object, module_text
+from relayvm.kernels.link import link_object
+from relayvm.kernels.parser import parse_nest
+
+if TYPE_CHECKING:
+    from relayvm.kernels.pool import Job
+
+SYMBOL = "kernel"
+
+
+def compile_job(job: Job) -> Image:
+    """Return the image of one kernel; its only entry is called `kernel`."""
+    nest = parse_nest(job.nest)
+    cpu = target_cpu(Target.parse(job.target))
+    text = module_text(nest_functions(nest, SYMBOL, job.in_place), cpu)
+    symbols = tuple(f"{SYMBOL}.{number}" for number in range(len(nest.phases)))
+    return link_object(compile_object(text, cpu), cpu.triple, cpu.features, {SYMBOL: symbols})
+
+
+def keep_artifacts(job: Job, folder: Path) -> None:
+    """Write a kernel's nest, LLVM IR and assembly into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cpu: Cpu = target_cpu(Target.parse(job.target))
+    text = module_text(nest_functions(parse_nest(job.nest), SYMBOL, job.in_place), cpu)
+    (folder / f"{job.name}.nest").write_text(job.nest)
+    (folder / f"{job.name}.ll").write_text(text)
+    (folder / f"{job.name}.s").write_text(compile_assembly(text, cpu))

@@ -1,0 +1,114 @@
+"""AArch64 images, cross-built here and run under qemu: the same bits as on the host."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from relayvm.base.dtypes import FLOAT16, FLOAT32, FLOAT64, INT32, UINT8
+from relayvm.base.target import Target
+from relayvm.kernels.codegen.cpu import target_cpu
+from relayvm.kernels.codegen.function import nest_functions
+from relayvm.kernels.codegen.llvm import compile_object, module_text
+from relayvm.kernels.link import link_object, merge_images
+from relayvm.kernels.scalar_ops import SCALAR_OPS
+from tests.kernels.test_generated_scalars import _op_nest, _same_bits, _values
+from tests.kernels.test_link import FILL, TABLE
+
+ARM = Target.parse("cpu -mtriple=aarch64-unknown-linux-gnu")
+OPS = ["exp", "log", "tanh", "sigmoid", "erf", "sin", "power", "mod", "floor_divide", "divide"]
+OPS += ["maximum", "round", "left_shift", "fma", "less"]
+
+
+def _compiler():
+    """Return a command that builds AArch64 programs, or None."""
+    if shutil.which("aarch64-linux-gnu-gcc"):
+        return ["aarch64-linux-gnu-gcc"]
+    if importlib.util.find_spec("ziglang"):
+        return [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl"]
+    return None
+
+
+QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+pytestmark = [
+    pytest.mark.cross,
+    pytest.mark.slow,
+    pytest.mark.skipif(not QEMU or not _compiler(), reason="needs qemu-user and a cross compiler"),
+]
+
+
+class Runner:
+    """A program for AArch64 that runs phases of images on files."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.program = folder / "run_image"
+        source = __file__.replace("test_aarch64.py", "run_image.c")
+        command = [*_compiler(), "-O1", "-static", source, "-o", str(self.program)]
+        subprocess.run(command, check=True)
+
+    def call(self, image, kernel, arrays, dims=()):
+        """Run the first phase over [0, 1); arrays are updated in place. Returns the trap code."""
+        code, memory, out = (self.folder / n for n in ("code", "memory", "out"))
+        code.write_bytes(image.code)
+        offsets = np.cumsum([0, *(-(-a.nbytes // 64) * 64 for a in arrays)])
+        data = bytearray(int(offsets[-1]))
+        for offset, array in zip(offsets, arrays):
+            data[offset : offset + array.nbytes] = array.tobytes()
+        memory.write_bytes(data)
+        slots = [str(w) for name, slot in image.imports for w in (slot, name)]
+        where = [image.entries[kernel][0], 0, 1, *dims, "@", *offsets[:-1]]
+        command = [QEMU, self.program, code, memory, out, *slots, "--", *where]
+        result = subprocess.run(list(map(str, command)), check=True, capture_output=True)
+        written = out.read_bytes()
+        for offset, array in zip(offsets, arrays):
+            array[...] = np.frombuffer(written, array.dtype, array.size, offset).reshape(
+                array.shape
+            )
+        return int(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory):
+    return Runner(tmp_path_factory.mktemp("arm"))
+
+
+def _link(functions, entries):
+    cpu = target_cpu(ARM)
+    data = compile_object(module_text(functions, cpu), cpu, speed=1)
+    return link_object(data, cpu.triple, cpu.features, entries)
+
+
+def test_scalar_functions_have_the_same_bits_on_aarch64(runner):
+    cases = [
+        (SCALAR_OPS[name], dtype)
+        for name in OPS
+        for dtype in (FLOAT16, FLOAT32, FLOAT64, INT32, UINT8)
+        if dtype in SCALAR_OPS[name].dtypes
+    ]
+    nests = [_op_nest(op, dtype) for op, dtype in cases]
+    image = _link(
+        "\n".join(nest_functions(n, n.name, ()) for n in nests),
+        {n.name: (f"{n.name}.0",) for n in nests},
+    )
+    for (op, dtype), nest in zip(cases, nests):
+        operands = [_values(dtype, seed) for seed in range(op.arity)]
+        expected = op(*operands)
+        result = np.empty_like(expected)
+        assert runner.call(image, nest.name, [*operands, result]) == 0
+        assert _same_bits(result, expected).all(), nest.name
+
+
+def test_imports_constants_and_jump_tables_work_on_aarch64(runner):
+    fill = _link(FILL.replace("%VALUE", "9"), {"fill": ("k.0",)})
+    image = merge_images([("fill", fill), ("table", _link(TABLE, {"table": ("k.0",)}))])
+    out = np.zeros(8, np.uint8)
+    assert runner.call(image, "fill", [out], [5]) == 0
+    assert out.tolist() == [9] * 5 + [0] * 3
+    for n, expected in [(0, 44), (1, 70), (2, 11), (3, 80), (4, 90), (9, -1)]:
+        word = np.zeros(1, np.int64)
+        assert runner.call(image, "table", [word], [n]) == 0
+        assert word[0] == expected

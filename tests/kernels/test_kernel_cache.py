@@ -1,0 +1,117 @@
+"""The kernel cache: hits, damage, bounds, privacy, and writers at the same time."""
+
+import os
+import threading
+
+import pytest
+
+from relayvm.base.abi import Image
+from relayvm.kernels.cache import KernelCache, image_from_bytes, image_to_bytes
+
+KEY = "ab" + "0" * 62
+
+
+def _image(fill=b"\x90", size=100):
+    return Image(
+        "x86_64-unknown-linux-gnu", ("avx2",), fill * size, {"kernel": (0, 64)}, (("memset", 8),)
+    )
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return KernelCache(tmp_path / "cache", 1 << 20)
+
+
+def _only_file(cache):
+    (path,) = (p for p in cache.folder.rglob("*") if p.is_file())
+    return path
+
+
+def test_an_image_survives_as_bytes():
+    assert image_from_bytes(image_to_bytes(_image())) == _image()
+
+
+def test_what_was_put_is_got(cache):
+    assert cache.get(KEY) is None
+    cache.put(KEY, _image())
+    assert cache.get(KEY) == _image()
+
+
+def test_a_damaged_entry_is_a_miss_and_is_removed(cache):
+    cache.put(KEY, _image())
+    path = _only_file(cache)
+    for position in (0, 20, 60, -1):
+        data = bytearray(path.read_bytes())
+        data[position] ^= 1
+        path.write_bytes(data)
+        assert cache.get(KEY) is None
+        assert not path.exists()
+        cache.put(KEY, _image())
+
+
+def test_a_shortened_entry_is_a_miss(cache):
+    cache.put(KEY, _image())
+    path = _only_file(cache)
+    path.write_bytes(path.read_bytes()[:30])
+    assert cache.get(KEY) is None
+
+
+def test_the_oldest_entries_go_first(tmp_path):
+    cache = KernelCache(tmp_path, 1 << 20)
+    keys = [f"{k:02x}" + "0" * 62 for k in range(5)]
+    for age, key in enumerate(keys):
+        cache.put(key, _image(size=1000))
+        os.utime(cache.folder / key[:2] / key[2:], (age, age))
+    cache.limit_bytes = 2500
+    cache.trim()
+    assert [cache.get(key) is not None for key in keys] == [False, False, False, True, True]
+
+
+def test_the_folder_is_private_to_the_user(cache):
+    assert cache.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(tmp_path):
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels").chmod(0o777)
+    cache = KernelCache(tmp_path, 1 << 20)
+    cache.put(KEY, _image())
+    assert cache.get(KEY) is None
+    assert cache.info().folder is None
+
+
+def test_without_a_folder_nothing_is_kept():
+    cache = KernelCache(None, 1 << 20)
+    cache.put(KEY, _image())
+    assert cache.get(KEY) is None
+
+
+def test_clearing_removes_every_entry(cache):
+    cache.put(KEY, _image())
+    assert cache.info().entries == 1
+    cache.clear()
+    assert cache.info().entries == 0
+
+
+def test_readers_beside_writers_see_whole_entries(cache):
+    wrong = []
+
+    def write(fill):
+        for _ in range(50):
+            cache.put(KEY, _image(fill))
+
+    def read():
+        for _ in range(200):
+            image = cache.get(KEY)
+            if image is not None and len(set(image.code)) != 1:
+                wrong.append(image)
+
+    threads = [threading.Thread(target=write, args=(bytes([k]),)) for k in range(3)]
+    threads += [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert cache.get(KEY) is not None
+    assert len([p for p in cache.folder.rglob("*") if p.is_file()]) == 1
