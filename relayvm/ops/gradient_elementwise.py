@@ -68,7 +68,8 @@ def _add_unary(name: str, rule: UnaryRule) -> None:
 for _name, _rule in _UNARY.items():
     _add_unary(_name, _rule)
 
-# From (x, y, result, g, maker of constants) to the gradients of x and y before broadcast axes are summed.
+# From (x, y, result, g, maker of constants) to the gradients of x and y before broadcast axes are
+# summed.
 BinaryRule = Callable[[Expr, Expr, Expr, Expr, Constants], "tuple[Expr | None, Expr | None]"]
 
 

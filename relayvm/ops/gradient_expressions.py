@@ -38,7 +38,7 @@ def where_or_zero(condition: Expr, g: Expr, dtype: DType) -> Expr:
 
 
 def summed_like(call: GradientCall, operand: str, g: Expr) -> Expr:
-    """Return `g`, shaped as the result, with the axes summed along which `operand` was broadcast."""
+    """Return `g`, shaped as the result, summed along axes that `operand` was broadcast along."""
     assert isinstance(call.output_type, TensorType)
     if same_shape(call.type_of(operand).shape, call.output_type.shape):
         return g
@@ -51,7 +51,9 @@ def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
 
 
 def count_of(data: Expr, shape: Sequence[Dim], axes: Sequence[int], dtype: DType) -> Expr:
-    """Return the number of elements along `axes` of `data` as a rank-0 value, read at run time if it must be."""
+    """Return the number of elements along `axes` of `data` as a rank-0 value, read at run time if
+    it must be.
+    """
     total = product(shape[a] for a in axes)
     if isinstance(total, int):
         return number(total, dtype)

@@ -29,11 +29,12 @@ def take(
     axis: int | None = None,
     mode: str = "clip",
 ) -> TensorType:
-    """The elements, or slices along `axis`, of `data` at `indices`; without `axis` of the flattened `data`.
+    """The elements, or slices along `axis`, of `data` at `indices`; without `axis` of the
+    flattened `data`.
 
-    `mode` says what an index outside means: `clip` the nearest legal one, `wrap` counting around, `fast` a trap
-    (the original leaves it undefined). Negative indices count from the end only under `wrap`. The first
-    `batch_dims` axes of both operands are walked together.
+    `mode` says what an index outside means: `clip` the nearest legal one, `wrap` counting around,
+    `fast` a trap (the original leaves it undefined). Negative indices count from the end only
+    under `wrap`. The first `batch_dims` axes of both operands are walked together.
 
     >>> %x = float32 [[1, 2], [3, 4]]
     >>> %i = int32 [1, 0]
@@ -63,8 +64,8 @@ def take_batch(batch_dims: int, place: int, rank: int) -> int:
     batch = batch_dims + rank if batch_dims < 0 else batch_dims
     if not 0 <= batch <= min(place, rank):
         raise ShapeError(
-            f"`batch_dims` of `take` is {batch_dims}, it must not exceed `axis` ({place}) nor the rank of"
-            f" `indices` ({rank})",
+            f"`batch_dims` of `take` is {batch_dims}, it must not exceed `axis` ({place})"
+            f" nor the rank of `indices` ({rank})",
             "bad-attribute",
         )
     return batch
@@ -112,7 +113,8 @@ def _(data: Tensor, indices: Tensor, *, batch_dims: int, axis: int | None, mode:
         return te.compute(indices.shape, flat_element, "take")
     place = require_axis(axis, data.rank)
     batch = take_batch(batch_dims, place, indices.rank)
-    # Axes of the result: those of `data` before `axis`, then of `indices` behind the batch, then the rest.
+    # Axes of the result: those of `data` before `axis`, then of `indices` behind the batch, then
+    # the rest.
     behind = place + indices.rank - batch
     shape = (*data.shape[:place], *indices.shape[batch:], *data.shape[place + 1 :])
 

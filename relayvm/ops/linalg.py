@@ -110,7 +110,8 @@ def matmul(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> TensorType:
-    """Product of `tensor_a` [..., m, k] and `tensor_b` [k, n]: [..., m, n]; either may come transposed.
+    """Product of `tensor_a` [..., m, k] and `tensor_b` [k, n]: [..., m, n]; either may come
+    transposed.
 
     `tensor_a` may have rank 1 unless it is transposed.
 

@@ -26,13 +26,18 @@ def load_broadcast(tensor: Tensor, shape: Sequence[Dim], index: Index) -> Scalar
         place = index[skipped + axis]
         if extent == 1:
             places.append(0)
-        elif dims_equal(extent, shape[skipped + axis]) is True:
-            places.append(place)
-        elif is_placeholder(tensor) and _is_broadcast_of(shape[skipped + axis], extent):
+        elif _reaches(tensor, extent, shape[skipped + axis]):
             places.append(place)
         else:
             places.append(te.index(place, extent, "clip"))
     return tensor[tuple(places)]
+
+
+def _reaches(tensor: Tensor, extent: Dim, whole: Dim) -> bool:
+    """Return whether an axis of size `extent` can be read at any index below `whole`."""
+    if dims_equal(extent, whole) is True:
+        return True
+    return is_placeholder(tensor) and _is_broadcast_of(whole, extent)
 
 
 def _is_broadcast_of(whole: Dim, part: Dim) -> bool:
@@ -73,7 +78,7 @@ def load_wide(tensor: Tensor, index: Index) -> ScalarExpr:
 
 
 def insert_axes(index: Index, folded: Index, axes: Sequence[int], rank: int) -> Index:
-    """Return a full index: values of `folded` at `axes`, those of `index` at the others in order."""
+    """Return a full index: values of `folded` at `axes`, of `index` at the others in order."""
     inner = dict(zip(axes, folded))
     outer = iter(index)
     return tuple(inner[axis] if axis in inner else next(outer) for axis in range(rank))

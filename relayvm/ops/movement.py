@@ -1,6 +1,8 @@
-"""Operators that move elements to other places without computing: joins, slices, permutations, broadcasts."""
+"""Operators that move elements without computing: joins, parts, permutations."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 
@@ -92,7 +94,7 @@ def section_bounds(extent: Dim, indices_or_sections: int | Ints) -> list[tuple[D
         require_equal(remainder, 0, f"remainder of the axis divided by {count} sections and 0")
         return [(dim_mul(size, i), dim_mul(size, i + 1)) for i in range(count)]
     cuts = (0, *indices_or_sections)
-    if any(a > b for a, b in zip(cuts, cuts[1:])):
+    if any(a > b for a, b in itertools.pairwise(cuts)):
         raise ShapeError(
             f"indices of `split` must ascend from 0, got {list(cuts[1:])}", "bad-attribute"
         )
@@ -102,7 +104,7 @@ def section_bounds(extent: Dim, indices_or_sections: int | Ints) -> list[tuple[D
         dim_min(extent, cuts[-1]), cuts[-1], "axis cut to the last index of `split` and that index"
     )
     bounds: list[Dim] = [*cuts, extent]
-    return list(zip(bounds[:-1], bounds[1:]))
+    return list(itertools.pairwise(bounds))
 
 
 @operator("split", fusion=Fusion.INJECTIVE)
@@ -238,7 +240,7 @@ def transpose(data: AnyTensor, *, axes: Ints | None = None) -> TensorType:
 
 
 def permutation(axes: Ints | None, rank: int) -> Ints:
-    """Return the order of axes of a `transpose`; raises ShapeError unless it names each axis once."""
+    """Return the order of axes of a `transpose`; raises ShapeError unless each is there once."""
     if not axes:
         return tuple(reversed(range(rank)))
     if len(axes) != rank:

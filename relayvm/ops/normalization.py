@@ -139,7 +139,9 @@ def _at(index: Index, axis: int) -> Index:
 
 
 def _exponentials(data: Tensor, axis: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the maxima along `axis`, which stays with size 1, `exp(x - max)`, and the sums of those."""
+    """Return the maxima along `axis`, which stays with size 1, `exp(x - max)`, and the sums of
+    those.
+    """
     greatest = fold_tensor(data, (axis,), True, "max")
     powers = te.compute(
         data.shape,
@@ -160,7 +162,8 @@ def layer_norm(
     center: bool = True,
     scale: bool = True,
 ) -> TensorType:
-    """`(x - mean) / sqrt(variance + epsilon)` along `axis`, times `gamma` with `scale`, plus `beta` with `center`.
+    """`(x - mean) / sqrt(variance + epsilon)` along `axis`, times `gamma` with `scale`, plus
+    `beta` with `center`.
 
     >>> %x = float32 [[1, 3]]
     >>> %g = float32 [2, 2]

@@ -1,4 +1,6 @@
-"""Exact numpy meanings of scalar functions where numpy's own differ from the language's, and float16 rounding."""
+"""Exact numpy meanings of scalar functions where numpy's own differ from the language's, and
+float16 rounding.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def through_float32(meaning: Meaning) -> Meaning:
 
 
 def divide(a: Array, b: Array) -> Array:
-    """Return the quotient; of integers rounded toward zero, 0 where `b` is 0, wrapping at the least integer."""
+    """Return the quotient; of integers rounded toward zero, 0 where `b` is 0, wrapping at the least
+    integer.
+    """
     if a.dtype.kind == "f":
         return np.asarray(a / b)
     quotient = floor_divide(a, b)
@@ -41,7 +45,9 @@ def divide(a: Array, b: Array) -> Array:
 
 
 def floor_divide(a: Array, b: Array) -> Array:
-    """Return the quotient rounded down; of integers 0 where `b` is 0, wrapping at the least integer."""
+    """Return the quotient rounded down; of integers 0 where `b` is 0, wrapping at the least
+    integer.
+    """
     if a.dtype.kind == "f":
         return np.asarray(np.floor_divide(a, b))
     a, b = np.broadcast_arrays(a, b)
@@ -70,7 +76,9 @@ def floor_mod(a: Array, b: Array) -> Array:
 
 
 def power(a: Array, b: Array) -> Array:
-    """Return `a` to the power `b`; of integers wrapping, and rounded toward zero for negative `b` (0 for base 0)."""
+    """Return `a` to the power `b`; of integers wrapping, and rounded toward zero for negative `b`
+    (0 for base 0).
+    """
     if a.dtype.kind == "f":
         return np.asarray(np.power(a, b))
     a, b = np.broadcast_arrays(a, b)
@@ -128,7 +136,9 @@ def sign(a: Array) -> Array:
 
 
 def cast(a: Array, dtype: DType) -> Array:
-    """Return `a` as `dtype`: floats to integers truncate and saturate, NaN gives 0; to bool means `!= 0`."""
+    """Return `a` as `dtype`: floats to integers truncate and saturate, NaN gives 0; to bool means
+    `!= 0`.
+    """
     source = dtype_of(a.dtype)
     if dtype.is_bool:
         return np.asarray(a != 0)
@@ -146,12 +156,16 @@ def cast(a: Array, dtype: DType) -> Array:
 
 
 def sum_terms(a: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-    """Return the sum over `axes` in the dtype of `a`: integers wrap, float16 accumulates in float32."""
+    """Return the sum over `axes` in the dtype of `a`: integers wrap, float16 accumulates in
+    float32.
+    """
     wide = a.astype(np.float32) if a.dtype == np.float16 else a
     return np.asarray(np.sum(wide, axis=axes, keepdims=keepdims, dtype=wide.dtype)).astype(a.dtype)
 
 
 def matmul(a: Array, b: Array, dtype: DType) -> Array:
-    """Return the matrix product with elements of `dtype`: float16 accumulates in float32, integers wrap."""
+    """Return the matrix product with elements of `dtype`: float16 accumulates in float32, integers
+    wrap.
+    """
     wide = np.dtype(np.float32) if dtype.name == "float16" else dtype.numpy
     return np.asarray(np.matmul(a.astype(wide), b.astype(wide))).astype(dtype.numpy)

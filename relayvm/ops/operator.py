@@ -1,7 +1,8 @@
 """The row class of the operator table, and the decorators that fill its facets.
 
-The signature of the rule is the schema: positional parameters are operands, keyword-only ones attributes. A facet
-whose parameters disagree with the schema fails at import, and so does a second definition of one.
+The signature of the rule is the schema: positional parameters are operands, keyword-only ones
+attributes. A facet whose parameters disagree with the schema fails at import, and so does a second
+definition of one.
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ class Fusion(Enum):
 class Operator(Op):
     """One row of the operator table.
 
-    `ulp` bounds the error of one application in units in the last place of the result dtype, beside the reordering
-    of a reduction (`reduction_size`). `no_gradient` is the reason why there is no gradient, "" where there is one.
-    `ignored` are attributes that old texts carry and that mean nothing here.
+    `ulp` bounds the error of one application in units in the last place of the result dtype,
+    beside the reordering of a reduction (`reduction_size`). `no_gradient` is the reason why there
+    is no gradient, "" where there is one. `ignored` are attributes that old texts carry and that
+    mean nothing here.
     """
 
     rule: Callable[..., Type] = field(default=lambda: TupleType(()), kw_only=True)
@@ -64,7 +66,7 @@ class Operator(Op):
         """Return the expression that applies this operator."""
         return Call(self, args, Attrs(attrs))
 
-    # -- Decorators that add a facet ------------------------------------------------------------------------------
+    # -- Decorators that add a facet ------------------------------------------------------------
 
     def numpy(self, meaning: F) -> F:
         """Add the meaning: `(*arrays, **attrs) -> array or tuple of arrays`, exact to the dtype."""
@@ -73,12 +75,13 @@ class Operator(Op):
     def compute(self, definition: F) -> F:
         """Add the loop-level definition: `(*tensors, **attrs) -> Tensor or tuple of Tensors`.
 
-        That of a data-dependent operator takes the dims of its result first: `(dims, *tensors, **attrs)`.
+        That of a data-dependent operator takes the dims of its result first: `(dims, *tensors,
+        **attrs)`.
         """
         return self._add("compute", definition)
 
     def infer_operands(self, completion: F) -> F:
-        """Add how unknown operand types (None) follow from the known: `(*types, **attrs) -> types`."""
+        """Add how unknown operand types (None) follow: `(*types, **attrs) -> types`."""
         return self._add("infer_operands", completion)
 
     def reduction_size(self, size: F) -> F:
@@ -86,14 +89,18 @@ class Operator(Op):
         return self._add("reduction_size", size)
 
     def value_shape(self, shape: F) -> F:
-        """Add the second rule of a data-dependent operator: `(*arrays, **attrs) -> dims` of the result."""
+        """Add the second rule of a data-dependent operator: `(*arrays, **attrs) -> dims` of the
+        result.
+        """
         return self._add("value_shape", shape)
 
     def value_dims(self, program: F) -> F:
-        """Add the same at run time: `(*tensors, **attrs) -> rank-0 int64 Tensors`, one per dim of the result.
+        """Add the same at run time: `(*tensors, **attrs) -> rank-0 int64 Tensors`, one per dim of
+        the result.
 
-        A kernel made of them turns operand values into words; the kernel of the operator itself takes each word as
-        one more scalar input that is the source of the dim variable (axis -1 of `dim_sources`).
+        A kernel made of them turns operand values into words; the kernel of the operator itself
+        takes each word as one more scalar input that is the source of the dim variable (axis -1 of
+        `dim_sources`).
         """
         return self._add("value_dims", program)
 
@@ -121,7 +128,7 @@ class Operator(Op):
         self.facets[facet] = function
         return function
 
-    # -- Uses of the facets ---------------------------------------------------------------------------------------
+    # -- Uses of the facets ---------------------------------------------------------------------
 
     def complete_attrs(self, attrs: Mapping[str, AttrValue]) -> dict[str, Any]:
         """Return all attributes by name, defaults filled in, values in canonical form.
@@ -141,7 +148,9 @@ class Operator(Op):
     def complete_types(
         self, types: Sequence[Type | None], attrs: Mapping[str, AttrValue]
     ) -> tuple[Type | None, ...]:
-        """Return operand types with those that are None inferred from the others where the operator can."""
+        """Return operand types with those that are None inferred from the others where the operator
+        can.
+        """
         infer = self.facets.get("infer_operands")
         if infer is None or all(t is not None for t in types) or len(types) != len(self.operands):
             return tuple(types)
@@ -149,7 +158,7 @@ class Operator(Op):
         return tuple(known if known is not None else new for known, new in zip(types, inferred))
 
     def evaluate(self, args: Sequence[Any], attrs: Mapping[str, AttrValue]) -> ArrayOrTuple:
-        """Return the meaning of a call on numpy arrays; the result never shares memory with `args`."""
+        """Return the meaning of a call on numpy arrays; it never shares memory with `args`."""
         with np.errstate(all="ignore"):
             result = self.facets["numpy"](*args, **self.complete_attrs(attrs))
         if isinstance(result, tuple):
@@ -172,7 +181,7 @@ class Operator(Op):
         return result
 
     def value_type(self, args: Sequence[np.ndarray], attrs: Mapping[str, AttrValue]) -> Type:
-        """Return the type of a data-dependent call whose operands are constants; cheap at any size."""
+        """Return the type of a data-dependent call with constant operands; cheap at any size."""
         known = [TensorType(a.shape, dtype_of(a.dtype)) for a in args]
         result = self.result_type(known, attrs)
         assert isinstance(result, TensorType)
@@ -222,7 +231,9 @@ def operator(
     ignored: tuple[str, ...] = (),
     doc: str = "",
 ) -> Callable[[Callable[..., Type]], Operator]:
-    """Make a row from a rule: `rule(*types, **attrs) -> Type`, whose docstring is that of the operator."""
+    """Make a row from a rule: `rule(*types, **attrs) -> Type`, whose docstring is that of the
+    operator.
+    """
 
     def decorate(rule: Callable[..., Type]) -> Operator:
         return Operator(
@@ -253,7 +264,8 @@ def table_of(*families: Sequence[Operator]) -> dict[str, Operator]:
 
 @dataclass(frozen=True, slots=True)
 class GradientCall:
-    """A call whose gradient is taken: operands and attributes by name, and the shared node of its result.
+    """A call whose gradient is taken: operands and attributes by name, and the shared node of its
+    result.
 
     `call.x` is the expression of operand `x`, `call.axis` the attribute `axis` (operands win).
     """

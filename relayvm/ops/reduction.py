@@ -130,7 +130,10 @@ def _reduction(
     return row
 
 
-_AXES = "\n\nFolds all axes, those in `axis`, or with `exclude` all but those; `keepdims` leaves them with size 1."
+_AXES = (
+    "\n\nFolds all axes, those in `axis`, or with `exclude` all but those;"
+    " `keepdims` leaves them with size 1."
+)
 
 
 def _doc(text: str, name: str, given: str, result: str) -> str:
@@ -141,14 +144,54 @@ _MATRIX = "float32 [[1, 2], [3, 4]]"
 _FLAGS = "bool [[True, False], [True, True]]"
 
 _ROWS: tuple[tuple[str, Callable[..., Type], Reduce, str, str, str, str], ...] = (
-    ("sum", _numeric, _sum, "", "Sum; integers wrap, float16 accumulates in float32.", _MATRIX, "[3, 7]"),
-    ("prod", _numeric, _prod, "", "Product; integers wrap, float16 accumulates in float32.", _MATRIX, "[2, 12]"),
-    ("max", _numeric, _max, "", "Greatest element; NaN if there is one; minus infinity or the least integer of none.", _MATRIX, "[2, 4]"),
-    ("min", _numeric, _min, "", "Least element; NaN if there is one; infinity or the greatest integer of none.", _MATRIX, "[1, 3]"),
+    (
+        "sum",
+        _numeric,
+        _sum,
+        "",
+        "Sum; integers wrap, float16 accumulates in float32.",
+        _MATRIX,
+        "[3, 7]",
+    ),
+    (
+        "prod",
+        _numeric,
+        _prod,
+        "",
+        "Product; integers wrap, float16 accumulates in float32.",
+        _MATRIX,
+        "[2, 12]",
+    ),
+    (
+        "max",
+        _numeric,
+        _max,
+        "",
+        "Greatest element; NaN if there is one; minus infinity or the least integer of none.",
+        _MATRIX,
+        "[2, 4]",
+    ),
+    (
+        "min",
+        _numeric,
+        _min,
+        "",
+        "Least element; NaN if there is one; infinity or the greatest integer of none.",
+        _MATRIX,
+        "[1, 3]",
+    ),
     ("mean", _numeric, _mean, "", "Mean; of integers rounded toward zero.", _MATRIX, "[1.5, 3.5]"),
-    ("all", _bool, _all, "the result is bool", "True where all elements are.", _FLAGS, "[False, True]"),
+    (
+        "all",
+        _bool,
+        _all,
+        "the result is bool",
+        "True where all elements are.",
+        _FLAGS,
+        "[False, True]",
+    ),
     ("any", _bool, _any, "the result is bool", "True where an element is.", _FLAGS, "[True, True]"),
-)  # fmt: skip
+)
 
 REDUCTIONS = tuple(
     _reduction(name, rule, meaning, _doc(text, name, given, result), no_gradient=reason)
@@ -169,8 +212,8 @@ def _position(
 
 def _arg_reduction(name: str, find: Reduce, text: str, result: str) -> Operator:
     doc = (
-        f"{text}; the first of equals, or the last with `select_last_index`; NaN comes first.{_AXES}"
-        "\nOver several axes the position counts row-major over them; it is 0 where there is no element."
+        f"{text}; of equals the first, or the last with `select_last_index`; NaN wins.{_AXES}"
+        "\nOver several axes the position counts row-major; it is 0 where there is no element."
         f"\n\n>>> %x = {_MATRIX}\n>>> {name}(%x, axis=[1])\n{result}"
     )
     reason = "positions are integers"

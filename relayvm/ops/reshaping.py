@@ -118,9 +118,10 @@ def _balanced(walk: _Reshaping) -> Dims:
 def reshape(data: AnyTensor, *, newshape: Dims, allowzero: bool = False) -> TensorType:
     """The elements of `data` in row-major order in another shape.
 
-    Entries of `newshape` that are not sizes: 0 takes the next axis over (with `allowzero` it is the size 0), -1
-    follows from the others, -2 takes all remaining axes over, -3 joins the next two axes, -4 splits the next axis
-    into the two sizes that stand after it, one of which may be -1.
+    Entries of `newshape` that are not sizes: 0 takes the next axis over (with `allowzero` it is
+    the size 0), -1 follows from the others, -2 takes all remaining axes over, -3 joins the next
+    two axes, -4 splits the next axis into the two sizes that stand after it, one of which may be
+    -1.
 
     >>> %x = int32 [[1, 2], [3, 4]]
     >>> reshape(%x, newshape=[-1])
@@ -271,7 +272,8 @@ def _(data: Tensor, *, axis: int, num_newaxis: int) -> Tensor:
 
 @operator("squeeze", fusion=Fusion.INJECTIVE)
 def squeeze(data: AnyTensor, *, axis: Ints | None = None) -> TensorType:
-    """`data` without the axes in `axis`, all of size 1; by default without all axes of size 1, which must be known.
+    """`data` without the axes in `axis`, all of size 1; by default without all axes of size 1,
+    which must be known.
 
     >>> %x = int32 [[1], [2]]
     >>> squeeze(%x, axis=[1])

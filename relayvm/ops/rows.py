@@ -1,8 +1,9 @@
-"""The rows of all families by name, and the Python names under which gradients build calls of them."""
+"""All rows by name, and the Python names under which gradients build calls of them."""
 
 from __future__ import annotations
 
 from relayvm.ops import (
+    binary,
     broadcasting,
     creation,
     elementwise,
@@ -13,10 +14,12 @@ from relayvm.ops import (
     reduction,
     reshaping,
     slicing,
+    unary,
 )
 from relayvm.ops.operator import table_of
 
 ROWS = table_of(
+    binary.OPERATORS,
     broadcasting.OPERATORS,
     creation.OPERATORS,
     elementwise.OPERATORS,
@@ -27,6 +30,7 @@ ROWS = table_of(
     reduction.OPERATORS,
     reshaping.OPERATORS,
     slicing.OPERATORS,
+    unary.OPERATORS,
 )
 
 add, subtract, multiply, divide = (ROWS[n] for n in ("add", "subtract", "multiply", "divide"))

@@ -1,4 +1,6 @@
-"""Schemas of operators, read from Python signatures: operand constraints and attribute kinds, and their checks."""
+"""Schemas of operators, read from Python signatures: operand constraints and attribute kinds, and
+their checks.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from relayvm.ir.types import TensorType, TupleType, Type
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What an operand may be: one of these dtypes; the dtype of the operand before it; a tuple of tensors."""
+    """What an operand may be: one of these dtypes; the dtype of the operand before it; a tuple of
+    tensors.
+    """
 
     text: str
     dtypes: tuple[DType, ...] = DTYPES
@@ -56,7 +60,9 @@ def read_operands(rule: Callable[..., Type]) -> tuple[ConstrainedOperand, ...]:
 
 
 def read_attributes(rule: Callable[..., Type]) -> tuple[AttributeSchema, ...]:
-    """Return the keyword-only parameters of a rule as attributes; their annotations must be known kinds."""
+    """Return the keyword-only parameters of a rule as attributes; their annotations must be known
+    kinds.
+    """
     result = []
     for name, parameter in inspect.signature(rule).parameters.items():
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
@@ -75,7 +81,8 @@ def check_attributes(
     given: Mapping[str, AttrValue],
     ignored: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return all attributes in schema order: given values in their canonical form, defaults for the others.
+    """Return all attributes in schema order: given values in their canonical form, defaults for
+    the others.
 
     Raises ShapeError `bad-attribute` for unknown or missing names and for values of another kind.
     """
@@ -184,7 +191,9 @@ _KIND_TEXT = {
 def check_operands(
     op_name: str, operands: Sequence[ConstrainedOperand], types: Sequence[Type]
 ) -> None:
-    """Raise ShapeError unless the number, classes and dtypes of operands are what the schema allows."""
+    """Raise ShapeError unless the number, classes and dtypes of operands are what the schema
+    allows.
+    """
     if len(types) != len(operands):
         names = ", ".join(f"`{o.name}`" for o in operands)
         expected = f"{len(operands)} ({names})" if operands else "0"
@@ -213,8 +222,8 @@ def _check_operand(
     for tensor in tensors:
         assert isinstance(tensor, TensorType)
         if tensor.dtype not in constraint.dtypes:
-            message = f"operand `{operand.name}` of `{op_name}` must be {constraint.text}, got {tensor.dtype}"
-            raise ShapeError(message, "dtype-mismatch")
+            wanted = f"operand `{operand.name}` of `{op_name}` must be {constraint.text}"
+            raise ShapeError(f"{wanted}, got {tensor.dtype}", "dtype-mismatch")
         if constraint.same_as_previous and isinstance(previous, TensorType):
             require_same_dtype(previous.dtype, tensor.dtype, f"dtypes of `{op_name}`'s operands")
 

@@ -41,7 +41,9 @@ class _Slice:
 
 
 def slice_ranges(shape: Dims, spec: _Slice) -> tuple[_Range, ...]:
-    """Return what is taken along each axis; bounds outside an axis are moved to its ends, as in numpy."""
+    """Return what is taken along each axis; bounds outside an axis are moved to its ends, as in
+    numpy.
+    """
     if spec.slice_mode not in ("end", "size"):
         raise ShapeError(
             f'`slice_mode` is "{spec.slice_mode}", legal are "end" and "size"', "bad-attribute"

@@ -11,9 +11,10 @@ import numpy as np
 from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.ir.types import TensorType, TupleType, Type
 from relayvm.ops import OPS
-from relayvm.ops.elementwise import BINARY, PREDICATES, UNARY
+from relayvm.ops.binary import BINARY
 from relayvm.ops.operator import Operator
 from relayvm.ops.reduction import REDUCTIONS
+from relayvm.ops.unary import PREDICATES, UNARY
 
 Shape = tuple[int, ...]
 
@@ -109,7 +110,10 @@ CASES: dict[str, list[Case]] = {
     **{row.name: _unary() for row in (*UNARY, *PREDICATES)},
     **{row.name: _binary() for row in BINARY},
     **{row.name: _reduction() for row in REDUCTIONS},
-    "argmax": [*_reduction(), Case(((9,),), {"select_last_index": True}, values={0: [1, 3, 3, 2] * 2 + [3]})],
+    "argmax": [
+        *_reduction(),
+        Case(((9,),), {"select_last_index": True}, values={0: [1, 3, 3, 2] * 2 + [3]}),
+    ],
     "argmin": [*_reduction(), Case(((9,),), values={0: [1, 3, 3, 1] * 2 + [3]})],
     "variance": [
         Case(((2, 3), (2, 1)), {"axis": (1,)}),
@@ -161,7 +165,11 @@ CASES: dict[str, list[Case]] = {
         Case(((2, 4, 3), (1, 4, 2)), {"transpose_a": True}),
         Case(((2, 4, 3), (2, 2, 4)), {"transpose_a": True, "transpose_b": True}),
     ],
-    "nn.bias_add": [Case(((2, 3), (3,))), Case(((2, 3, 4), (4,)), {"axis": -1}), Case(((3, 2), (3,)), {"axis": 0})],
+    "nn.bias_add": [
+        Case(((2, 3), (3,))),
+        Case(((2, 3, 4), (4,)), {"axis": -1}),
+        Case(((3, 2), (3,)), {"axis": 0}),
+    ],
     "nn.softmax": [Case(((2, 3),)), Case(((2, 3, 4),), {"axis": 1}), Case(((0, 3),))],
     "nn.log_softmax": [Case(((2, 3),)), Case(((2, 3, 4),), {"axis": 0}), Case(((5,),))],
     "nn.layer_norm": [
@@ -185,7 +193,12 @@ CASES: dict[str, list[Case]] = {
         Case(((2, 4), [(2, 1), (2, 3), (2, 0)]), {"axis": -1}),
     ],
     "stack": [Case(([(2, 3), (2, 3)],)), Case(([(2,), (2,), (2,)],), {"axis": -1}), Case(([()],))],
-    "transpose": [Case(((2, 3, 4),)), Case(((2, 3, 4),), {"axes": (1, 2, 0)}), Case(((),)), Case(((2, 0),), {"axes": (-1, 0)})],
+    "transpose": [
+        Case(((2, 3, 4),)),
+        Case(((2, 3, 4),), {"axes": (1, 2, 0)}),
+        Case(((),)),
+        Case(((2, 0),), {"axes": (-1, 0)}),
+    ],
     "reshape": [
         Case(((2, 3, 4),), {"newshape": (4, -1)}),
         Case(((2, 3, 4),), {"newshape": (0, -1)}),
@@ -200,9 +213,21 @@ CASES: dict[str, list[Case]] = {
         Case(((2, 6, 5), (4, 2, 3)), {"lhs_begin": 1, "lhs_end": 2, "rhs_begin": 1}),
         Case(((1,), ())),
     ],
-    "expand_dims": [Case(((2, 3),), {"axis": 1}), Case(((2, 3),), {"axis": -1, "num_newaxis": 2}), Case(((),), {"axis": 0})],
-    "squeeze": [Case(((2, 1, 3),), {"axis": (1,)}), Case(((1, 2, 1),), {"axis": (-1, 0)}), Case(((1, 2, 1),))],
-    "broadcast_to": [Case(((3,),), {"shape": (2, 3)}), Case(((2, 1),), {"shape": (2, 3)}), Case(((),), {"shape": (2,)})],
+    "expand_dims": [
+        Case(((2, 3),), {"axis": 1}),
+        Case(((2, 3),), {"axis": -1, "num_newaxis": 2}),
+        Case(((),), {"axis": 0}),
+    ],
+    "squeeze": [
+        Case(((2, 1, 3),), {"axis": (1,)}),
+        Case(((1, 2, 1),), {"axis": (-1, 0)}),
+        Case(((1, 2, 1),)),
+    ],
+    "broadcast_to": [
+        Case(((3,),), {"shape": (2, 3)}),
+        Case(((2, 1),), {"shape": (2, 3)}),
+        Case(((),), {"shape": (2,)}),
+    ],
     "broadcast_to_like": [Case(((3,), (2, 3))), Case(((2, 1), (2, 3))), Case(((), ()))],
     "collapse_sum_like": [
         Case(((2, 3), (3,))),
@@ -216,7 +241,7 @@ CASES: dict[str, list[Case]] = {
     "strided_slice_grad": _slice_grad(),
     "take": _take(0),
     "take_grad": _take(1),
-}  # fmt: skip
+}
 
 
 def dtypes_of(op: Operator, case: Case) -> Iterator[tuple[DType, ...]]:
@@ -253,7 +278,9 @@ _SPECIAL = (0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 0.5, 2.0)
 def values_of(
     case: Case, dtypes: tuple[DType, ...], rng: np.random.Generator, special: bool
 ) -> tuple[Any, ...]:
-    """Return arrays for the operands; with `special` NaN, infinities and extreme integers are among them."""
+    """Return arrays for the operands; with `special` NaN, infinities and extreme integers are among
+    them.
+    """
     result: list[Any] = []
     for i, (shape, dtype) in enumerate(zip(case.shapes, dtypes)):
         if i in case.values:

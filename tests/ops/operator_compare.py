@@ -19,7 +19,7 @@ def assert_same(
     expected: Any,
     what: str,
 ) -> None:
-    """Fail unless both agree: exactly for integers, within `ulp` and the terms summed for floats."""
+    """Fail unless both agree: exactly for integers, within the row's tolerance for floats."""
     if isinstance(expected, tuple):
         assert len(actual) == len(expected)
         for a, b in zip(actual, expected):

@@ -1,4 +1,4 @@
-"""Gradients of every operator against finite differences, at static, symbolic and unknown shapes."""
+"""Gradients of every operator against finite differences, at shapes of every kind."""
 
 from __future__ import annotations
 
