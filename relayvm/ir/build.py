@@ -1,4 +1,6 @@
-"""Building expressions from Python: short functions for each node, and a scope that collects lets and branches."""
+"""Building expressions from Python: short functions for each node, and a scope that collects lets
+and branches.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +150,8 @@ PatternLike = Pattern | Var | tuple | None  # type: ignore[type-arg]
 
 
 def pattern(shape: PatternLike) -> Pattern:
-    """Return a pattern: `None` is `_`, a variable binds, a tuple whose first item is a constructor takes it apart.
+    """Return a pattern: `None` is `_`, a variable binds, a tuple whose first item is a constructor
+    takes it apart.
 
     `(Cons, head, None)` is `Cons(%head, _)`; a tuple of other patterns is a tuple pattern.
     """

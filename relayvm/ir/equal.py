@@ -1,7 +1,7 @@
 """Structural equality and hash: alpha-equivalence, bits of constants, and what is shared with what.
 
-Both read one thing: the sequence of tokens that a walk yields, in which binders are numbered as they are met and a
-node met again is named by its number. Equal programs have equal sequences.
+Both read one thing: the sequence of tokens that a walk yields, in which binders are numbered as
+they are met and a node met again is named by its number. Equal programs have equal sequences.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ Tokens = Iterator[Hashable]
 def structural_equal(a: Item, b: Item, map_free_vars: bool = False) -> bool:
     """Tell whether two programs are the same but for the names of what they bind.
 
-    Constants are equal by their bits; a shared node differs from two copies; attributes that equal their default may
-    be absent. Free variables are equal only to themselves, unless `map_free_vars` lets them correspond one to one.
+    Constants are equal by their bits; a shared node differs from two copies; attributes that equal
+    their default may be absent. Free variables are equal only to themselves, unless `map_free_vars`
+    lets them correspond one to one.
     """
     if a is b:
         return True
@@ -70,7 +71,9 @@ def structural_equal(a: Item, b: Item, map_free_vars: bool = False) -> bool:
 
 
 def structural_hash(item: Item, map_free_vars: bool = False) -> int:
-    """Return a 64-bit hash that equal items share, in every process if they have no free variables."""
+    """Return a 64-bit hash that equal items share, in every process if they have no free
+    variables.
+    """
     digest = hashlib.blake2b(digest_size=8)
     for token in _Walk(map_free_vars).item(item):
         digest.update(token if isinstance(token, bytes) else repr(token).encode())
@@ -269,7 +272,9 @@ class _Walk:
                 yield "hole"
 
     def _dim(self, dim: Dim) -> Hashable:
-        """Return a dim with its variables as numbers, its terms in an order that no name decides."""
+        """Return a dim with its variables as numbers, its terms in an order that no name
+        decides.
+        """
         if isinstance(dim, AnyDim):
             return "?"
         if not isinstance(dim, DimExpr):

@@ -1,7 +1,7 @@
 """Expression and pattern nodes of Relay.
 
-Nodes are immutable and equal only to themselves: a node that is reachable twice is evaluated once. Every node carries
-the span it came from and, after type inference, its type.
+Nodes are immutable and equal only to themselves: a node that is reachable twice is evaluated once.
+Every node carries the span it came from and, after type inference, its type.
 """
 
 from __future__ import annotations
@@ -176,7 +176,9 @@ class RefWrite(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Match(Expr):
-    """Clauses tried in order. `complete` promises that one fits, which is checked; otherwise a miss traps."""
+    """Clauses tried in order. `complete` promises that one fits, which is checked; otherwise a
+    miss traps.
+    """
 
     data: Expr
     clauses: tuple[Clause, ...]
@@ -185,7 +187,9 @@ class Match(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Constructor(Expr):
-    """A constructor of a data type, with the types of its fields and its place in the definition."""
+    """A constructor of a data type, with the types of its fields and its place in the
+    definition.
+    """
 
     name: str
     inputs: tuple[Type, ...]
@@ -205,7 +209,9 @@ class OperandSchema:
 
 @dataclass(frozen=True, slots=True)
 class AttributeSchema:
-    """One keyword attribute of an operator. `kind` is the Python annotation as text, such as `int | None`."""
+    """One keyword attribute of an operator. `kind` is the Python annotation as text, such as `int
+    | None`.
+    """
 
     name: str
     kind: str

@@ -1,4 +1,6 @@
-"""Text to tokens, and the cursor with which the parser walks them. Knows no grammar beyond single tokens."""
+"""Text to tokens, and the cursor with which the parser walks them. Knows no grammar beyond single
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +65,8 @@ class SyntaxAbort(Exception):
 class Tokens:
     """The tokens of a source as three parallel lists: kind, text, first offset.
 
-    The kind of keywords and punctuation is their own text; what is no token has kind `bad` and is already reported.
-    The last token has kind `eof`.
+    The kind of keywords and punctuation is their own text; what is no token has kind `bad` and is
+    already reported. The last token has kind `eof`.
     """
 
     __slots__ = ("begins", "kinds", "metadata", "source", "texts")

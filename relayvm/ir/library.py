@@ -33,7 +33,8 @@ def merge_library(
 ) -> Module:
     """Return `module` with these definitions of `library` and all that they need.
 
-    A definition that needs a library name which the module defines otherwise is reported as `library-conflict`.
+    A definition that needs a library name which the module defines otherwise is reported as
+    `library-conflict`.
     """
     roots = [("function", name) for name in functions] + [("type", name) for name in types]
     taken = set(roots)

@@ -1,4 +1,6 @@
-"""The text of numbers and strings, both ways and exact to the bit, and the metadata section of constants."""
+"""The text of numbers and strings, both ways and exact to the bit, and the metadata section of
+constants.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import binascii
 import json
 import re
 from dataclasses import dataclass, field
+from math import isnan
 
 import numpy as np
 
@@ -47,7 +50,7 @@ def read_number(text: str, negative: bool) -> np.ndarray:
         return np.array(text == "True")
     if text in NAMED_FLOAT:
         value, dtype = NAMED_FLOAT[text]
-        return _float_array(-value if negative and value == value else value, dtype)
+        return _float_array(-value if negative and not isnan(value) else value, dtype)
     found = _NUMBER.fullmatch(text)
     if found is None or len(text) > MAX_DIGITS:
         raise LiteralError(f"`{text[:40]}` is not a number")
@@ -99,8 +102,8 @@ def write_number(data: np.ndarray) -> str | None:
         return f"{int(data)}{suffix}"
     suffix = "f" if dtype is FLOAT32 else dtype.short
     value = float(data)
-    if value != value:
-        text, value = f"nan{suffix}", float("nan")
+    if isnan(value):
+        text = f"nan{suffix}"
     elif value in (float("inf"), float("-inf")):
         text = f"{'-' if value < 0 else ''}inf{suffix}"
     else:
@@ -111,18 +114,18 @@ def write_number(data: np.ndarray) -> str | None:
 
 def _shortest(data: np.ndarray, value: float, dtype: DType) -> str:
     """Return the fewest digits from which the same bits come back by way of a double."""
-    text = np.format_float_scientific(data[()], trim="-") if dtype is not FLOAT64 else repr(value)
-    positional = np.format_float_positional(data[()], trim="-") if abs(value) < 1e16 else text
-    if dtype is not FLOAT64 and (value == 0 or 1e-5 <= abs(value) < 1e16):
-        text = positional
-    if dtype is FLOAT64 and text.endswith(".0"):
-        text = text[:-2]
+    if dtype is FLOAT64:
+        text = repr(value).removesuffix(".0")
+    elif value == 0 or 1e-5 <= abs(value) < 1e16:
+        text = np.format_float_positional(dtype.numpy.type(value), trim="-")
+    else:
+        text = np.format_float_scientific(dtype.numpy.type(value), trim="-")
     return text if _float_array(float(text), dtype).tobytes() == data.tobytes() else repr(value)
 
 
 def write_float(value: float) -> str:
     """Return the attribute literal of a Python float."""
-    if value != value:
+    if isnan(value):
         return "nanf"
     if value in (float("inf"), float("-inf")):
         return "inff" if value > 0 else "-inff"
@@ -131,7 +134,9 @@ def write_float(value: float) -> str:
 
 
 def read_string(text: str) -> str:
-    """Return what a string literal in its quotes means; raises LiteralError at an unknown escape."""
+    """Return what a string literal in its quotes means; raises LiteralError at an unknown
+    escape.
+    """
 
     def replace(found: re.Match[str]) -> str:
         body = found.group(1)

@@ -1,4 +1,6 @@
-"""A Relay program: global functions and data types by name. Immutable: changes return a new module."""
+"""A Relay program: global functions and data types by name. Immutable: changes return a new
+module.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class TypeData:
 class Module:
     """Functions and data types in the order of their definition.
 
-    `library` names the definitions that came from the prelude: they are no entries and are not printed by default.
+    `library` names the definitions that came from the prelude: they are no entries and are not
+    printed by default.
     """
 
     functions: Mapping[str, Function] = field(default_factory=dict)
@@ -64,7 +67,9 @@ class Module:
         return replace(self, types=types)
 
     def constructor(self, type_name: str, name: str) -> Constructor:
-        """Return a constructor by the names of its type and its own; raises RelayError `unknown-constructor`."""
+        """Return a constructor by the names of its type and its own; raises RelayError
+        `unknown-constructor`.
+        """
         data = self.types.get(type_name)
         for constructor in data.constructors if data else ():
             if constructor.name == name:

@@ -1,4 +1,6 @@
-"""The library that every program may use: `std/prelude.rly`, read once for each table of operators."""
+"""The library that every program may use: `std/prelude.rly`, read once for each table of
+operators.
+"""
 
 from __future__ import annotations
 

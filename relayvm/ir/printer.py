@@ -1,6 +1,8 @@
-"""Modules, expressions and types to Relay text: canonical, and read back by the parser as the same program.
+"""Modules, expressions and types to Relay text: canonical, and read back by the parser as the same
+program.
 
-A node that is used more than once, or whose text is long, becomes `%0 = ...;` in the scope where it is evaluated.
+A node that is used more than once, or whose text is long, becomes `%0 = ...;` in the scope where it
+is evaluated.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ MAX_INLINE = 60
 MAX_COLUMNS = 100
 MAX_INDENT = 40
 
-# A text that may have many lines: strings and texts in order; a number is a line end that changes the indentation.
+# A text that may have many lines: strings and texts in order; a number is a line end that changes
+# the indentation.
 Rope = list[Union[str, int, "Rope"]]
 Text = Union[str, Rope]
 
@@ -82,17 +85,17 @@ def print_module(
 ) -> str:
     """Return a module as text; `library` includes what came from the prelude.
 
-    `show_types` adds inferred types as comments. `metadata` adds the section of constants that have no literal;
-    without it the text is for reading only.
+    `show_types` adds inferred types as comments. `metadata` adds the section of constants that have
+    no literal; without it the text is for reading only.
     """
     section = Metadata()
     parts: list[str] = []
-    shown = (lambda name: True) if library else (lambda name: name not in module.library)
+    hidden = frozenset() if library else module.library
     for name, data in module.types.items():
-        if shown(name):
+        if name not in hidden:
             parts.append(_print_type_data(data, module))
     for name, function in module.functions.items():
-        if shown(name):
+        if name not in hidden:
             printer = _Printer(section, show_types, module.types)
             parts.append(printer.definition(name, function))
     if section.constants and metadata:
@@ -182,7 +185,9 @@ class TypeNames:
         raise TypeError(f"{type(type_).__name__} is not a type")
 
     def params(self, params: Iterable[TypeParam], uses: Iterable[Type]) -> str:
-        """Return `[A, n]` or nothing; a dim parameter whose use does not show its kind has it written."""
+        """Return `[A, n]` or nothing; a dim parameter whose use does not show its kind has it
+        written.
+        """
         seen = {v for use in uses for v in type_variables(use)}
         parts = [
             self.names.of(p, p.name)
@@ -192,7 +197,9 @@ class TypeNames:
         return f"[{', '.join(parts)}]" if parts else ""
 
     def dim(self, dim: Dim, in_shape: bool = False) -> str:
-        """Return a dim as text; `//` stands between its operands only in the shape of a tensor type."""
+        """Return a dim as text; `//` stands between its operands only in the shape of a tensor
+        type.
+        """
         if not isinstance(dim, DimExpr):
             return repr(dim)
         text = ""
@@ -264,7 +271,9 @@ def _print_type_data(data: TypeData, module: Module) -> str:
 
 
 def _tensor_types(types: Iterable[Type]) -> Iterator[Type]:
-    """Yield the tensor types inside of types: where a dim parameter shows its kind whatever stands around it."""
+    """Yield the tensor types inside of types: where a dim parameter shows its kind whatever stands
+    around it.
+    """
     for type_ in types:
         match type_:
             case TensorType():
@@ -282,7 +291,9 @@ def _tensor_types(types: Iterable[Type]) -> Iterator[Type]:
 
 
 def non_default_attrs(op: Expr, attrs: Attrs) -> list[tuple[str, AttrValue]]:
-    """Return the attributes in schema order without those that equal their default; those of no schema by name."""
+    """Return the attributes in schema order without those that equal their default; those of no
+    schema by name.
+    """
     if not isinstance(op, Op):
         return sorted(attrs.items())
     known = [
@@ -367,7 +378,9 @@ class _Printer:
     # --- nodes ---------------------------------------------------------------------------
 
     def _placed(self, node: Expr) -> Steps:
-        """Return a node where it may take many lines: as a statement or as the result of a block."""
+        """Return a node where it may take many lines: as a statement or as the result of a
+        block.
+        """
         if isinstance(node, LEAVES):
             return self._leaf(node)
         if self._is_atom(node):
@@ -380,7 +393,9 @@ class _Printer:
         return text
 
     def _operand(self, node: Expr, bind: bool = False) -> Steps:
-        """Return a node as part of a line; one that is shared, long or has many lines is bound first."""
+        """Return a node as part of a line; one that is shared, long or has many lines is bound
+        first.
+        """
         text = yield self._placed(node)
         if isinstance(text, str):
             leaf = isinstance(node, LEAVES) or text.startswith("%") or self._is_atom(node)
@@ -452,7 +467,9 @@ class _Printer:
         return text
 
     def _callee(self, node: Expr) -> Steps:
-        """Return what stands before `(` or `.`: other texts than names and calls are bound or put in parentheses."""
+        """Return what stands before `(` or `.`: other texts than names and calls are bound or put
+        in parentheses.
+        """
         bind = not isinstance(node, (Call, TupleGetItem)) or self.show_types
         text = yield self._operand(node, bind)
         return f"({text})" if isinstance(node, Constant) else text
@@ -531,7 +548,9 @@ class _Printer:
 
 
 def is_atom(node: Expr) -> bool:
-    """Tell whether a node is a unit value or a constructor without fields: these are never shared."""
+    """Tell whether a node is a unit value or a constructor without fields: these are never
+    shared.
+    """
     if isinstance(node, Tuple):
         return not node.fields
     return (

@@ -10,14 +10,15 @@ class Scope:
     """A region of an expression: a function body, a branch, a clause, or what follows a let.
 
     `block` is the region that stands in its own braces: a let in tail position does not open one.
-    Nodes keep a second, longer link upward (skew-binary jumps), so that `meet` and `encloses` take logarithmic time.
+    Nodes keep a second, longer link upward (skew-binary jumps), so that `meet` and `encloses` take
+    logarithmic time.
     """
 
     __slots__ = ("block", "depth", "jump", "parent")
 
     def __init__(self, parent: Scope | None, opens_block: bool) -> None:
         self.parent = parent or self
-        self.depth = parent.depth + 1 if parent else 0
+        self.depth: int = parent.depth + 1 if parent else 0
         self.block: Scope = self if opens_block or parent is None else parent.block
         if parent is None:
             self.jump = self
@@ -49,9 +50,10 @@ class Scope:
 class Scopes:
     """The scopes of one expression.
 
-    `of[id(node)]` is where a node is evaluated; `binding[id(node)]` are the scopes that a node opens: for a let that
-    of its body, for a function that of its body, for a match one a clause, for an if one a branch. `uses[id(node)]`
-    counts the places at which a node stands. `inner[id(let)]` is where the let's value stands.
+    `of[id(node)]` is where a node is evaluated; `binding[id(node)]` are the scopes that a node
+    opens: for a let that of its body, for a function that of its body, for a match one a clause,
+    for an if one a branch. `uses[id(node)]` counts the places at which a node stands.
+    `inner[id(let)]` is where the let's value stands.
     """
 
     def __init__(self, root: Expr, outer: Scope | None = None) -> None:
@@ -61,7 +63,8 @@ class Scopes:
         self.inner: dict[int, Scope] = {}
         order = list(post_order(root))
         self.nodes = order[::-1]
-        # A let stands in tail position if its one use is as the body of a let, or as what a scope consists of.
+        # A let stands in tail position if its one use is as the body of a let, or as what a scope
+        # consists of.
         tails: set[int] = {id(root)}
         for node in order:
             for child in children(node):

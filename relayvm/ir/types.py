@@ -1,4 +1,6 @@
-"""Types of Relay. Equality is structural; type variables are equal only if they are the same object."""
+"""Types of Relay. Equality is structural; type variables are equal only if they are the same
+object.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ class GlobalTypeVar(Type):
 
 @dataclass(frozen=True, slots=True)
 class TypeCall(Type):
-    """A data type applied to arguments: `List[A]`. An argument for a ShapeVar parameter is a `ShapeArg`."""
+    """A data type applied to arguments: `List[A]`. An argument for a ShapeVar parameter is a
+    `ShapeArg`.
+    """
 
     func: GlobalTypeVar
     args: tuple[Type, ...]

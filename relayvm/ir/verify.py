@@ -1,4 +1,6 @@
-"""Checks that a module is well-formed: scopes, binders, names, kinds and, where asked, the types of all nodes."""
+"""Checks that a module is well-formed: scopes, binders, names, kinds and, where asked, the types
+of all nodes.
+"""
 
 from __future__ import annotations
 
@@ -57,9 +59,10 @@ from relayvm.ir.visit import LEAVES, attr_variables, node_types, pattern_vars, t
 def verify_module(module: Module, *, typed: bool = False) -> None:
     """Raise RelayError `ill-formed` with everything that is wrong with the structure of `module`.
 
-    Each variable has one binder in the module and is used in its scope; functions, data types and constructors that
-    are named exist; type parameters are in scope and of the right kind. With `typed`, every expression carries a type
-    without holes, and the types of neighbours agree where the node itself decides them.
+    Each variable has one binder in the module and is used in its scope; functions, data types and
+    constructors that are named exist; type parameters are in scope and of the right kind. With
+    `typed`, every expression carries a type without holes, and the types of neighbours agree where
+    the node itself decides them.
     """
     check = _Verifier(module, typed)
     for data in module.types.values():
@@ -337,7 +340,9 @@ def _expected_type(node: Expr) -> Type | None:
 
 
 def _compatible(a: Type, b: Type) -> bool:
-    """Tell whether two types agree but for dims, which inference may know better at one place than at another."""
+    """Tell whether two types agree but for dims, which inference may know better at one place than
+    at another.
+    """
     match a, b:
         case TensorType(), TensorType():
             return a.dtype is b.dtype and a.rank == b.rank

@@ -1,4 +1,6 @@
-"""Walking and rebuilding expressions without recursion: a shared node is visited once, chains may be any length."""
+"""Walking and rebuilding expressions without recursion: a shared node is visited once, chains may
+be any length.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ Steps = Generator[Any, Any, Any]
 
 
 def run_steps(steps: Steps) -> Any:
-    """Return the result of a generator that yields generators for its sub-results, with no recursion.
+    """Return the result of a generator that yields generators for its sub-results, with no
+    recursion.
 
     An exception unwinds through the waiting generators as it would through calls.
     """
@@ -79,7 +82,9 @@ def run_steps(steps: Steps) -> Any:
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """Return the direct subexpressions in order of evaluation; variables at their binders are none."""
+    """Return the direct subexpressions in order of evaluation; variables at their binders are
+    none.
+    """
     if isinstance(expr, LEAVES):
         return ()
     match expr:
@@ -107,7 +112,9 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
-    """Return `expr` with other subexpressions, in the order of `children`; itself if they are the same objects."""
+    """Return `expr` with other subexpressions, in the order of `children`; itself if they are the
+    same objects.
+    """
     old = children(expr)
     if len(old) == len(new) and all(a is b for a, b in zip(old, new)):
         return expr
@@ -159,7 +166,9 @@ def post_order(expr: Expr) -> Iterator[Expr]:
 
 
 def fold(expr: Expr, combine: Callable[[Expr, tuple[T, ...]], T]) -> T:
-    """Return `combine(node, results of its children)` of the root, computed once a node, from the leaves up."""
+    """Return `combine(node, results of its children)` of the root, computed once a node, from the
+    leaves up.
+    """
     results: dict[int, T] = {}
     for node in post_order(expr):
         results[id(node)] = combine(node, tuple(results[id(c)] for c in children(node)))
@@ -171,8 +180,9 @@ def rewrite(
 ) -> Expr:
     """Return `expr` with `change` applied to each node once its subexpressions are rebuilt.
 
-    Sharing, spans and types are kept; where nothing changes the result is the same object. `memo` maps ids of old
-    nodes to new ones: entries given are not entered, and what is found is added. The caller keeps the old nodes alive.
+    Sharing, spans and types are kept; where nothing changes the result is the same object. `memo`
+    maps ids of old nodes to new ones: entries given are not entered, and what is found is added.
+    The caller keeps the old nodes alive.
     """
     done: dict[int, Expr] = {} if memo is None else memo
     stack: list[tuple[Expr, bool]] = [(expr, False)]
@@ -236,7 +246,9 @@ def free_vars(expr: Expr) -> tuple[Var, ...]:
 
 
 def global_vars(expr: Expr) -> tuple[str, ...]:
-    """Return the names of the global functions that `expr` uses, each once, in order of first use."""
+    """Return the names of the global functions that `expr` uses, each once, in order of first
+    use.
+    """
     return tuple(dict.fromkeys(n.name for n in post_order(expr) if isinstance(n, GlobalVar)))
 
 
@@ -288,7 +300,9 @@ def attr_variables(value: AttrValue) -> Iterator[DimVar]:
 
 
 def free_type_vars(item: Expr | Type) -> tuple[TypeParam, ...]:
-    """Return the type parameters used but not introduced inside, each once, in order of first use."""
+    """Return the type parameters used but not introduced inside, each once, in order of first
+    use.
+    """
     if isinstance(item, Type):
         return tuple(dict.fromkeys(type_variables(item)))
     bound: set[TypeParam] = set()
@@ -312,7 +326,9 @@ def substitute(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
 
 
 def substitute_in_type(type_: Type, values: Mapping[TypeParam, Type | Dim]) -> Type:
-    """Return a type with type variables replaced by types and dim variables by dims; itself if none occurs."""
+    """Return a type with type variables replaced by types and dim variables by dims; itself if
+    none occurs.
+    """
     dims = cast("Mapping[DimVar, Dim]", values)
 
     def go(t: Type) -> Type:
@@ -364,7 +380,9 @@ def substitute_in_attrs(attrs: Attrs, values: Mapping[TypeParam, Type | Dim]) ->
 
 
 def substitute_types(expr: Expr, values: Mapping[TypeParam, Type | Dim]) -> Expr:
-    """Return `expr` with type parameters replaced everywhere; variables whose annotation changes are renewed."""
+    """Return `expr` with type parameters replaced everywhere; variables whose annotation changes
+    are renewed.
+    """
     return rebind(expr, lambda t: substitute_in_type(t, values), values)
 
 
@@ -378,7 +396,9 @@ def rebind(
     change_type: Callable[[Type], Type] | None,
     dims: Mapping[TypeParam, Type | Dim],
 ) -> Expr:
-    """Return a copy with renewed variables: all of them where `change_type` is None, else those it changes."""
+    """Return a copy with renewed variables: all of them where `change_type` is None, else those it
+    changes.
+    """
     change = change_type or (lambda t: t)
 
     def maybe(type_: Type | None) -> Type | None:

@@ -1,4 +1,4 @@
-"""Texts that between them use every part of the language; tests of the ir room run over all of them."""
+"""Texts that between them use every part of the language; tests of this room run over them."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ PROGRAMS = {
         }""",
     "literals": """
         def @main() {
-          (1, -1i8, 255u8, -32768i16, 65535u16, 4000000000u32, 5000000000, -7i64, 18446744073709551615u64,
-           1f, 0.1f, -0f, 1e-45f, 3.4028235e38f, 1.5f64, 1e300f64, 0.1f16, 65504f16, inff, -inff, nanf, inff16,
-           -inff64, nanf64, nanf16, True, False)
+          (1, -1i8, 255u8, -32768i16, 65535u16, 4000000000u32, 5000000000, -7i64,
+           18446744073709551615u64, 1f, 0.1f, -0f, 1e-45f, 3.4028235e38f, 1.5f64, 1e300f64, 0.1f16, 65504f16, inff,
+           -inff, nanf, inff16, -inff64, nanf64, nanf16, True, False)
         }""",
     "attributes": r"""
         def @main(%x: Tensor[(2, 3), float32], Primitive=1, note="a \"b\" \n \\ ☃", Inline=False) {

@@ -66,7 +66,8 @@ def test_expression_keeps_its_constants():
     text = print_expr(
         parse_expr(
             "add(meta[relay.Constant][0], 1)\n"
-            '#[metadata]\n{"relay.Constant": [{"dtype": "int32", "shape": [1], "data": "BwAAAA=="}]}',
+            '#[metadata]\n{"relay.Constant": '
+            '[{"dtype": "int32", "shape": [1], "data": "BwAAAA=="}]}',
             OPS,
         )
     )

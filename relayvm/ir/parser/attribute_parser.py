@@ -159,7 +159,8 @@ class AttributeParser(TypeParser):
 
 
 def fit_attribute(kind: str, value: AttrValue) -> tuple[bool, AttrValue]:
-    """Return whether a value is of a kind such as `int | None`, and the value as that kind wants it.
+    """Return whether a value is of a kind such as `int | None`, and the value as that kind wants
+    it.
 
     A kind with a word that is not known here takes every value.
     """
@@ -180,15 +181,16 @@ def _fit_one(kind: str, value: AttrValue) -> tuple[bool, AttrValue]:
     if name == "int":
         return type(value) is int, value
     if name == "float":
-        number = type(value) in (int, float)
-        return number, float(value) if number else value
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return True, float(value)
+        return False, value
     if name == "str":
         return isinstance(value, str), value
     if name == "DType":
         if isinstance(value, DType):
             return True, value
-        known = isinstance(value, str) and value in BY_NAME
-        return known, BY_NAME[value] if known else value
+        row = BY_NAME.get(value) if isinstance(value, str) else None
+        return row is not None, row
     if name in ("Dim", "DimExpr"):
         return type(value) is int or isinstance(value, (DimExpr, AnyDim)), value
     if name == "Literal":

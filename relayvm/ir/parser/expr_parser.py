@@ -1,4 +1,6 @@
-"""The part of the parser that reads expressions and patterns, and that goes on after an error in a statement."""
+"""The part of the parser that reads expressions and patterns, and that goes on after an error in a
+statement.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ BINARY: dict[str, tuple[int, str]] = {
 
 
 class ExprParser(AttributeParser):
-    """Reads expressions. Every method that can meet a nested expression is a generator for `run_steps`."""
+    """Reads expressions. Every method that can meet a nested expression is a generator for
+    `run_steps`.
+    """
 
     def __init__(
         self,
@@ -119,7 +123,9 @@ class ExprParser(AttributeParser):
         return result
 
     def _recover(self, start: int) -> bool:
-        """Skip to the `;` or `}` that ends the failed statement; False if a definition comes first."""
+        """Skip to the `;` or `}` that ends the failed statement; False if a definition comes
+        first.
+        """
         if self.kinds[start] == "let" and self.kinds[start + 1] == "local":
             self.scope.bind(self.texts[start + 1][1:], self.placeholder())
         elif self.kinds[start] == "graph":
@@ -432,7 +438,9 @@ class ExprParser(AttributeParser):
         return Var("_", span=span)
 
     def constructor(self, name: str) -> Constructor | None:
-        """Return the constructor of this name: the module's own, else the library's, which is noted as used."""
+        """Return the constructor of this name: the module's own, else the library's, which is
+        noted as used.
+        """
         found = self.constructors.get(name) or self._library_constructors().get(name)
         if found is not None and name not in self.constructors:
             self.type_name(found.belong_to.name)
@@ -471,7 +479,8 @@ class ExprParser(AttributeParser):
         if not index.isdigit() or len(index) > 9 or int(index) >= len(self.metadata.constants):
             self.report(
                 "bad-metadata",
-                f"the metadata section has {len(self.metadata.constants)} constants, no number {index[:20]}",
+                f"the metadata section has {len(self.metadata.constants)} constants, "
+                f"no number {index[:20]}",
                 span,
             )
             return Var("_", span=span)

@@ -1,6 +1,7 @@
 """The part of the parser that reads definitions, in three rounds: names, data types, functions.
 
-So a name may be used before its definition, and the kinds of type parameters are known where they matter.
+So a name may be used before its definition, and the kinds of type parameters are known where they
+matter.
 """
 
 from __future__ import annotations

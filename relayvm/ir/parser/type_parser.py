@@ -1,4 +1,6 @@
-"""The part of the parser that reads types, dims and type parameters, and that knows which names are in scope."""
+"""The part of the parser that reads types, dims and type parameters, and that knows which names
+are in scope.
+"""
 
 from __future__ import annotations
 
@@ -292,7 +294,9 @@ class TypeParser(Cursor):
         )
 
     def type_name(self, name: str) -> TypeName | None:
-        """Return the data type of this name: the module's own, else the library's, which is noted as used."""
+        """Return the data type of this name: the module's own, else the library's, which is noted
+        as used.
+        """
         if name in self.type_names:
             return self.type_names[name]
         data = self.library.types.get(name) if self.library else None
@@ -392,7 +396,9 @@ class TypeParser(Cursor):
     # --- dims ----------------------------------------------------------------------------
 
     def dim(self, allow_negative: bool = False) -> Dim:
-        """Read a dim: `3`, `?`, `n*2 + 1`, `n // 2`, `min(n, m)`; `allow_negative` lets the result be below 0."""
+        """Read a dim: `3`, `?`, `n*2 + 1`, `n // 2`, `min(n, m)`; `allow_negative` lets the result
+        be below 0.
+        """
         begin, first = self.begin(), self.index
         reader = DimReader(self, first)
         result = reader.sum(0)
