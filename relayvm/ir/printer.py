@@ -7,13 +7,9 @@ is evaluated.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Union
 
-from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar
-from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.ir.expr import (
     Attrs,
     AttrValue,
@@ -38,24 +34,21 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
-from relayvm.ir.lexer import KEYWORDS
-from relayvm.ir.literal import Metadata, write_float, write_number, write_string
+from relayvm.ir.literal import Metadata, write_number
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.scope import Scope, Scopes
+from relayvm.ir.type_printer import Names, TypeNames, print_type, tuple_text
 from relayvm.ir.types import (
     FuncType,
-    GlobalTypeVar,
-    IncompleteType,
     RefType,
-    ShapeArg,
     TensorType,
     TupleType,
     Type,
     TypeCall,
-    TypeParam,
-    TypeVar,
 )
-from relayvm.ir.visit import LEAVES, Steps, free_vars, run_steps, type_variables
+from relayvm.ir.visit import LEAVES, Steps, free_vars, run_steps
+
+__all__ = ["is_atom", "non_default_attrs", "print_expr", "print_module", "print_type"]
 
 MAX_INLINE = 60
 MAX_COLUMNS = 100
@@ -65,19 +58,6 @@ MAX_INDENT = 40
 # the indentation.
 Rope = list[Union[str, int, "Rope"]]
 Text = Union[str, Rope]
-
-_NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_]|/(?=[A-Za-z0-9_]))*|(?:/(?=[A-Za-z_])[A-Za-z0-9_]*)+")
-_RESERVED_TYPES = {
-    *BY_NAME,
-    *KEYWORDS,
-    "Tensor",
-    "_",
-    "min",
-    "max",
-    "broadcast",
-    "floordiv",
-    "floormod",
-}
 
 
 def print_module(
@@ -111,149 +91,6 @@ def print_expr(
     printer = _Printer(section, show_types, module.types if module else {})
     text = printer.expression(expr)
     return f"{text}\n{section.text()}" if section.constants and metadata else text
-
-
-def print_type(type_: Type) -> str:
-    """Return a type as text."""
-    return TypeNames().type(type_)
-
-
-@dataclass(slots=True)
-class Names:
-    """Gives each thing the name it asks for, or the next free one like it."""
-
-    taken: set[str] = field(default_factory=set)
-    given: dict[object, str] = field(default_factory=dict)
-    next_number: dict[str, int] = field(default_factory=dict)
-
-    def of(self, thing: object, wanted: str) -> str:
-        """Return the name of `thing`, choosing it at the first call."""
-        name = self.given.get(thing)
-        if name is None:
-            name = self.given[thing] = self._free(wanted)
-        return name
-
-    def _free(self, wanted: str) -> str:
-        if not _NAME.fullmatch(wanted):
-            wanted = re.sub(r"[^A-Za-z0-9_]", "_", wanted)
-            wanted = f"v{wanted}" if not wanted or wanted[0].isdigit() else wanted
-        if wanted not in self.taken:
-            self.taken.add(wanted)
-            return wanted
-        base = f"{wanted}_" if wanted[-1].isdigit() else wanted
-        number = self.next_number.get(base, 1)
-        while f"{base}{number}" in self.taken:
-            number += 1
-        self.next_number[base] = number + 1
-        self.taken.add(f"{base}{number}")
-        return f"{base}{number}"
-
-
-class TypeNames:
-    """Prints types, dims and attribute values; names type parameters apart."""
-
-    def __init__(self, reserved: Iterable[str] = ()) -> None:
-        self.names = Names(taken={*_RESERVED_TYPES, *reserved})
-
-    def type(self, type_: Type) -> str:
-        """Return a type as text."""
-        match type_:
-            case TensorType():
-                if not type_.shape:
-                    return str(type_.dtype)
-                dims = ", ".join(self.dim(d, in_shape=True) for d in type_.shape)
-                return f"Tensor[({dims}), {type_.dtype}]"
-            case TupleType():
-                return _tuple_text([self.type(f) for f in type_.fields])
-            case FuncType():
-                params = self.params(type_.type_params, (*type_.arg_types, type_.ret_type))
-                args = ", ".join(self.type(a) for a in type_.arg_types)
-                return f"fn {params}({args}) -> {self.type(type_.ret_type)}"
-            case RefType():
-                return f"ref({self.type(type_.value)})"
-            case TypeVar():
-                return self.names.of(type_, type_.name)
-            case GlobalTypeVar():
-                return type_.name
-            case TypeCall():
-                args = ", ".join(self.type(a) for a in type_.args)
-                return f"{type_.func.name}[{args}]" if type_.args else type_.func.name
-            case ShapeArg():
-                return self.dim(type_.dim)
-            case IncompleteType():
-                return "_"
-        raise TypeError(f"{type(type_).__name__} is not a type")
-
-    def params(self, params: Iterable[TypeParam], uses: Iterable[Type]) -> str:
-        """Return `[A, n]` or nothing; a dim parameter whose use does not show its kind has it
-        written.
-        """
-        seen = {v for use in uses for v in type_variables(use)}
-        parts = [
-            self.names.of(p, p.name)
-            + (": ShapeVar" if isinstance(p, DimVar) and p not in seen else "")
-            for p in params
-        ]
-        return f"[{', '.join(parts)}]" if parts else ""
-
-    def dim(self, dim: Dim, in_shape: bool = False) -> str:
-        """Return a dim as text; `//` stands between its operands only in the shape of a tensor
-        type.
-        """
-        if not isinstance(dim, DimExpr):
-            return repr(dim)
-        text = ""
-        for monomial, coefficient in dim.terms:
-            alone = len(dim.terms) == 1 and len(monomial) == 1 and coefficient == 1
-            factors = [
-                self._atom(atom, in_shape, alone and monomial[0][1] == 1)
-                for atom, power in monomial
-                for _ in range(power)
-            ]
-            if abs(coefficient) != 1 or not factors:
-                factors.append(str(abs(coefficient)))
-            sign = "-" if coefficient < 0 else "+"
-            body = "*".join(factors)
-            if text:
-                text += f" {sign} {body}"
-            else:
-                text = body if sign == "+" else f"-{body}"
-        return text
-
-    def _atom(self, atom: DimVar | DimTerm, in_shape: bool, alone: bool) -> str:
-        if isinstance(atom, DimVar):
-            return self.names.of(atom, atom.name)
-        if atom.op == "//" and in_shape:
-            a, b = self.dim(atom.a, True), self.dim(atom.b, True)
-            text = f"{_wrapped(a)} // {_wrapped(b)}"
-            return text if alone else f"({text})"
-        name = {"//": "floordiv", "%": "floormod"}.get(atom.op, atom.op)
-        return f"{name}({self.dim(atom.a, in_shape)}, {self.dim(atom.b, in_shape)})"
-
-    def attr_value(self, value: AttrValue) -> str:
-        """Return the value of an attribute as text."""
-        match value:
-            case None | bool() | int():
-                return str(value)
-            case float():
-                return write_float(value)
-            case str():
-                return write_string(value)
-            case DType():
-                return f'"{value}"'
-            case tuple():
-                return "[" + ", ".join(self.attr_value(v) for v in value) + "]"
-            case DimExpr() | AnyDim():
-                return self.dim(value)
-        return write_string(str(value))
-
-
-def _wrapped(text: str) -> str:
-    return text if re.fullmatch(r"\w+", text) else f"({text})"
-
-
-def _tuple_text(fields: list[str]) -> str:
-    return f"({fields[0]},)" if len(fields) == 1 else f"({', '.join(fields)})"
 
 
 def _print_type_data(data: TypeData, module: Module) -> str:
@@ -440,7 +277,7 @@ class _Printer:
                 fields: list[str] = []
                 for item in node.fields:
                     fields.append((yield self._operand(item)))
-                text = _tuple_text(fields)
+                text = tuple_text(fields)
             case TupleGetItem():
                 value = yield self._callee(node.tuple_value)
                 text = f"{value}.{node.index}"
@@ -542,7 +379,7 @@ class _Printer:
                 fields = ", ".join(self._pattern(p) for p in pattern.patterns)
                 return pattern.constructor.name + (f"({fields})" if fields else "")
             case PatternTuple():
-                return _tuple_text([self._pattern(p) for p in pattern.patterns])
+                return tuple_text([self._pattern(p) for p in pattern.patterns])
             case _:
                 return "_"
 

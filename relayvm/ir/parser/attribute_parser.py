@@ -10,7 +10,8 @@ from relayvm.base.source import Span
 from relayvm.ir.expr import NO_ATTRS, Attrs, AttrValue, Op
 from relayvm.ir.lexer import SyntaxAbort
 from relayvm.ir.literal import NAMED_FLOAT, LiteralError, read_string
-from relayvm.ir.parser.type_parser import DimReader, TypeParser, suggestion
+from relayvm.ir.parser.dim_reader import DimReader
+from relayvm.ir.parser.type_parser import TypeParser, suggestion
 
 MAX_ATTRIBUTE_DEPTH = 32
 

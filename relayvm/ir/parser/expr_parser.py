@@ -4,9 +4,9 @@ statement.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from relayvm.base.diagnostics import DiagnosticSink, Note
+from relayvm.base.diagnostics import DiagnosticSink
 from relayvm.base.source import Span
 from relayvm.ir.expr import (
     NO_ATTRS,
@@ -22,11 +22,6 @@ from relayvm.ir.expr import (
     Let,
     Match,
     Op,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-    PatternWildcard,
     RefCreate,
     RefRead,
     RefWrite,
@@ -37,12 +32,11 @@ from relayvm.ir.expr import (
 from relayvm.ir.lexer import DEFINITION_STARTS, KEYWORDS, SyntaxAbort, Tokens
 from relayvm.ir.literal import NAMED_FLOAT, LiteralError, Metadata, read_number
 from relayvm.ir.module import Module
-from relayvm.ir.parser.attribute_parser import AttributeParser, Written
+from relayvm.ir.parser.attribute_parser import Written
+from relayvm.ir.parser.pattern_parser import PatternParser
 from relayvm.ir.parser.type_parser import Scope, suggestion
 from relayvm.ir.types import Type, TypeParam
 from relayvm.ir.visit import Steps
-
-MAX_PATTERN_DEPTH = 256
 
 # Binary operators: how tightly they bind, and the operator of the table that they mean.
 BINARY: dict[str, tuple[int, str]] = {
@@ -59,7 +53,7 @@ BINARY: dict[str, tuple[int, str]] = {
 }
 
 
-class ExprParser(AttributeParser):
+class ExprParser(PatternParser):
     """Reads expressions. Every method that can meet a nested expression is a generator for
     `run_steps`.
     """
@@ -76,13 +70,10 @@ class ExprParser(AttributeParser):
         self.operators = operators
         self.metadata = metadata
         self.scope: Scope[Expr] = Scope()
-        self.constructors: dict[str, Constructor] = {}
         self.function_spans: dict[str, Span] = {}
         self.used_library_functions: set[str] = set()
         self.free_vars_allowed = False
         self.globals_open = False
-        self._pattern_depth = 0
-        self._from_library: dict[str, Constructor] | None = None
 
     # --- statements ----------------------------------------------------------------------
 
@@ -167,7 +158,7 @@ class ExprParser(AttributeParser):
 
     def _let(self, lets: list[tuple[Var, Expr, int]], begin: int) -> Steps:
         self.advance()
-        var = yield self._binder()
+        var = yield self.binder()
         self.expect("=", ":")
         recursive = self.kind == "fn"
         mark = self.scope.mark()
@@ -183,22 +174,13 @@ class ExprParser(AttributeParser):
     def _free_var(self) -> Steps:
         span = self.span()
         self.advance()
-        var = yield self._binder()
+        var = yield self.binder()
         self.expect(";")
         if not self.free_vars_allowed:
             self.report(
                 "syntax", "`free_var` can stand only in an expression without a module", span
             )
         self.scope.bind(var.name, var)
-
-    def _binder(self) -> Steps:
-        """Read `%x` or `%x: T` as a new variable."""
-        span = self.span()
-        name = self.expect("local")[1:]
-        annotation: Type | None = None
-        if self.accept(":"):
-            annotation = yield self.type_()
-        return Var(name, annotation, span=span)
 
     def placeholder(self) -> Expr:
         """Return what stands for an expression that could not be read."""
@@ -428,7 +410,7 @@ class ExprParser(AttributeParser):
             return constructor
         if name in self.operators:
             return self.operators[name]
-        known = [*self.constructors, *self._library_constructors(), *self.operators]
+        known = [*self.constructors, *self.library_constructors(), *self.operators]
         self.report(
             "unknown-operator",
             f"there is no operator or constructor `{name}`",
@@ -436,27 +418,6 @@ class ExprParser(AttributeParser):
             help=suggestion(name, known),
         )
         return Var("_", span=span)
-
-    def constructor(self, name: str) -> Constructor | None:
-        """Return the constructor of this name: the module's own, else the library's, which is
-        noted as used.
-        """
-        found = self.constructors.get(name) or self._library_constructors().get(name)
-        if found is not None and name not in self.constructors:
-            self.type_name(found.belong_to.name)
-        return found
-
-    def _library_constructors(self) -> Mapping[str, Constructor]:
-        if self._from_library is None:
-            own = self.type_names.keys() - self.used_library_types
-            types = self.library.types if self.library else {}
-            self._from_library = {
-                c.name: c
-                for name, data in types.items()
-                if name not in own
-                for c in data.constructors
-            }
-        return self._from_library
 
     def _meta_constant(self) -> Expr:
         begin = self.begin()
@@ -548,14 +509,14 @@ class ExprParser(AttributeParser):
                 if self.next_kind() == "=" and (self.kind == "ident" or self.kind in KEYWORDS):
                     self.attribute(values)
                 else:
-                    params.append((yield self._binder()))
+                    params.append((yield self.binder()))
                 if not self.accept(","):
                     break
             self.expect(")", ",", opened=opened)
             ret_type: Type | None = None
             if self.accept("->"):
                 ret_type = yield self.type_()
-            self._no_duplicates(params, "parameter")
+            self.no_duplicates(params, "parameter")
             for var in params:
                 self.scope.bind(var.name, var)
             body = yield self.block()
@@ -565,19 +526,6 @@ class ExprParser(AttributeParser):
         made: tuple[TypeParam, ...] = tuple(entry.param() for entry in entries)
         attrs = Attrs({n: v for n, (v, _, _) in values.items()}) if values else NO_ATTRS
         return Function(tuple(params), body, ret_type, made, attrs, span=self.span_from(begin))
-
-    def _no_duplicates(self, variables: Iterable[Var], what: str) -> None:
-        first: dict[str, Var] = {}
-        for var in variables:
-            if var.name != "_" and var.name in first:
-                old = first[var.name].span
-                self.report(
-                    "duplicate-name",
-                    f"{what} `%{var.name}` is named twice",
-                    var.span,
-                    notes=[Note("first named here", old)] if old else [],
-                )
-            first.setdefault(var.name, var)
 
     # --- matches -------------------------------------------------------------------------
 
@@ -601,8 +549,8 @@ class ExprParser(AttributeParser):
         begin = self.begin()
         mark = self.scope.mark()
         bound: list[Var] = []
-        lhs = yield self._pattern(bound)
-        self._no_duplicates(bound, "variable")
+        lhs = yield self.pattern(bound)
+        self.no_duplicates(bound, "variable")
         for var in bound:
             self.scope.bind(var.name, var)
         try:
@@ -611,66 +559,3 @@ class ExprParser(AttributeParser):
         finally:
             self.scope.undo(mark)
         return Clause(lhs, rhs, span=self.span_from(begin))
-
-    def _pattern(self, bound: list[Var]) -> Steps:
-        begin, kind = self.begin(), self.kind
-        self._pattern_depth += 1
-        try:
-            if self._pattern_depth > MAX_PATTERN_DEPTH:
-                message = f"patterns nest at most {MAX_PATTERN_DEPTH} deep"
-                self.report("too-deep", message, self.span())
-                raise SyntaxAbort
-            if kind == "local":
-                var = yield self._binder()
-                bound.append(var)
-                return PatternVar(var, span=self.span_from(begin))
-            if kind == "(":
-                patterns = yield self._patterns(bound)
-                return PatternTuple(patterns, span=self.span_from(begin))
-            if kind != "ident":
-                self.fail("a pattern")
-            if self.text == "_":
-                self.advance()
-                return PatternWildcard(span=self.span_from(begin))
-            return (yield self._constructor_pattern(bound, begin))
-        finally:
-            self._pattern_depth -= 1
-
-    def _patterns(self, bound: list[Var]) -> Steps:
-        opened = self.index
-        self.advance()
-        patterns: list[Pattern] = []
-        while self.kind != ")":
-            patterns.append((yield self._pattern(bound)))
-            if not self.accept(","):
-                break
-        self.expect(")", ",", opened=opened)
-        return tuple(patterns)
-
-    def _constructor_pattern(self, bound: list[Var], begin: int) -> Steps:
-        span = self.span()
-        name = self.advance()
-        constructor = self.constructor(name)
-        patterns: tuple[Pattern, ...] = ()
-        if self.kind == "(":
-            patterns = yield self._patterns(bound)
-        whole = self.span_from(begin)
-        if constructor is None:
-            known = [*self.constructors, *self._library_constructors()]
-            self.report(
-                "unknown-constructor",
-                f"there is no constructor `{name}`",
-                span,
-                help=suggestion(name, known),
-            )
-            return PatternWildcard(span=whole)
-        if len(patterns) != len(constructor.inputs):
-            self.report(
-                "wrong-arity",
-                f"constructor `{name}` has {len(constructor.inputs)} fields, "
-                f"but the pattern has {len(patterns)}",
-                whole,
-                notes=[Note(f"`{name}` is defined here", constructor.span)],
-            )
-            return PatternWildcard(span=whole)
-        return PatternConstructor(constructor, patterns, span=whole)

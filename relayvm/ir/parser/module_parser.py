@@ -12,10 +12,10 @@ from relayvm.base.diagnostics import DiagnosticSink, Note
 from relayvm.base.source import Source, Span
 from relayvm.ir.expr import Constructor, Expr, Function, Op
 from relayvm.ir.lexer import SyntaxAbort, Tokens, tokenize
-from relayvm.ir.library import merge_library
 from relayvm.ir.literal import Metadata, read_metadata
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.parser.expr_parser import ExprParser
+from relayvm.ir.parser.library import merge_library
 from relayvm.ir.parser.type_parser import TypeName
 from relayvm.ir.types import GlobalTypeVar, Kind, Type
 from relayvm.ir.visit import Steps, run_steps

@@ -5,7 +5,7 @@ are in scope.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar as GenericVar
 
@@ -13,18 +13,14 @@ from relayvm.base.diagnostics import DiagnosticSink, Note
 from relayvm.base.dims import (
     ANY,
     Dim,
-    DimExpr,
     DimVar,
-    apply_term,
-    dim_add,
-    dim_mul,
-    dim_sub,
     symbol,
 )
 from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.base.source import Span
-from relayvm.ir.lexer import Cursor, SyntaxAbort, Tokens
+from relayvm.ir.lexer import SyntaxAbort, Tokens
 from relayvm.ir.module import Module, TypeData
+from relayvm.ir.parser.dim_reader import DimReader, DimSource
 from relayvm.ir.types import (
     FuncType,
     GlobalTypeVar,
@@ -43,8 +39,6 @@ from relayvm.ir.types import (
 from relayvm.ir.visit import Steps, run_steps
 
 MAX_TYPE_DEPTH = 128
-MAX_DIM_TOKENS = 128
-MAX_DIM_TERMS = 64
 MAX_SUGGESTED = 500
 
 T = GenericVar("T")
@@ -118,7 +112,7 @@ def suggestion(name: str, known: Iterable[str], sigil: str = "") -> str:
     return f"did you mean `{sigil}{near[0]}`?" if near else ""
 
 
-class TypeParser(Cursor):
+class TypeParser(DimSource):
     """Reads types. Methods that return `Steps` are run by `run_steps` or yielded."""
 
     def __init__(self, tokens: Tokens, sink: DiagnosticSink, library: Module | None) -> None:
@@ -411,8 +405,8 @@ class TypeParser(Cursor):
             return 1
         return result
 
-    def dim_name(self, allow: Mapping[str, object] | None = None) -> Dim:
-        """Read the name of a symbolic dim."""
+    def dim_name(self) -> Dim:
+        """Read the name of a symbolic dim; anything else in its place is reported."""
         span = self.span()
         name = self.advance()
         entry = self.type_scope.get(name)
@@ -429,111 +423,6 @@ class TypeParser(Cursor):
             return ANY
         made = entry.param()
         return symbol(made) if isinstance(made, DimVar) else ANY
-
-
-class DimReader:
-    """Reads one dim by recursive descent; its depth and size are bounded, so it may recurse."""
-
-    FUNCTIONS = {
-        "min": "min",
-        "max": "max",
-        "broadcast": "broadcast",
-        "floordiv": "//",
-        "floormod": "%",
-    }
-
-    def __init__(self, parser: TypeParser, first: int) -> None:
-        self.parser = parser
-        self.first = first
-
-    def sum(self, depth: int) -> Dim:
-        """Read terms joined by `+` and `-`."""
-        result = self.product(depth)
-        while self.parser.kind in ("+", "-"):
-            op = self.parser.advance()
-            other = self.product(depth)
-            result = self._checked(dim_add(result, other) if op == "+" else dim_sub(result, other))
-        return result
-
-    def product(self, depth: int) -> Dim:
-        """Read factors joined by `*`, `//` and `%`."""
-        result = self.factor(depth)
-        while self.parser.kind in ("*", "//", "%"):
-            span = self.parser.span()
-            op = self.parser.advance()
-            other = self.factor(depth)
-            if op == "*":
-                result = self._product(result, other)
-            else:
-                result = self._term(op, result, other, span)
-        return result
-
-    def factor(self, depth: int) -> Dim:
-        """Read a number, a name, `?`, a function of dims, or a dim in parentheses."""
-        parser = self.parser
-        if depth > 16 or parser.index - self.first > MAX_DIM_TOKENS:
-            parser.report("bad-dim", "the dim is too long", parser.span())
-            raise SyntaxAbort
-        if parser.kind == "-":
-            parser.advance()
-            return self._product(self.factor(depth + 1), -1)
-        if parser.kind == "?":
-            parser.advance()
-            return ANY
-        if parser.kind == "number":
-            return self._number()
-        if parser.kind == "(":
-            opened = parser.index
-            parser.advance()
-            result = self.sum(depth + 1)
-            parser.expect(")", opened=opened)
-            return result
-        if parser.kind == "ident":
-            if parser.text in self.FUNCTIONS and parser.next_kind() == "(":
-                return self._function(depth)
-            return parser.dim_name()
-        parser.fail("a dim")
-
-    def _function(self, depth: int) -> Dim:
-        parser = self.parser
-        span = parser.span()
-        op = self.FUNCTIONS[parser.advance()]
-        opened = parser.index
-        parser.advance()
-        a = self.sum(depth + 1)
-        parser.expect(",")
-        b = self.sum(depth + 1)
-        parser.expect(")", opened=opened)
-        return self._term(op, a, b, span)
-
-    def _number(self) -> int:
-        span = self.parser.span()
-        text = self.parser.advance()
-        if not text.isdigit() or len(text) > 40:
-            self.parser.report("bad-dim", f"`{text[:40]}` is not a dim", span)
-            return 1
-        return int(text)
-
-    def _product(self, a: Dim, b: Dim) -> Dim:
-        if isinstance(a, DimExpr) and isinstance(b, DimExpr):
-            self._bound(len(a.terms) * len(b.terms))
-        return self._checked(dim_mul(a, b))
-
-    def _term(self, op: str, a: Dim, b: Dim, span: Span) -> Dim:
-        if op in ("//", "%") and b == 0:
-            self.parser.report("bad-dim", "a dim is divided by 0", span)
-            return ANY
-        return self._checked(apply_term(op, a, b))
-
-    def _checked(self, dim: Dim) -> Dim:
-        if isinstance(dim, DimExpr):
-            self._bound(len(dim.terms))
-        return dim
-
-    def _bound(self, terms: int) -> None:
-        if terms > MAX_DIM_TERMS:
-            self.parser.report("bad-dim", "the dim has too many terms", self.parser.span())
-            raise SyntaxAbort
 
 
 def _library_name(data: TypeData) -> TypeName:

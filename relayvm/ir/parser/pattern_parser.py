@@ -1,0 +1,140 @@
+"""The part of the parser that reads binders and patterns, and finds constructors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from relayvm.base.diagnostics import DiagnosticSink, Note
+from relayvm.ir.expr import (
+    Constructor,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    Var,
+)
+from relayvm.ir.lexer import SyntaxAbort, Tokens
+from relayvm.ir.module import Module
+from relayvm.ir.parser.attribute_parser import AttributeParser
+from relayvm.ir.parser.type_parser import suggestion
+from relayvm.ir.types import Type
+from relayvm.ir.visit import Steps
+
+MAX_PATTERN_DEPTH = 256
+
+
+class PatternParser(AttributeParser):
+    """Reads patterns; the constructors of the module are filled in by the parser of definitions."""
+
+    def __init__(self, tokens: Tokens, sink: DiagnosticSink, library: Module | None) -> None:
+        super().__init__(tokens, sink, library)
+        self.constructors: dict[str, Constructor] = {}
+        self._pattern_depth = 0
+        self._from_library: dict[str, Constructor] | None = None
+
+    def binder(self) -> Steps:
+        """Read `%x` or `%x: T` as a new variable."""
+        span = self.span()
+        name = self.expect("local")[1:]
+        annotation: Type | None = None
+        if self.accept(":"):
+            annotation = yield self.type_()
+        return Var(name, annotation, span=span)
+
+    def no_duplicates(self, variables: Iterable[Var], what: str) -> None:
+        first: dict[str, Var] = {}
+        for var in variables:
+            if var.name != "_" and var.name in first:
+                old = first[var.name].span
+                self.report(
+                    "duplicate-name",
+                    f"{what} `%{var.name}` is named twice",
+                    var.span,
+                    notes=[Note("first named here", old)] if old else [],
+                )
+            first.setdefault(var.name, var)
+
+    def constructor(self, name: str) -> Constructor | None:
+        """Return the constructor of this name: the module's own, else the library's, which is
+        noted as used.
+        """
+        found = self.constructors.get(name) or self.library_constructors().get(name)
+        if found is not None and name not in self.constructors:
+            self.type_name(found.belong_to.name)
+        return found
+
+    def library_constructors(self) -> Mapping[str, Constructor]:
+        if self._from_library is None:
+            own = self.type_names.keys() - self.used_library_types
+            types = self.library.types if self.library else {}
+            self._from_library = {
+                c.name: c
+                for name, data in types.items()
+                if name not in own
+                for c in data.constructors
+            }
+        return self._from_library
+
+    def pattern(self, bound: list[Var]) -> Steps:
+        begin, kind = self.begin(), self.kind
+        self._pattern_depth += 1
+        try:
+            if self._pattern_depth > MAX_PATTERN_DEPTH:
+                message = f"patterns nest at most {MAX_PATTERN_DEPTH} deep"
+                self.report("too-deep", message, self.span())
+                raise SyntaxAbort
+            if kind == "local":
+                var = yield self.binder()
+                bound.append(var)
+                return PatternVar(var, span=self.span_from(begin))
+            if kind == "(":
+                patterns = yield self._patterns(bound)
+                return PatternTuple(patterns, span=self.span_from(begin))
+            if kind != "ident":
+                self.fail("a pattern")
+            if self.text == "_":
+                self.advance()
+                return PatternWildcard(span=self.span_from(begin))
+            return (yield self._constructor_pattern(bound, begin))
+        finally:
+            self._pattern_depth -= 1
+
+    def _patterns(self, bound: list[Var]) -> Steps:
+        opened = self.index
+        self.advance()
+        patterns: list[Pattern] = []
+        while self.kind != ")":
+            patterns.append((yield self.pattern(bound)))
+            if not self.accept(","):
+                break
+        self.expect(")", ",", opened=opened)
+        return tuple(patterns)
+
+    def _constructor_pattern(self, bound: list[Var], begin: int) -> Steps:
+        span = self.span()
+        name = self.advance()
+        constructor = self.constructor(name)
+        patterns: tuple[Pattern, ...] = ()
+        if self.kind == "(":
+            patterns = yield self._patterns(bound)
+        whole = self.span_from(begin)
+        if constructor is None:
+            known = [*self.constructors, *self.library_constructors()]
+            self.report(
+                "unknown-constructor",
+                f"there is no constructor `{name}`",
+                span,
+                help=suggestion(name, known),
+            )
+            return PatternWildcard(span=whole)
+        if len(patterns) != len(constructor.inputs):
+            self.report(
+                "wrong-arity",
+                f"constructor `{name}` has {len(constructor.inputs)} fields, "
+                f"but the pattern has {len(patterns)}",
+                whole,
+                notes=[Note(f"`{name}` is defined here", constructor.span)],
+            )
+            return PatternWildcard(span=whole)
+        return PatternConstructor(constructor, patterns, span=whole)
