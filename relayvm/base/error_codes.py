@@ -187,4 +187,7 @@ ERROR_CODES: dict[str, str] = {
     "unknown-parameter": (
         "`params` names a parameter that the entry does not have.\n\nThe message lists those it has."
     ),
+    "bad-option": (
+        "An option of a virtual machine is not one that it has.\n\n`docs/reference` lists the options of `VirtualMachine`; limits are whole numbers of at least 0."
+    ),
 }

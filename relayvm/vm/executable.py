@@ -65,7 +65,7 @@ class Executable:
         """
         from relayvm.vm.values import data_type
 
-        return data_type(self.manifest, name)
+        return data_type(self, name)
 
     def program(self) -> Program:
         """Return what the executable holds, as data."""

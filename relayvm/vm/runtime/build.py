@@ -1,7 +1,7 @@
 """Builds the C runtime as the extension module `relayvm.vm._runtime`, in place, with cffi.
 
-`python -m relayvm.vm.runtime.build [--stress] [--sanitize]`; the other builds have names of their own and stand
-beside the normal one: `_runtime_stress`, `_runtime_sanitize`.
+`python -m relayvm.vm.runtime.build [--stress] [--sanitize]`; the other builds have names of their
+own and stand beside the normal one: `_runtime_stress`, `_runtime_sanitize`.
 """
 
 from __future__ import annotations
@@ -16,102 +16,8 @@ import cffi
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-WARNINGS = (
-    "-Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Werror"  # for our C, not for cffi's
-).split()
-FLAGS = "-std=c11 -D_GNU_SOURCE -O2 -ffp-contract=off -fno-math-errno -fvisibility=hidden".split()
-
-MACHINE_CDEF = """
-typedef struct rvm_machine rvm_machine;
-typedef struct {
-    uint64_t held_bytes, peak_bytes, stack_bytes, steps, kernel_calls, invocations, system_calls, safepoints;
-    int64_t live_objects;
-} rvm_stats;
-typedef struct { uint32_t function, unit; } rvm_trace_frame;
-typedef struct {
-    uint32_t slot, kind;
-    uint64_t word;
-    uint16_t layout;
-    uint8_t dtype, rank;
-    int64_t dims[8];
-    const char *name;
-} rvm_trace_register;
-typedef struct {
-    int32_t code;
-    uint32_t num_frames, num_inner, num_registers;
-    uint64_t skipped;
-    char message[256];
-    rvm_trace_frame frames[100];
-    rvm_trace_register registers[32];
-} rvm_trap_record;
-typedef int32_t (*rvm_poll)(void *context);
-rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t max_steps, uint64_t max_depth);
-void rvm_machine_free(rvm_machine *machine);
-void rvm_machine_set_poll(rvm_machine *machine, rvm_poll poll, void *context);
-int32_t rvm_machine_run(rvm_machine *machine, uint32_t function, const uint64_t *args, uint64_t *results);
-const rvm_trap_record *rvm_machine_trap(const rvm_machine *machine);
-void rvm_machine_interrupt(rvm_machine *machine);
-void rvm_machine_trim(rvm_machine *machine);
-void rvm_machine_stats(const rvm_machine *machine, rvm_stats *stats);
-bool rvm_machine_fail_allocation(rvm_machine *machine, int64_t k);
-bool rvm_is_stress_build(void);
-
-typedef struct {
-    uint8_t kind, dtype, rank, layout_kind;
-    uint16_t layout, tag;
-    uint32_t num_fields;
-    int64_t elements;
-    int64_t dims[8];
-    void *data;
-    const char *name;
-    const char *type_name;
-    const uint8_t *field_dtype;
-} rvm_value_info;
-void rvm_value_inspect(uint64_t value, rvm_value_info *info);
-void rvm_value_retain(uint64_t value);
-void rvm_value_release(uint64_t value);
-void rvm_value_fields(uint64_t value, uint64_t *fields);
-void rvm_value_copy_data(uint64_t value, void *to);
-bool rvm_value_read_reference(uint64_t value, uint64_t *content);
-bool rvm_value_write_reference(uint64_t value, uint64_t content);
-uint64_t rvm_value_new_tensor(uint8_t dtype, uint32_t rank, const int64_t *dims, void *data, uint64_t owner);
-uint64_t rvm_value_new_word(uint8_t dtype, uint64_t word);
-uint64_t rvm_value_new_cell(const rvm_program *program, uint32_t layout, const uint64_t *fields);
-uint64_t rvm_value_new_reference(const rvm_program *program, uint32_t layout, uint64_t content);
-uint64_t rvm_value_new_array(const rvm_program *program, uint32_t layout, const uint64_t *items, uint64_t length);
-uint64_t rvm_value_next_dead_owner(void);
-uint64_t rvm_value_load_word(uint8_t dtype, const void *element);
-
-typedef struct {
-    uint32_t num_params, num_results;
-    const uint8_t *param_class;
-    const uint8_t *result_class;
-    const char *name;
-} rvm_function_info;
-typedef struct {
-    uint8_t kind;
-    uint16_t num_fields, constructor, num_constructors, function, signature;
-    const uint8_t *field_class;
-    const uint8_t *field_dtype;
-    const char *name;
-    const char *type_name;
-} rvm_layout_info;
-typedef struct { uint32_t found, source, line, column; } rvm_place;
-uint32_t rvm_program_num_functions(const rvm_program *program);
-uint32_t rvm_program_num_layouts(const rvm_program *program);
-uint32_t rvm_program_num_kernels(const rvm_program *program);
-bool rvm_program_function(const rvm_program *program, uint32_t function, rvm_function_info *info);
-bool rvm_program_layout(const rvm_program *program, uint32_t layout, rvm_layout_info *info);
-void rvm_program_place(const rvm_program *program, uint32_t function, uint32_t unit, rvm_place *place);
-const char *rvm_program_source_name(const rvm_program *program, uint32_t source);
-const char *rvm_program_source_text(const rvm_program *program, uint32_t source);
-const char *rvm_program_kernel_name(const rvm_program *program, uint32_t kernel);
-bool rvm_kernel_bind(rvm_program *program, uint32_t kernel, const uint64_t *phases, uint32_t num_phases);
-int32_t rvm_kernel_empty(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch);
-uint64_t rvm_kernel_empty_address(void);
-
-extern "Python" int32_t relayvm_poll(void *context);
-"""
+LANGUAGE = ("-std=c11", "-D_GNU_SOURCE", "-ffp-contract=off")
+FLAGS = (*LANGUAGE, "-O2", "-fno-math-errno", "-fvisibility=hidden")
 
 
 def build_module(
@@ -120,7 +26,7 @@ def build_module(
     """Return the builder of one variant of the runtime: `extra` are compiler flags of its own."""
     ffi = cffi.FFI()
     ffi.cdef(_without_directives((HERE / "generated" / "cdef.h").read_text()))
-    ffi.cdef(MACHINE_CDEF)
+    ffi.cdef(_without_directives((HERE / "machine_cdef.h").read_text()))
     here = root / HERE.relative_to(ROOT)
     ffi.set_source(
         f"relayvm.vm.{name}",
@@ -162,7 +68,8 @@ def main() -> None:
     )
     parser.add_argument("--verbose", action="store_true", help="show the compiler's commands")
     options = parser.parse_args()
-    name, extra = "_runtime", ()
+    name: str = "_runtime"
+    extra: tuple[str, ...] = ()
     if options.stress:
         name, extra = "_runtime_stress", STRESS
     if options.sanitize:

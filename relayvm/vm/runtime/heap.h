@@ -50,14 +50,12 @@ void heap_uncharge(rvm_heap *heap, uint64_t bytes);
 void heap_destroy(rvm_heap *heap, rvm_object *object);
 void heap_release_shared(rvm_heap *heap, rvm_object *object);
 
-/* Makes `object` and all it reaches usable by any thread. False if memory ran out; then it can be tried again. */
+/* Makes `object` and all it reaches usable by any thread and independent of the host's arrays. False if memory ran
+ * out; then what was reached is leaked rather than unsafe. */
 bool heap_share(rvm_heap *heap, rvm_object *object);
 
 /* Empties the references that only cycles keep alive; valid when no frame of the machine holds any object. */
 void heap_collect_cycles(rvm_heap *heap);
-
-/* Memory from outside whose last user is gone; the host asks for it and drops its handle. Returns 0 when none. */
-uint64_t heap_next_dead_owner(void);
 
 static inline void *heap_alloc(rvm_heap *heap, unsigned size_class) {
 #ifndef RVM_STRESS

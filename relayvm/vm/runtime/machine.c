@@ -1,7 +1,7 @@
 /* Making machines, running functions on them, and their public odds and ends. */
 #include "machine.h"
 
-#include <stdio.h>
+#include <stdio.h> /* stress build */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,12 @@ rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t
     m->max_depth = max_depth;
     m->gather = malloc(RVM_LIST_WORDS * sizeof *m->gather);
     m->results = malloc(RVM_LIST_WORDS * sizeof *m->results);
-    if (!m->gather || !m->results || !kernel_buffers_init(m) || !frame_init(m)) {
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < program->num_functions; i++) {
+        most = program->functions[i].num_params > most ? program->functions[i].num_params : most;
+    }
+    m->invoke_values = calloc(most, sizeof *m->invoke_values);
+    if (!m->gather || !m->results || !m->invoke_values || !kernel_buffers_init(m) || !frame_init(m)) {
         rvm_machine_free(m);
         return NULL;
     }
@@ -33,6 +38,7 @@ void rvm_machine_free(rvm_machine *m) {
     heap_close(&m->heap);
     free(m->gather);
     free(m->results);
+    free(m->invoke_values);
     rvm_program_release(m->program);
     free(m);
 }
@@ -83,32 +89,22 @@ static int32_t share_results(rvm_machine *m, const rvm_function *function, const
     return trap;
 }
 
-static void audit(rvm_machine *m) {
+void machine_settle(rvm_machine *m) {
+    heap_collect_cycles(&m->heap);
 #ifdef RVM_STRESS
     if (m->heap.live_objects != 0) {
         fprintf(stderr, "relayvm: %lld objects are left after a run\n", (long long)m->heap.live_objects);
         abort();
     }
-#else
-    (void)m;
 #endif
 }
 
-int32_t rvm_machine_run(rvm_machine *m, uint32_t function, const uint64_t *args, uint64_t *results) {
-    if (atomic_exchange(&m->running, 1)) {
-        return -1;
-    }
+int32_t machine_run(rvm_machine *m, uint32_t function, const uint64_t *args, uint64_t *results) {
     atomic_store(&m->interrupted, 0);
     const rvm_function *code = &m->program->functions[function];
     m->invocations++;
     int32_t trap = start(m, code, args, results);
-    if (!trap) {
-        trap = share_results(m, code, results);
-    }
-    heap_collect_cycles(&m->heap);
-    audit(m);
-    atomic_store(&m->running, 0);
-    return trap;
+    return trap ? trap : share_results(m, code, results);
 }
 
 const rvm_trap_record *rvm_machine_trap(const rvm_machine *m) {

@@ -66,7 +66,7 @@ typedef struct rvm_machine {
     int64_t fuel;       /* left of the slice, while no interpreter holds it in a register */
     int64_t slice;      /* steps handed out with it */
     uint64_t steps, max_steps; /* handed out and used up in earlier slices; the limit */
-    uint64_t *gather, *results;
+    uint64_t *gather, *results, *invoke_values;
     void **kernel_args;
     uint64_t *kernel_slots; /* scalar operands */
     int64_t *kernel_dims;   /* variables, then strides */
@@ -92,10 +92,12 @@ rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t
 void rvm_machine_free(rvm_machine *machine);
 void rvm_machine_set_poll(rvm_machine *machine, rvm_poll poll, void *context);
 
-/* Runs a function. Owned arguments are consumed, borrowed ones lent; results of class o are owned by the caller and
- * usable by any thread. Returns 0 or a trap code; then `rvm_machine_trap` tells more and there are no results. -1 if
- * the machine is running already; then nothing was consumed. */
-int32_t rvm_machine_run(rvm_machine *machine, uint32_t function, const uint64_t *args, uint64_t *results);
+/* Runs a function on a machine that is not running. Owned arguments are consumed, borrowed ones lent; results of class
+ * o are owned by the caller and usable by any thread. Returns 0 or a trap code; then `rvm_machine_trap` tells more and
+ * there are no results. */
+int32_t machine_run(rvm_machine *machine, uint32_t function, const uint64_t *args, uint64_t *results);
+/* What is due when no value of the machine's own is left. */
+void machine_settle(rvm_machine *machine);
 const rvm_trap_record *rvm_machine_trap(const rvm_machine *machine);
 
 void rvm_machine_interrupt(rvm_machine *machine);

@@ -4,30 +4,10 @@
 
 #include "heap.h"
 #include "program.h"
+#include "tensor.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-
-static pthread_mutex_t dead_mutex = PTHREAD_MUTEX_INITIALIZER;
-static rvm_storage *dead_owners; /* linked through `data`; guarded by dead_mutex */
-
-uint64_t heap_next_dead_owner(void) {
-    pthread_mutex_lock(&dead_mutex);
-    rvm_storage *storage = dead_owners;
-    if (storage) {
-        dead_owners = (rvm_storage *)(void *)storage->data;
-    }
-    pthread_mutex_unlock(&dead_mutex);
-    if (!storage) {
-        return 0;
-    }
-    uint64_t owner = storage->owner;
-    rvm_heap *heap = heap_host_lock();
-    heap->held_bytes += heap_class_bytes(storage->head.size_class);
-    heap_free(heap, storage, storage->head.size_class);
-    heap_host_unlock();
-    return owner;
-}
+#include <string.h>
 
 static uint64_t object_bytes(const rvm_object *object) {
     uint64_t bytes = heap_class_bytes(object->size_class);
@@ -71,14 +51,6 @@ static bool drop(rvm_heap *heap, rvm_object *object) {
 }
 
 static void free_storage(rvm_heap *heap, rvm_storage *storage) {
-    if (storage->owner) {
-        heap->held_bytes -= heap_class_bytes(storage->head.size_class);
-        pthread_mutex_lock(&dead_mutex);
-        storage->data = (uint8_t *)dead_owners;
-        dead_owners = storage;
-        pthread_mutex_unlock(&dead_mutex);
-        return;
-    }
     heap_free(heap, storage, storage->head.size_class);
 }
 
@@ -210,8 +182,12 @@ static void share_push(rvm_heap *heap, share_list *list, uint64_t word) {
 
 static void share_children(rvm_heap *heap, share_list *list, rvm_object *object) {
     if (object->kind == RVM_TENSOR) {
-        rvm_storage *storage = ((rvm_tensor *)(void *)object)->storage;
-        share_push(heap, list, object_word(storage));
+        rvm_tensor *tensor = (rvm_tensor *)(void *)object;
+        if (tensor->storage && tensor->storage->foreign && !tensor_detach(heap, tensor)) {
+            list->failed = true;
+            return;
+        }
+        share_push(heap, list, object_word(tensor->storage));
     } else if (object->kind == RVM_ARRAY) {
         rvm_array *array = (rvm_array *)(void *)object;
         for (uint64_t i = 0; array->shape->num_object_fields && i < array->length; i++) {

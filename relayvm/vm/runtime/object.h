@@ -42,12 +42,13 @@ typedef struct rvm_cell {
     uint64_t fields[];
 } rvm_cell;
 
-/* Bytes of tensors. Memory of our own lies behind the struct; `owner` is nonzero for memory from outside. */
+/* Bytes of tensors. Memory of our own lies behind the struct; that of a host's array is `foreign`: it is lent for one
+ * call, never written, and copied before a value that holds it leaves the machine. */
 typedef struct rvm_storage {
     rvm_object head;
     uint64_t bytes;
     uint8_t *data;
-    uint64_t owner;
+    uint64_t foreign;
     uint64_t unused[4];
 } rvm_storage;
 

@@ -48,7 +48,7 @@ static rvm_storage *alloc_storage(rvm_heap *heap, uint64_t bytes) {
     object_init(heap, &storage->head, RVM_STORAGE, RVM_NO_LAYOUT, size_class);
     storage->bytes = bytes;
     storage->data = (uint8_t *)(storage + 1);
-    storage->owner = 0;
+    storage->foreign = 0;
     return storage;
 }
 
@@ -67,7 +67,7 @@ rvm_tensor *tensor_new(rvm_heap *heap, uint8_t dtype, unsigned rank, const int64
 }
 
 rvm_tensor *tensor_wrap(rvm_heap *heap, uint8_t dtype, unsigned rank, const int64_t *dims, int64_t elements,
-                        void *data, uint64_t owner) {
+                        void *data) {
     rvm_tensor *tensor = alloc_tensor(heap, dtype, rank, dims, elements);
     if (!tensor) {
         return NULL;
@@ -77,10 +77,24 @@ rvm_tensor *tensor_wrap(rvm_heap *heap, uint8_t dtype, unsigned rank, const int6
         object_release(heap, &tensor->head);
         return NULL;
     }
-    tensor->storage->owner = owner;
+    tensor->storage->foreign = 1;
     tensor->storage->bytes = (uint64_t)elements * rvm_dtype_bytes[dtype];
     tensor->data = tensor->storage->data = data;
     return tensor;
+}
+
+bool tensor_detach(rvm_heap *heap, rvm_tensor *tensor) {
+    rvm_storage *storage = alloc_storage(heap, tensor_bytes(tensor));
+    if (!storage) {
+        return false;
+    }
+    if (tensor->elements) {
+        memcpy(storage->data, tensor->data, tensor_bytes(tensor));
+    }
+    object_release(heap, &tensor->storage->head);
+    tensor->storage = storage;
+    tensor->data = storage->data;
+    return true;
 }
 
 rvm_tensor *tensor_view(rvm_heap *heap, const rvm_tensor *base, unsigned rank, const int64_t *dims,

@@ -11,8 +11,11 @@ bool tensor_count_elements(unsigned rank, const int64_t *dims, uint8_t dtype, in
 
 /* Return owned, or null where memory ran out; sizes must have passed `tensor_count_elements`. */
 rvm_tensor *tensor_new(rvm_heap *heap, uint8_t dtype, unsigned rank, const int64_t *dims, int64_t elements);
+/* Over the memory of a host's array, which must outlive the call that it is made for. */
 rvm_tensor *tensor_wrap(rvm_heap *heap, uint8_t dtype, unsigned rank, const int64_t *dims, int64_t elements,
-                        void *data, uint64_t owner);
+                        void *data);
+/* Gives the tensor a storage of its own with the same bytes; false if memory ran out. */
+bool tensor_detach(rvm_heap *heap, rvm_tensor *tensor);
 /* Borrows `base` and retains its storage. */
 rvm_tensor *tensor_view(rvm_heap *heap, const rvm_tensor *base, unsigned rank, const int64_t *dims,
                         int64_t elements, uint64_t offset_bytes);
@@ -20,7 +23,7 @@ rvm_tensor *tensor_view(rvm_heap *heap, const rvm_tensor *base, unsigned rank, c
 /* True if nobody else can see the bytes: they may be overwritten in place. */
 static inline bool tensor_is_unique(const rvm_tensor *tensor) {
     return object_is_unique(&tensor->head) && tensor->storage && object_is_unique(&tensor->storage->head) &&
-           !tensor->storage->owner;
+           !tensor->storage->foreign;
 }
 
 static inline uint64_t tensor_bytes(const rvm_tensor *tensor) {

@@ -69,23 +69,27 @@ bool rvm_value_write_reference(uint64_t value, uint64_t content) {
     return written;
 }
 
-uint64_t rvm_value_new_tensor(uint8_t dtype, uint32_t rank, const int64_t *dims, void *data, uint64_t owner) {
+void rvm_value_take_data(uint64_t value, void *to) {
+    rvm_value_copy_data(value, to);
+    rvm_value_release(value);
+}
+
+uint64_t rvm_value_new_tensor(uint8_t dtype, uint32_t rank, const int64_t *dims, const void *data) {
     int64_t elements;
     if (rank > RVM_MAX_RANK || !tensor_count_elements(rank, dims, dtype, &elements)) {
         return 0;
     }
     rvm_heap *heap = heap_host_lock();
-    rvm_tensor *tensor = owner ? tensor_wrap(heap, dtype, rank, dims, elements, data, owner)
-                               : tensor_new(heap, dtype, rank, dims, elements);
+    rvm_tensor *tensor = tensor_new(heap, dtype, rank, dims, elements);
     heap_host_unlock();
-    if (tensor && !owner && elements) {
+    if (tensor && elements) {
         memcpy(tensor->data, data, tensor_bytes(tensor));
     }
     return object_word(tensor);
 }
 
 uint64_t rvm_value_new_word(uint8_t dtype, uint64_t word) {
-    return rvm_value_new_tensor(dtype, 0, NULL, &word, 0); /* hosts are little endian */
+    return rvm_value_new_tensor(dtype, 0, NULL, &word); /* hosts are little endian */
 }
 
 static void drop_fields(rvm_heap *heap, const rvm_layout *shape, const uint64_t *fields) {
@@ -131,10 +135,6 @@ uint64_t rvm_value_new_array(const rvm_program *program, uint32_t layout, const 
     }
     heap_host_unlock();
     return object_word(array);
-}
-
-uint64_t rvm_value_next_dead_owner(void) {
-    return heap_next_dead_owner();
 }
 
 uint64_t rvm_value_load_word(uint8_t dtype, const void *element) {

@@ -27,16 +27,29 @@ bool rvm_value_read_reference(uint64_t value, uint64_t *content);
 /* Consumes `content`. */
 bool rvm_value_write_reference(uint64_t value, uint64_t content);
 
-/* Each returns owned and consumes the objects it is given, also where it fails. `owner` is the host's name for the
- * memory at `data`; 0 copies it. */
-uint64_t rvm_value_new_tensor(uint8_t dtype, uint32_t rank, const int64_t *dims, void *data, uint64_t owner);
+/* Copies the elements and drops the value. */
+void rvm_value_take_data(uint64_t value, void *to);
+
+/* Each returns owned, copies elements, and consumes the objects it is given, also where it fails. */
+uint64_t rvm_value_new_tensor(uint8_t dtype, uint32_t rank, const int64_t *dims, const void *data);
 uint64_t rvm_value_new_word(uint8_t dtype, uint64_t word);
 uint64_t rvm_value_new_cell(const rvm_program *program, uint32_t layout, const uint64_t *fields);
 uint64_t rvm_value_new_reference(const rvm_program *program, uint32_t layout, uint64_t content);
 uint64_t rvm_value_new_array(const rvm_program *program, uint32_t layout, const uint64_t *items, uint64_t length);
 
-/* The next owner whose memory is no longer used, or 0. */
-uint64_t rvm_value_next_dead_owner(void);
+/* One argument of a call: a word, an object whose reference passes to the call, or an array of the host's. */
+enum { RVM_ARGUMENT_WORD = 0, RVM_ARGUMENT_OBJECT = 1, RVM_ARGUMENT_ARRAY = 2 };
+
+typedef struct rvm_argument {
+    uint8_t kind, dtype, rank;
+    uint64_t word;
+    const void *data;
+    int64_t dims[RVM_MAX_RANK];
+} rvm_argument;
+
+/* Runs a function; the arguments must be of its classes. As rvm_machine_run, and tells about each object result. */
+int32_t rvm_machine_invoke(rvm_machine *machine, uint32_t function, const rvm_argument *args, uint64_t *results,
+                           rvm_value_info *infos);
 uint64_t rvm_value_load_word(uint8_t dtype, const void *element);
 
 /* What the host needs to know of a program. */

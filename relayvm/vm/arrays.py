@@ -1,0 +1,119 @@
+"""Arrays that a caller passes: whether one is of a tensor type, and the dense array that is.
+
+Does not touch the machine.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from relayvm.base.diagnostics import RelayError, error
+from relayvm.base.dtypes import BY_NAME, DType
+from relayvm.vm.manifest import ValueType
+
+Symbols = dict[str, tuple[int, str]]
+
+
+def describe(value: Any) -> str:
+    """Return the type of a Python value in the spelling of the language, where it has one."""
+    if isinstance(value, np.ndarray):
+        dims = ", ".join(map(str, value.shape)) + ("," if value.ndim == 1 else "")
+        name = value.dtype.name
+        return f"`Tensor[({dims}), {name}]`" if value.ndim else f"`{name}`"
+    if isinstance(value, (bool, int, float)):
+        return f"the number {value!r}"
+    if isinstance(value, tuple) and len(value) <= 8:
+        inside = ", ".join(describe(v).strip("`") for v in value)
+        return f"`({inside}{',' * (len(value) == 1)})`"
+    name = getattr(value, "type_name", None)
+    if isinstance(name, str):
+        return f"`{name}`"
+    return f"a value of Python type {type(value).__name__}"
+
+
+def wrong(where: str, type_: ValueType, value: Any, help: str = "") -> RelayError:
+    """Return the error for a value that is not of the type of its place."""
+    message = f"{where} is `{type_.text}`, but {describe(value)} was given"
+    return error("wrong-argument", message, help=help)
+
+
+def array_argument(value: Any, type_: ValueType, where: str, symbols: Symbols) -> Any:
+    """Return `value` as a dense array in native byte order of exactly the declared type.
+
+    Sizes given by name must agree with those in `symbols`, which grows by the new ones. Raises
+    RelayError `wrong-argument`.
+    """
+    if type_.kind != "tensor":
+        raise wrong(where, type_, value)
+    dtype = BY_NAME[type_.dtype]
+    array = _as_array(value, dtype, type_, where)
+    if array.dtype != dtype.numpy and array.dtype.newbyteorder("=") != dtype.numpy:
+        raise wrong(where, type_, array, _cast_help(where, dtype))
+    if array.ndim != len(type_.dims):
+        raise wrong(where, type_, array)
+    for axis, (size, dim) in enumerate(zip(array.shape, type_.dims)):
+        if isinstance(dim, str):
+            known, place = symbols.setdefault(dim, (size, f"axis {axis} of {where}"))
+            if known != size:
+                raise error(
+                    "wrong-argument",
+                    f"size `{dim}` is {known} on {place} and {size} on axis {axis} of {where}",
+                )
+        elif dim is not None and dim != size:
+            raise wrong(where, type_, array)
+    return np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
+
+
+def _cast_help(where: str, dtype: DType) -> str:
+    name = where.strip("`").split("`")[0]
+    target = name if name.isidentifier() else "array"
+    return f"cast it with `{target}.astype(numpy.{dtype.name})`"
+
+
+def _as_array(value: Any, dtype: DType, type_: ValueType, where: str) -> Any:
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    if isinstance(value, (bool, int, float)):
+        return _number(value, dtype, type_, where)
+    if isinstance(value, (list, tuple)):
+        return _nested(value, dtype, type_, where)
+    if hasattr(value, "__dlpack__"):
+        try:
+            return np.from_dlpack(value)
+        except (RuntimeError, TypeError, BufferError, ValueError) as reason:
+            raise error("wrong-argument", f"{where} cannot be read: {reason}") from None
+    raise wrong(where, type_, value)
+
+
+def _number(value: bool | int | float, dtype: DType, type_: ValueType, where: str) -> Any:
+    if not _is_representable(value, dtype):
+        raise wrong(where, type_, value)
+    return np.array(value, dtype.numpy)
+
+
+def _is_representable(value: Any, dtype: DType) -> bool:
+    if isinstance(value, bool):
+        return dtype.is_bool
+    if isinstance(value, int):
+        if dtype.is_float:
+            return abs(value) <= dtype.max
+        return dtype.is_integer and dtype.min <= value <= dtype.max
+    if not isinstance(value, float) or not dtype.is_float:
+        return False
+    return not math.isfinite(value) or abs(value) <= dtype.max
+
+
+def _nested(value: Any, dtype: DType, type_: ValueType, where: str) -> Any:
+    """Return nested lists of numbers as an array, if every number is representable."""
+    try:
+        array = np.array(value, dtype=object)
+    except ValueError:
+        raise wrong(where, type_, value) from None
+    if not all(_is_representable(item, dtype) for item in array.flat):
+        raise wrong(where, type_, value)
+    return array.astype(dtype.numpy)

@@ -1,0 +1,377 @@
+"""The virtual machine as Python sees it: runs entries of an executable within limits."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relayvm.base.diagnostics import error
+from relayvm.base.dtypes import BY_NAME
+from relayvm.base.settings import setting
+from relayvm.vm.arrays import Symbols, array_argument, wrong
+from relayvm.vm.library import ffi, lib
+from relayvm.vm.manifest import Entry, Parameter, ValueType
+from relayvm.vm.traps import trap_error
+from relayvm.vm.values import TENSOR, Closure, converter_of, take_array, to_word
+
+if TYPE_CHECKING:
+    from relayvm.vm.executable import Executable
+
+DEFAULT_MAX_DEPTH = 2_000_000
+NO_LIMIT = (1 << 63) - 1
+ENGINES = ("auto", "interpreter")
+WORD, OBJECT, ARRAY = 0, 1, 2
+WORD_CLASS, OWNED_CLASS, BORROWED_CLASS = 0, 1, 2
+
+
+class VirtualMachine:
+    """Runs the entries of an executable, one call at a time.
+
+    Machines are cheap; executables are shared between threads, machines are not. `max_memory`
+    (bytes), `max_steps` (function entries, kernels by their work) and `max_depth` (nested calls)
+    end a run with a `Trap`, after which the machine is usable. Raises RelayError `bad-option`.
+    """
+
+    def __init__(
+        self,
+        executable: Executable,
+        device: str = "cpu",
+        engine: str = "auto",
+        num_threads: int | None = None,
+        max_memory: int | None = None,
+        max_steps: int | None = None,
+        max_depth: int | None = None,
+    ) -> None:
+        if device != "cpu":
+            raise error("bad-option", f"there is no device `{device}`; known is `cpu`")
+        if engine not in ENGINES:
+            raise error("bad-option", f"there is no engine `{engine}`; known are {_names(ENGINES)}")
+        threads = num_threads if num_threads is not None else setting("RELAYVM_NUM_THREADS")
+        if not isinstance(threads, int) or threads < 1:
+            raise error("bad-option", f"`num_threads` is {threads!r}, which is not at least 1")
+        limits = {
+            "max_memory": default_max_memory() if max_memory is None else max_memory,
+            "max_steps": NO_LIMIT if max_steps is None else max_steps,
+            "max_depth": DEFAULT_MAX_DEPTH if max_depth is None else max_depth,
+        }
+        for name, value in limits.items():
+            if not isinstance(value, int) or not 0 <= value <= NO_LIMIT:
+                raise error("bad-option", f"`{name}` is {value!r}, which is no limit")
+        self.executable = executable
+        self.engine = "interpreter"
+        self.num_threads = threads
+        self.converter = converter_of(executable)
+        unlinked = lib.rvm_program_first_unlinked(executable.handle)
+        if unlinked >= 0:
+            name = ffi.string(lib.rvm_program_kernel_name(executable.handle, unlinked)).decode()
+            raise error("not-ready", f"kernel `{name}` has no code for this machine")
+        handle = lib.rvm_machine_new(executable.handle, *limits.values())
+        if handle == ffi.NULL:
+            raise error("out-of-memory", "there is no memory for a machine within `max_memory`")
+        self.handle = ffi.gc(handle, lib.rvm_machine_free)
+        lib.rvm_machine_set_poll(self.handle, lib.relayvm_poll, ffi.NULL)
+        self._lock = threading.Lock()
+        self._calls: dict[str, _Call] = {}
+
+    def run(self, *args: Any, **named: Any) -> Any:
+        """Call `main`; see `invoke`."""
+        return self._call("main")(args, named)
+
+    def invoke(self, name: str, *args: Any, **named: Any) -> Any:
+        """Call an entry by name and return its result.
+
+        Arrays must have the declared dtype and sizes; they are borrowed for the call and never
+        written. Results are fresh arrays, tuples, data-type values, references and functions.
+        Raises RelayError `unknown-entry`, `wrong-argument` before anything runs, and Trap.
+        """
+        return self._call(name)(args, named)
+
+    def run_dict(self, **inputs: Any) -> dict[str, Any]:
+        """Call `main` with named inputs; return its results by name."""
+        call = self._call("main")
+        result = call((), inputs)
+        names = call.entry.results
+        if len(names) == 1 and not (
+            isinstance(result, tuple) and call.entry.result.kind == "tuple"
+        ):
+            return {names[0]: result}
+        if isinstance(result, tuple) and len(names) == len(result):
+            return dict(zip(names, result))
+        return {names[0]: result}
+
+    def _call(self, name: str) -> _Call:
+        call = self._calls.get(name)
+        if call is None:
+            entry = self.executable.manifest.entry(name)
+            if entry is None:
+                known = _names(self.executable.entries) or "none"
+                raise error("unknown-entry", f"there is no entry `{name}`; there are {known}")
+            call = self._calls[name] = _Call(self, entry)
+        return call
+
+    def call_closure(self, closure: Closure, args: Sequence[Any]) -> Any:
+        """Call a function value of this machine's executable."""
+        type_ = closure.type
+        if type_.kind != "function":
+            raise error("bad-executable", f"the manifest calls a function `{type_.text}`")
+        row = self.converter.layout(closure.layout)
+        parameters = tuple(Parameter(f"#{i}", t) for i, t in enumerate(type_.fields[:-1]))
+        entry = Entry(type_.text, row.function, parameters, type_.fields[-1])
+        return _Call(self, entry, closure)(tuple(args), {})
+
+    def enter(self) -> None:
+        """Take the machine for one call; raises RelayError `machine-busy`."""
+        if not self._lock.acquire(blocking=False):
+            raise error("machine-busy", "the machine is running already")
+
+    def leave(self) -> None:
+        """Give the machine back."""
+        self._lock.release()
+
+    def stats(self) -> dict[str, int]:
+        """Return counters: bytes held, at most held, and mapped for frames; steps and calls."""
+        stats = ffi.new("rvm_stats *")
+        lib.rvm_machine_stats(self.handle, stats)
+        names = (
+            "held_bytes",
+            "peak_bytes",
+            "stack_bytes",
+            "steps",
+            "kernel_calls",
+            "invocations",
+            "system_calls",
+        )
+        return {name: getattr(stats, name) for name in names}
+
+    def trim(self) -> None:
+        """Give memory that is kept for later calls back to the system."""
+        self.enter()
+        try:
+            lib.rvm_machine_trim(self.handle)
+        finally:
+            self.leave()
+
+    def interrupt(self) -> None:
+        """End the call that runs now, from any thread, with the trap `interrupted`."""
+        lib.rvm_machine_interrupt(self.handle)
+
+    def __repr__(self) -> str:
+        return f"VirtualMachine({self.engine}, {_names(self.executable.entries)})"
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(f"`{n}`" for n in names)
+
+
+def default_max_memory() -> int:
+    """Return 80% of the smaller of the process group's memory limit and the RAM."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in (
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ):
+        try:
+            text = Path(path).read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            limits.append(int(text))
+    return min(limits) * 4 // 5
+
+
+_lost: dict[int, BaseException] = {}  # by thread: raised by a signal handler during a run
+
+
+def _keep_exception(kind: Any, exception: BaseException, traceback: Any) -> None:
+    _lost[threading.get_ident()] = exception
+
+
+@ffi.def_extern(name="relayvm_poll", error=1, onerror=_keep_exception)  # type: ignore[untyped-decorator, unused-ignore]
+def _poll(context: Any) -> int:
+    """Let the interpreter run pending signal handlers: entering this function is enough."""
+    return 0
+
+
+Setter = Callable[[Any, Symbols], None]
+
+
+class _Call:
+    """One entry made ready: checks and conversions of arguments and results, with buffers."""
+
+    def __init__(
+        self, machine: VirtualMachine, entry: Entry, closure: Closure | None = None
+    ) -> None:
+        self.machine = machine
+        self.entry = entry
+        self.closure = closure
+        converter = machine.converter
+        info = ffi.new("rvm_function_info *")
+        if not lib.rvm_program_function(converter.program, entry.function, info):
+            raise self._disagrees()
+        skip = 1 if closure is not None else 0
+        self.names = tuple(p.name for p in entry.parameters)
+        if info.num_params != len(self.names) + skip:
+            raise self._disagrees()
+        self.classes = tuple(info.param_class[i] for i in range(info.num_params))
+        self.result_words = tuple(
+            info.result_class[i] == WORD_CLASS for i in range(info.num_results)
+        )
+        self.results_types = self._result_types(len(self.result_words))
+        count = max(1, info.num_params)
+        self.args = ffi.new("rvm_argument[]", count)
+        self.results = ffi.new("uint64_t[]", max(1, info.num_results))
+        self.infos = ffi.new("rvm_value_info[]", max(1, info.num_results))
+        self.setters = [
+            self._setter(p, self.args[i + skip], self.classes[i + skip])
+            for i, p in enumerate(entry.parameters)
+        ]
+        self.has_objects = any(s.__name__ == "set_object" for s in self.setters)
+        self.single = entry.result if len(self.results_types) == 1 else None
+
+    def _disagrees(self) -> Exception:
+        return error("bad-executable", f"the manifest and the code of `{self.entry.name}` disagree")
+
+    def _result_types(self, count: int) -> tuple[ValueType, ...]:
+        result = self.entry.result
+        types = (result,) if count == 1 else result.fields
+        if count != len(types) or (count != 1 and result.kind != "tuple"):
+            raise self._disagrees()
+        if any(w and (t.kind != "tensor" or t.dims) for w, t in zip(self.result_words, types)):
+            raise self._disagrees()
+        return types
+
+    def _setter(self, parameter: Parameter, slot: Any, param_class: int) -> Setter:
+        type_, where = parameter.type, f"`{parameter.name}` of `{self.entry.name}`"
+        if param_class == WORD_CLASS:
+            if type_.kind != "tensor" or type_.dims:
+                raise self._disagrees()
+            return _word_setter(type_, where, slot)
+        if type_.kind == "tensor":
+            return _array_setter(type_, where, slot)
+        converter = self.machine.converter
+
+        def set_object(value: Any, symbols: Symbols) -> None:
+            slot.word = converter.to_object(value, type_, where)
+            slot.kind = OBJECT
+
+        return set_object
+
+    def __call__(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if named or len(args) != len(self.names):
+            args = self._bind(args, named)
+        machine = self.machine
+        machine.enter()
+        try:
+            self._set_arguments(args)
+            if self.closure is not None:
+                self.args[0].kind = OBJECT
+                self.args[0].word = self.closure.retained()
+            code = lib.rvm_machine_invoke(
+                machine.handle, self.entry.function, self.args, self.results, self.infos
+            )
+            if code:
+                self._fail(code)
+            return self._take_results()
+        finally:
+            machine.leave()
+
+    def _set_arguments(self, args: tuple[Any, ...]) -> None:
+        symbols: Symbols = {}
+        done = 0
+        try:
+            for setter, value in zip(self.setters, args):
+                setter(value, symbols)
+                done += 1
+        except BaseException:
+            skip = len(self.classes) - len(self.names)
+            for i in range(done):
+                if self.args[i + skip].kind == OBJECT:
+                    lib.rvm_value_release(self.args[i + skip].word)
+            raise
+
+    def _bind(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        """Return all arguments in order; raises RelayError `wrong-argument` for a wrong count."""
+        name = self.entry.name
+        if len(args) > len(self.names):
+            count = len(self.names)
+            raise error(
+                "wrong-argument",
+                f"`{name}` takes {count} argument{'s' * (count != 1)}, {len(args)} given",
+            )
+        values = dict(zip(self.names, args))
+        for key, value in named.items():
+            if key not in self.names:
+                known = _names(self.names) or "none"
+                raise error("wrong-argument", f"`{name}` has no parameter `{key}`; it has {known}")
+            if key in values:
+                raise error("wrong-argument", f"`{key}` of `{name}` is given twice")
+            values[key] = value
+        missing = [n for n in self.names if n not in values]
+        if missing:
+            raise error("wrong-argument", f"{_names(missing)} of `{name}` is not given")
+        return tuple(values[n] for n in self.names)
+
+    def _fail(self, code: int) -> None:
+        lost = _lost.pop(threading.get_ident(), None)
+        if lost is not None:
+            raise lost
+        if code < 0:
+            raise error("machine-busy", "the machine is running already")
+        raise trap_error(self.machine.converter, lib.rvm_machine_trap(self.machine.handle))
+
+    def _take_results(self) -> Any:
+        values = []
+        converter = self.machine.converter
+        for i, (is_word, type_) in enumerate(zip(self.result_words, self.results_types)):
+            if not is_word and self.infos[i].kind == TENSOR:
+                values.append(take_array(self.results[i], self.infos[i]))
+            else:
+                values.append(converter.from_place(self.results[i], type_, is_word, self.machine))
+        return values[0] if self.single is not None else tuple(values)
+
+
+def _word_setter(type_: ValueType, where: str, slot: Any) -> Setter:
+    slot.kind = WORD
+
+    def set_word(value: Any, symbols: Symbols) -> None:
+        slot.word = to_word(value, type_, where)
+
+    return set_word
+
+
+def _array_setter(type_: ValueType, where: str, slot: Any) -> Setter:
+    """Return the setter of an array parameter; one like the last needs no second look."""
+    row = BY_NAME[type_.dtype]
+    dtype, rank = row.numpy, len(type_.dims)
+    slot.kind, slot.dtype, slot.rank = ARRAY, row.code, rank
+    by_name = any(isinstance(d, str) for d in type_.dims)
+    last_shape: tuple[int, ...] | None = None
+    kept: Any = None
+
+    def set_array(value: Any, symbols: Symbols) -> None:
+        nonlocal last_shape, kept
+        if (
+            not by_name
+            and type(value) is np.ndarray
+            and value.dtype is dtype
+            and value.shape == last_shape
+            and value.flags.c_contiguous
+        ):
+            array = value
+        else:
+            array = array_argument(value, type_, where, symbols)
+            for axis in range(rank):
+                slot.dims[axis] = array.shape[axis]
+            last_shape = array.shape
+        kept = ffi.from_buffer(array) if array.size else ffi.NULL
+        slot.data = kept
+
+    return set_array
+
+
+__all__ = ["VirtualMachine", "wrong"]

@@ -1,0 +1,101 @@
+"""Turns the machine's record of a trap into a `Trap`: source line, stack, variables by name."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from relayvm.base.abi import TRAP_CODES, TrapCode
+from relayvm.base.diagnostics import Diagnostic, Note, Trap
+from relayvm.base.dtypes import BY_CODE, BY_NAME
+from relayvm.base.source import Source, Span
+from relayvm.vm.library import ffi, lib
+
+if TYPE_CHECKING:
+    from relayvm.vm.values import Converter
+
+WORD = 0
+TENSOR = 1
+TOKEN = re.compile(r"[@%]?[\w.]+|\S")
+
+
+def trap_error(converter: Converter, record: Any) -> Trap:
+    """Return the error for a machine's last trap."""
+    code, meaning = TRAP_CODES.get(TrapCode(record.code), TRAP_CODES[TrapCode.BAD_VALUE])
+    message = ffi.string(record.message).decode(errors="replace") or meaning
+    places = _Places(converter)
+    stack: list[str] = []
+    span = None
+    for i in range(record.num_frames):
+        if i == record.num_inner and record.skipped:
+            stack.append(f"... {record.skipped:,} more ...")
+        frame = record.frames[i]
+        text, place = places.frame(frame.function, frame.unit)
+        stack.append(text)
+        span = span or (place if i == 0 else None)
+    notes = _variables(converter, record)
+    return Trap(Diagnostic(code, message, span, notes=notes), tuple(stack))
+
+
+class _Places:
+    """Finds source places of instructions; sources are read once."""
+
+    def __init__(self, converter: Converter) -> None:
+        self.program = converter.program
+        self.sources: dict[int, Source] = {}
+        self.place = ffi.new("rvm_place *")
+        self.info = ffi.new("rvm_function_info *")
+
+    def frame(self, function: int, unit: int) -> tuple[str, Span | None]:
+        """Return the line of a stack trace and the span, if the text of the source is there."""
+        lib.rvm_program_function(self.program, function, self.info)
+        name = "@" + ffi.string(self.info.name).decode()
+        lib.rvm_program_place(self.program, function, unit, self.place)
+        if not self.place.found:
+            return name, None
+        source = self.source(self.place.source)
+        line, column = self.place.line, self.place.column
+        return f"{name} ({source.name}:{line}:{column})", _span(source, line, column)
+
+    def source(self, number: int) -> Source:
+        if number not in self.sources:
+            name = ffi.string(lib.rvm_program_source_name(self.program, number)).decode()
+            text = ffi.string(lib.rvm_program_source_text(self.program, number)).decode()
+            self.sources[number] = Source(name, text)
+        return self.sources[number]
+
+
+def _span(source: Source, line: int, column: int) -> Span | None:
+    if not 1 <= line <= len(source.line_starts) or not source.text:
+        return None
+    text = source.line(line)
+    if not 1 <= column <= len(text):
+        return None
+    token = TOKEN.match(text, column - 1)
+    begin = source.line_starts[line - 1] + column - 1
+    return Span(source, begin, begin + (len(token.group()) if token else 1))
+
+
+def _variables(converter: Converter, record: Any) -> tuple[Note, ...]:
+    notes = []
+    for i in range(record.num_registers):
+        row = record.registers[i]
+        name, _, dtype = ffi.string(row.name).decode().partition(": ")
+        text = _value_text(converter, row, dtype)
+        if text:
+            notes.append(Note(f"{name} is {text}"))
+    return tuple(notes)
+
+
+def _value_text(converter: Converter, row: Any, dtype: str) -> str:
+    from relayvm.vm.values import number_of_word
+
+    if row.kind == WORD:
+        if dtype not in BY_NAME:
+            return ""
+        return repr(number_of_word(row.word, BY_NAME[dtype]))
+    if row.kind == TENSOR:
+        dims = ", ".join(str(row.dims[k]) for k in range(row.rank))
+        return f"Tensor[({dims}{',' * (row.rank == 1)}), {BY_CODE[row.dtype].name}]"
+    layout = converter.layout(row.layout)
+    return f"{layout.name} of {layout.type_name}" if layout.type_name else layout.name
