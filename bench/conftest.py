@@ -1,0 +1,40 @@
+"""Each benchmark prints its ratio to a named reference, measured in the same process."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+def median_seconds(function: Callable[[], Any], rounds: int = 7) -> float:
+    """Return the median time of a call, after one that is not counted."""
+    function()
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+@pytest.fixture
+def compare(benchmark: Any, capsys: pytest.CaptureFixture[str]) -> Callable[..., float]:
+    """Benchmark `ours` and note how many times slower each named peer is; alternating, medians."""
+
+    def run(ours: Callable[[], Any], **peers: Callable[[], Any]) -> float:
+        benchmark(ours)
+        first = 0.0
+        for name, peer in peers.items():
+            pairs = [(median_seconds(peer, 1), median_seconds(ours, 1)) for _ in range(7)]
+            ratio = statistics.median(theirs / own for theirs, own in pairs)
+            benchmark.extra_info[f"{name} / ours"] = round(ratio, 3)
+            first = first or ratio
+            with capsys.disabled():
+                print(f"\n  {name} takes {ratio:.2f} times as long", end="")
+        return first
+
+    return run
