@@ -18,7 +18,7 @@ import numpy as np
 from relayvm.base.dims import Dim
 from relayvm.base.dtypes import dtype_of
 from relayvm.base.shapes import ShapeError
-from relayvm.ir.expr import Attrs, AttrValue, Call, Expr, Op
+from relayvm.ir.expr import Attrs, AttrValue, Call, Constant, Expr, Op
 from relayvm.ir.types import TensorType, TupleType, Type
 from relayvm.ops.schema import (
     ConstrainedOperand,
@@ -144,6 +144,14 @@ class Operator(Op):
             return self.rule(*types, **self.complete_attrs(attrs))
         except ZeroDivisionError:
             raise ShapeError(f"a size in `{self.name}` is divided by 0") from None
+
+    def call_type(
+        self, types: Sequence[Type], attrs: Mapping[str, AttrValue], args: Sequence[Expr]
+    ) -> Type:
+        """Return the type of a call; constants tell the shape where values decide on it."""
+        if self.is_data_dependent and args and all(isinstance(a, Constant) for a in args):
+            return self.value_type([a.data for a in args if isinstance(a, Constant)], attrs)
+        return self.result_type(types, attrs)
 
     def complete_types(
         self, types: Sequence[Type | None], attrs: Mapping[str, AttrValue]

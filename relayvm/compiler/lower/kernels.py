@@ -17,7 +17,6 @@ from relayvm.base.dims import (
     Dim,
     DimExpr,
     DimVar,
-    dim_substitute,
     dim_variables,
     symbol,
 )
@@ -81,8 +80,7 @@ class KernelTable:
         second = _Tracer(name)
         inputs = [second.input(_tensor_type(a.checked_type)) for a in call.args]
         dims = tuple(second.scalar_dim() for _ in sizes)
-        result = op.facets["compute"](*inputs, **attrs)
-        result = _with_dims(result, dims)
+        result = op.lower(inputs, call.attrs, dims)
         return (
             KernelPlan(self._add(first)),
             KernelPlan(self._add(second.request(name, (result,)))),
@@ -259,21 +257,3 @@ def _type_of(value: object) -> Type:
         return TupleType(tuple(_type_of(v) for v in value))
     assert isinstance(value, Tensor)
     return TensorType(value.shape, value.dtype)
-
-
-def _with_dims(result: object, dims: Sequence[Dim]) -> Tensor:
-    """Return a data-dependent result with the sizes that are given for its unknown dims."""
-    assert isinstance(result, Tensor)
-    rest = list(dims)
-    shape: list[Dim] = []
-    fresh: dict[DimVar, Dim] = {}
-    for dim in result.shape:
-        variable = dim.variable if isinstance(dim, DimExpr) else None
-        if isinstance(dim, AnyDim) or (variable is not None and variable not in fresh):
-            size = rest.pop(0)
-            if variable is not None:
-                fresh[variable] = size
-            shape.append(size)
-        else:
-            shape.append(dim_substitute(dim, fresh))
-    return compute(tuple(shape), lambda *i: result[i], "result")
