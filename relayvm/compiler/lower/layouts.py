@@ -187,6 +187,8 @@ class Layouts:
         """Tell whether a reference can be reached from a value of this type."""
         if not self._has_refs:
             return False
+        if self.uniform:
+            return True
         pending, seen = [kind], set()
         while pending:
             current = pending.pop()
