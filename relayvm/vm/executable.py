@@ -39,7 +39,7 @@ class Executable:
     @cached_property
     def manifest(self) -> Manifest:
         """Entries with names and types of their parameters and results, data types, devices."""
-        text = bytes(self._section("manifest"))
+        text = bytes(self.section("manifest"))
         try:
             return manifest_from_json(text.decode())
         except (ValueError, KeyError, TypeError, AttributeError) as reason:
@@ -54,7 +54,7 @@ class Executable:
         return tuple(entry.name for entry in self.manifest.entries)
 
     def __repr__(self) -> str:
-        size = len(self._parts()[0]) + len(self._section("data"))
+        size = len(self._parts()[0]) + len(self.section("data"))
         return f"Executable({', '.join(self.entries)}; {size:,} bytes)"
 
     def adt(self, name: str) -> Any:
@@ -69,7 +69,7 @@ class Executable:
 
     def program(self) -> Program:
         """Return what the executable holds, as data."""
-        return decode_sections(self._section)
+        return decode_sections(self.section)
 
     def disassemble(self, data: bool = False) -> str:
         """Return the text of the program; with `data`, contents of constants as well."""
@@ -89,7 +89,7 @@ class Executable:
         header = memoryview(ffi.buffer(first - begin, PREFIX_BYTES))
         row = HEADER.size + SECTION_ROW.size * SECTION_NUMBER["data"]
         _, _, offset, data_bytes, _ = SECTION_ROW.unpack_from(header, row)
-        data = self._section("data")
+        data = self.section("data")
         assert len(data) == data_bytes
         return memoryview(ffi.buffer(first - begin, offset)), data
 
@@ -106,7 +106,8 @@ class Executable:
             temporary.unlink(missing_ok=True)
             raise
 
-    def _section(self, name: str) -> memoryview:
+    def section(self, name: str) -> memoryview:
+        """Return the bytes of a section of the file, by its name in `format.SECTIONS`."""
         size = ffi.new("size_t *")
         begin = lib.rvm_program_section(self.handle, SECTION_NUMBER[name], size)
         return memoryview(ffi.buffer(begin, size[0]))
@@ -171,10 +172,10 @@ def _link(
 def _link_stored(executable: Executable) -> bool:
     """Link all stored images if every one can run here and they cover every kernel."""
     handle = executable.handle
-    strings = executable._section("strings")
+    strings = executable.section("strings")
     row = SECTIONS[SECTION_NUMBER["images"]].record
     assert row is not None
-    images = list(row.layout.iter_unpack(executable._section("images")))
+    images = list(row.layout.iter_unpack(executable.section("images")))
     for triple, triple_bytes, features, features_bytes, *_ in images:
         names = bytes(strings[features : features + features_bytes]).decode().split(",")
         if not can_run(bytes(strings[triple : triple + triple_bytes]).decode(), names):
