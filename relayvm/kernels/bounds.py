@@ -36,43 +36,98 @@ from relayvm.kernels.loops import (
     Var,
     broadcast,
     call,
+    children,
     const,
     map_operands,
 )
 from relayvm.kernels.simplify import Polynomial, poly_add, poly_mul, polynomial
 
-MAX_DEPTH = 14
+MAX_DEPTH = 12
+MAX_STEPS = 400
 _LANE = Var("lane")
+
+
+Edges = tuple[list[Polynomial], list[Polynomial]]
 
 
 @dataclass
 class Prover:
-    """Facts that hold at one place of a nest; `child` adds to them for a nested place."""
+    """Facts that hold at one place of a nest; `child` adds to them for a nested place.
 
-    ranges: dict[Var, tuple[Expr, Expr]] = field(default_factory=dict)
+    `edges` holds what each variable is at least and at most, outer variables first.
+    """
+
+    edges: dict[Var, Edges] = field(default_factory=dict)
     facts: list[Polynomial] = field(default_factory=list)
-    values: dict[Var, Expr] = field(default_factory=dict)
+    values: dict[Var, Polynomial] = field(default_factory=dict)
+    ends: list[Expr] = field(default_factory=list)
+    _depth: int = field(default=0, repr=False)
+    _fuel: int = field(default=0, repr=False)
+    _failed: dict[frozenset[tuple[tuple[Expr, ...], int]], int] = field(
+        default_factory=dict, repr=False
+    )
 
     def child(self) -> Prover:
         """Return a prover with the same knowledge, to be extended."""
-        return Prover(dict(self.ranges), list(self.facts), dict(self.values))
+        return Prover(
+            dict(self.edges),
+            list(self.facts),
+            dict(self.values),
+            list(self.ends),
+            self._depth,
+            self._fuel,
+        )
 
-    def add_range(self, var: Var, begin: Expr, end: Expr) -> None:
-        """Know that `begin <= var < end`, so that the range is not empty."""
-        self.ranges[var] = (begin, end)
-        self._add_fact(poly_add(poly_add(polynomial(end), polynomial(begin), -1), {(): -1}))
+    def add_range(self, var: Var, begin: Expr, end: Expr, step: int = 1) -> None:
+        """Know that a loop runs over `[begin, end)`, so that it is not empty.
 
-    def add_step(self, var: Var, begin: Expr, end: Expr, step: int) -> None:
-        """Know that a stepping variable leaves room for its step if the length is a multiple."""
-        length = poly_add(polynomial(end), polynomial(begin), -1)
-        if all(c % step == 0 for c in length.values()):
-            room = poly_add(polynomial(end), {(var,): 1}, -1)
-            self._add_fact(poly_add(room, {(): -step}))
+        The last step leaves room for `step` where the length is a multiple of it.
+        """
+        low, high = polynomial(begin), polynomial(end)
+        length = poly_add(high, low, -1)
+        room = step if all(c % step == 0 for c in self._expanded(length).values()) else 1
+        self.edges.pop(var, None)
+        self.edges[var] = ([low], [poly_add(high, {(): -room})])
+        self.ends.append(end)
+        self._add_fact(poly_add(length, {(): -room}))
+
+    def _expanded(self, poly: Polynomial) -> Polynomial:
+        for var in reversed(self.values):
+            poly = _substitute(poly, var, self.values[var])
+        return poly
 
     def add_value(self, var: Var, value: Expr) -> None:
         """Know what an index variable was bound to."""
-        if var.dtype == INT64 and var.lanes == 1:
-            self.values[var] = value
+        if var.dtype != INT64 or var.lanes != 1:
+            return
+        poly = polynomial(value)
+        self.values[var] = poly
+        lows, highs = [poly], [poly]
+        if isinstance(value, Call) and value.name == "minimum":
+            a, b = (polynomial(e) for e in value.args)
+            highs = [a, b]
+            lows = [low for low in _floors(a, b) if self._both_above(a, b, low)][:1]
+        else:
+            lows, highs = self._multiple_edges(poly)
+        self.edges[var] = (lows, highs)
+
+    def _both_above(self, a: Polynomial, b: Polynomial, low: Polynomial) -> bool:
+        return all(self.at_least_zero(poly_add(e, low, -1)) for e in (a, b))
+
+    def _multiple_edges(self, poly: Polynomial) -> Edges:
+        """Bound `begin + w * (length // w)` by `begin` and `begin + length`."""
+        low, high = poly, poly
+        for monomial, c in poly.items():
+            if len(monomial) != 1 or not isinstance(monomial[0], Call):
+                continue
+            atom = monomial[0]
+            if atom.name != "floor_divide" or atom.args[1] != const(c):
+                continue
+            length = polynomial(atom.args[0])
+            high = poly_add(poly_add(high, {monomial: c}, -1), length)
+            if self.at_least_zero(length):
+                low = poly_add(low, {monomial: c}, -1)
+        return ([low], [high])
 
     def add_condition(self, condition: Expr, holds: bool = True) -> None:
         """Know that a condition holds (or does not)."""
@@ -110,7 +165,7 @@ class Prover:
         here = self
         if lanes > 1:
             here = self.child()
-            here.ranges[_LANE] = (const(0), const(lanes))
+            here.edges[_LANE] = ([{}], [{(): lanes - 1}])
         value = lane_polynomial(index)
         if not here.at_least_zero(value):
             return False
@@ -119,8 +174,7 @@ class Prover:
 
     def _below_broadcast(self, value: Polynomial, extent: Expr) -> bool:
         """A strided axis may be indexed as far as any axis it broadcasts to."""
-        ends = [end for _, end in self.ranges.values()]
-        for end in ends:
+        for end in self.ends:
             if not any(extent == d for d in _broadcast_parts(end)):
                 continue
             if self.at_least_zero(poly_add(poly_add(polynomial(end), value, -1), {(): -1})):
@@ -128,98 +182,124 @@ class Prover:
         return False
 
     def at_least_zero(self, poly: Polynomial, depth: int = MAX_DEPTH) -> bool:
-        """Return whether a polynomial is proved to be at least 0."""
+        """Return whether a polynomial is proved to be at least 0; the search is bounded."""
+        if self._depth == 0:
+            self._fuel = MAX_STEPS
+            self._failed = {}
+        self._depth += 1
+        try:
+            return self._search(poly, depth)
+        finally:
+            self._depth -= 1
+
+    def _search(self, poly: Polynomial, depth: int) -> bool:
         if all(c >= 0 and all(_is_natural(a) for a in m) for m, c in poly.items()):
             return True
-        if depth == 0:
+        self._fuel -= 1
+        if depth <= 0 or self._fuel <= 0 or set(poly) == {()}:
             return False
-        bound = self._innermost(poly)
-        if bound is not None:
-            return any(self.at_least_zero(p, depth - 1) for p in bound)
-        split = self._by_opaque(poly, depth)
-        if split is not None and split:
-            return True
-        return self._by_facts(poly, depth)
+        key = frozenset(poly.items())
+        if self._failed.get(key, 0) >= depth:
+            return False
+        self._failed[key] = depth
+        bounds = self._innermost(poly)
+        if bounds is not None:
+            return any(self.at_least_zero(p, depth - 1) for p in bounds)
+        return self._by_opaque(poly, depth - 1) or self._by_facts(poly, depth - 1)
 
     def _innermost(self, poly: Polynomial) -> list[Polynomial] | None:
-        """Replace one variable by its value, or by the end of its range that is worse."""
+        """Replace the innermost variable by the ends of its range that are worse, or use a fact.
+
+        A variable inside another atom waits: the atom goes first.
+        """
         atoms = {a for m in poly for a in m}
-        for var in reversed(self.values):
-            if var in atoms:
-                return [_substitute(poly, var, polynomial(self.values[var]))]
-        for var in [_LANE, *reversed(self.ranges)]:
-            if var not in atoms or var not in self.ranges:
+        inside = [a for a in atoms if not isinstance(a, (Var, DimRef))]
+        for var in reversed(self.edges):
+            if var not in atoms or any(_contains(a, var) for a in inside):
                 continue
-            begin, end = self.ranges[var]
-            low = _substitute(poly, var, polynomial(begin))
-            high = _substitute(poly, var, poly_add(polynomial(end), {(): -1}))
             sign = _sign_of(poly, var)
             if sign == 0:
                 return None
-            first = low if sign > 0 else high
+            ends = self.edges[var][0 if sign > 0 else 1]
             # A fact about the variable itself may be sharper than its range.
-            facts = [f for f in self.facts if any(var in m for m in f)]
+            facts = [f for f in self.facts if _sign_of(f, var) == sign]
             sharper = [poly_add(poly, f, -1) for f in facts]
-            return [first, *(p for p in sharper if _size(p) <= _size(poly) + 1 and p != poly)]
+            return [p for p in sharper if not any(var in m for m in p)] + [
+                _substitute(poly, var, end) for end in ends
+            ]
         return None
 
     def _by_facts(self, poly: Polynomial, depth: int) -> bool:
         for fact in self.facts:
             shared = set(fact) & set(poly) - {()}
-            if shared and self.at_least_zero(poly_add(poly, fact, -1), min(depth - 1, 2)):
-                return True
-            if not shared and poly_add(poly, fact, -1) == {}:
+            if shared and self.at_least_zero(poly_add(poly, fact, -1), min(depth, 3)):
                 return True
         return False
 
-    def _by_opaque(self, poly: Polynomial, depth: int) -> bool | None:
+    def _by_opaque(self, poly: Polynomial, depth: int) -> bool:
         """Use what is known of an atom that is not a variable."""
         for monomial, c in poly.items():
             for atom in monomial:
                 if isinstance(atom, (Var, DimRef)) or sum(atom in m for m in poly) != 1:
                     continue
-                if len(monomial) == 1 and c == -1 and self._floordiv_above(poly, atom, depth):
+                if monomial == (atom,) and self._floordiv_edge(poly, atom, c, depth):
                     return True
-                for low, high in self._atom_bounds(atom):
+                for low, high in self._atom_bounds(atom, depth):
                     edge: Polynomial | None = low if c > 0 else high
                     if edge is not None and self.at_least_zero(
-                        _substitute(poly, atom, edge), depth - 1
+                        _substitute(poly, atom, edge), depth
                     ):
                         return True
-        for atom in {a for m in poly for a in m if isinstance(a, Select)}:
-            arms = (atom.a, atom.b)
-            holds = (True, False)
-            provers = []
-            for arm, truth in zip(arms, holds):
-                inner = self.child()
-                inner.add_condition(atom.condition, truth)
-                provers.append((inner, _substitute(poly, atom, polynomial(arm))))
-            if all(p.at_least_zero(q, depth - 1) for p, q in provers):
-                return True
-        return None
+                if self._by_extreme(poly, atom, c, depth):
+                    return True
+        selects = {a for m in poly for a in m if isinstance(a, Select)}
+        return any(self._by_arms(poly, atom, depth) for atom in selects)
 
-    def _floordiv_above(self, poly: Polynomial, atom: Expr, depth: int) -> bool:
-        """Show `rest - floor(e / d) >= 0` by `e < (rest + 1) * d`."""
+    def _by_extreme(self, poly: Polynomial, atom: Expr, c: int, depth: int) -> bool:
+        """Show it for both arguments of a `minimum` that helps, or of a `maximum` that hurts."""
+        if not isinstance(atom, Call) or atom.name != ("minimum" if c > 0 else "maximum"):
+            return False
+        return all(
+            self.at_least_zero(_substitute(poly, atom, polynomial(a)), depth) for a in atom.args
+        )
+
+    def _by_arms(self, poly: Polynomial, atom: Select, depth: int) -> bool:
+        for arm, truth in ((atom.a, True), (atom.b, False)):
+            inner = self.child()
+            inner.add_condition(atom.condition, truth)
+            if not inner.at_least_zero(_substitute(poly, atom, polynomial(arm)), depth):
+                return False
+        return True
+
+    def _floordiv_edge(self, poly: Polynomial, atom: Expr, c: int, depth: int) -> bool:
+        """Use `d * (e // d) <= e < d * (e // d) + d`, for one term `c * (e // d)`."""
         if not (isinstance(atom, Call) and atom.name == "floor_divide"):
             return False
-        numerator, divisor = atom.args
-        if not self.at_least_zero(poly_add(polynomial(divisor), {(): -1}), depth - 1):
+        numerator, divisor = (polynomial(a) for a in atom.args)
+        rest = {m: k for m, k in poly.items() if m != (atom,)}
+        if set(divisor) == {()} and divisor[()] > 0 and c % divisor[()] == 0:
+            d = divisor[()]
+            edge = numerator if c < 0 else poly_add(numerator, {(): 1 - d})
+            return self.at_least_zero(poly_add(rest, edge, c // d), depth)
+        if c != -1 or not self.at_least_zero(poly_add(divisor, {(): -1}), depth):
             return False
-        rest = {m: c for m, c in poly.items() if m != (atom,)}
-        limit = poly_mul(poly_add(rest, {(): 1}), polynomial(divisor))
-        goal = poly_add(poly_add(limit, polynomial(numerator), -1), {(): -1})
-        return self.at_least_zero(goal, depth - 1)
+        # rest - e // d >= 0 follows from e < (rest + 1) * d.
+        limit = poly_mul(poly_add(rest, {(): 1}), divisor)
+        goal = poly_add(poly_add(limit, numerator, -1), {(): -1})
+        return self.at_least_zero(goal, depth)
 
-    def _atom_bounds(self, atom: Expr) -> list[tuple[Polynomial | None, Polynomial | None]]:
+    def _atom_bounds(
+        self, atom: Expr, depth: int
+    ) -> list[tuple[Polynomial | None, Polynomial | None]]:
         match atom:
             case Index(_, extent):
                 return [({}, poly_add(polynomial(extent), {(): -1}))]
             case Call("floor_mod", (_, divisor)):
                 top = poly_add(polynomial(divisor), {(): -1})
-                return [({}, top if self.at_least_zero(top, 4) else None)]
+                return [({}, top if self.at_least_zero(top, depth - 1) else None)]
             case Call("floor_divide", (a, b)):
-                natural = self.at_least_zero(polynomial(a), 6) and self.at_least_zero(
-                    polynomial(b), 4
+                natural = self.at_least_zero(polynomial(a), depth - 1) and self.at_least_zero(
+                    polynomial(b), depth - 1
                 )
                 return [({}, polynomial(a)) if natural else (None, None)]
             case Call("minimum", (a, b)):
@@ -299,8 +379,14 @@ def _is_natural(atom: Expr) -> bool:
     return isinstance(atom, DimRef)
 
 
-def _size(poly: Polynomial) -> int:
-    return len([m for m in poly if m])
+def _contains(expr: Expr, var: Var) -> bool:
+    return expr == var or any(_contains(e, var) for e in children(expr))
+
+
+def _floors(a: Polynomial, b: Polynomial) -> list[Polynomial]:
+    """Return guesses of what both arguments of a minimum are at least: `begin + 1`, `begin`, 0."""
+    plain = [{m: c for m, c in p.items() if m} for p in (a, b)]
+    return [poly_add(p, {(): k}) for k in (1, 0) for p in plain] + [{}]
 
 
 def _substitute(poly: Polynomial, atom: Expr, value: Polynomial) -> Polynomial:
@@ -347,9 +433,7 @@ def _check_block(body: tuple[Stmt, ...], prover: Prover) -> tuple[Stmt, ...]:
         match stmt:
             case For(var, begin, end, step):
                 inner = prover.child()
-                inner.add_range(var, begin, end)
-                if step > 1:
-                    inner.add_step(var, begin, end, step)
+                inner.add_range(var, begin, end, step)
                 stmt = replace(stmt, body=_check_block(stmt.body, inner))
             case If(condition):
                 condition = _check_expr(condition, prover)

@@ -19,7 +19,19 @@ from relayvm.base.abi import (
     KernelSignature,
     Operand,
 )
-from relayvm.base.dims import Dim, DimVar, dim_add, dim_floordiv, dim_mul
+from relayvm.base.dims import (
+    Dim,
+    DimVar,
+    dim_add,
+    dim_broadcast,
+    dim_floordiv,
+    dim_max,
+    dim_min,
+    dim_mod,
+    dim_mul,
+    dim_sub,
+    symbol,
+)
 from relayvm.kernels import loops as n
 from relayvm.kernels import simplify as s
 from relayvm.kernels.bounds import ensure_bounds
@@ -34,7 +46,15 @@ from relayvm.kernels.compute import (
     compute,
 )
 from relayvm.kernels.schedules.emit import Context, Emitter, Names
-from relayvm.kernels.schedules.plan import Stage, body_of, identity_only, nodes, operands, plan
+from relayvm.kernels.schedules.plan import (
+    Stage,
+    body_of,
+    identity_only,
+    inlines_reduction,
+    operands,
+    plan,
+    reads,
+)
 from relayvm.kernels.schedules.reduction import serial
 
 
@@ -88,8 +108,10 @@ class Skeleton:
     outputs: tuple[Tensor, ...]
 
 
-def skeleton(computation: Computation, outputs: tuple[Tensor, ...]) -> Skeleton:
-    """Plan the stages and give each kept tensor its buffer."""
+def skeleton(
+    computation: Computation, outputs: tuple[Tensor, ...], forced: frozenset[Tensor] = frozenset()
+) -> Skeleton:
+    """Plan the stages and give each kept tensor its buffer; `forced` ones are kept too."""
     names = dim_names(computation.dim_vars)
     context = Context(Names(), names, {})
     operands: list[n.Buffer] = []
@@ -98,7 +120,7 @@ def skeleton(computation: Computation, outputs: tuple[Tensor, ...]) -> Skeleton:
         operands.append(_buffer(context, f"in{number}", tensor, "input", access))
     for number, tensor in enumerate(outputs):
         operands.append(_buffer(context, f"out{number}", tensor, "output", Access.DENSE))
-    chosen = plan(outputs)
+    chosen = plan(outputs, forced)
     scratch: list[n.Buffer] = []
     for tensor in chosen.kept:
         if tensor not in context.buffers:
@@ -193,8 +215,6 @@ def kernel_signature(
 
 def expr_dim(expr: n.Expr, variables: Mapping[str, DimVar]) -> Dim:
     """Return an index expression over dims as a dim; the inverse of `simplify.dim_expr`."""
-    from relayvm.base.dims import dim_broadcast, dim_max, dim_min, dim_mod, dim_sub, symbol
-
     match expr:
         case n.Const():
             return int(expr.value)
@@ -233,9 +253,9 @@ def in_place_pairs(computation: Computation) -> tuple[tuple[int, int], ...]:
                 continue
             if tensor.dtype != output.dtype or not _same_dims(tensor, output):
                 continue
-            readers = [t for t in kept if _reads(t, tensor, kept)]
+            readers = [t for t in kept if reads(t, tensor, kept)]
             alone = readers == [output] and identity_only(output, tensor, kept)
-            if alone and not _inlines_reduction(output, kept):
+            if alone and not inlines_reduction(output, kept):
                 pairs.append((len(computation.inputs) + position, number))
                 taken.add(number)
                 break
@@ -244,30 +264,6 @@ def in_place_pairs(computation: Computation) -> tuple[tuple[int, int], ...]:
 
 def _same_dims(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape
-
-
-def _closure(tensor: Tensor, kept: set[Tensor]) -> list[ScalarExpr]:
-    """Return the nodes of a kept tensor's body and of all that is inlined in it."""
-    found: list[ScalarExpr] = []
-    stack, seen = [tensor], {tensor}
-    while stack:
-        current = stack.pop()
-        if not isinstance(current.op, Compute):
-            continue
-        for node in nodes(current.op.body):
-            found.append(node)
-            if isinstance(node, TensorLoad) and node.tensor not in kept | seen:
-                seen.add(node.tensor)
-                stack.append(node.tensor)
-    return found
-
-
-def _reads(tensor: Tensor, other: Tensor, kept: set[Tensor]) -> bool:
-    return any(isinstance(m, TensorLoad) and m.tensor is other for m in _closure(tensor, kept))
-
-
-def _inlines_reduction(tensor: Tensor, kept: set[Tensor]) -> bool:
-    return any(isinstance(m, (Reduce, ArgReduce)) for m in _closure(tensor, kept))
 
 
 def work_estimate(outputs: tuple[Tensor, ...]) -> Dim:

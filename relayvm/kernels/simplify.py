@@ -6,6 +6,7 @@ Index arithmetic never overflows (dims are below 2^46), so reordering sums and p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar
 from relayvm.base.dtypes import BOOL, INT64
@@ -84,7 +85,12 @@ def atom_key(atom: Expr) -> tuple[int, str]:
         return (0, atom.name)
     if isinstance(atom, Var):
         return (1, atom.name)
-    return (2, repr(atom))
+    return (2, _text(atom))
+
+
+@lru_cache(maxsize=4096)
+def _text(atom: Expr) -> str:
+    return repr(atom)
 
 
 def from_polynomial(poly: Polynomial) -> Expr:
@@ -220,6 +226,28 @@ def _split(poly: Polynomial, divisor: int) -> tuple[Polynomial, Polynomial]:
         if c % divisor:
             rest[monomial] = c % divisor
     return quotient, rest
+
+
+def divide_polynomial(a: Expr, b: Expr) -> tuple[Polynomial, Expr]:
+    """Return (q, r) with `a = b * q + r`, where b is a positive literal or one product."""
+    divisor = polynomial(b)
+    if isinstance(b, Const):
+        quotient, rest = _split(polynomial(a), int(b.value)) if b.value else ({}, polynomial(a))
+        return quotient, from_polynomial(rest)
+    if len(divisor) != 1:
+        return {}, a
+    ((factors, scale),) = divisor.items()
+    quotient, rest = {}, {}
+    for monomial, c in polynomial(a).items():
+        remaining = list(monomial)
+        for factor in factors:
+            if factor in remaining:
+                remaining.remove(factor)
+        if len(remaining) == len(monomial) - len(factors) and c % scale == 0:
+            quotient[tuple(remaining)] = c // scale
+        else:
+            rest[monomial] = c
+    return quotient, from_polynomial(rest)
 
 
 def _unbroadcast2(a: Expr, b: Expr, fn: Callable[[Expr, Expr], Expr]) -> Expr | None:

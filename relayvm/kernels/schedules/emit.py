@@ -42,6 +42,10 @@ class Names:
         self.counts[prefix] = number + 1
         return f"{prefix}{number}"
 
+    def copy(self) -> Names:
+        """Return names that start from the same numbers, for emission that is thrown away."""
+        return Names(dict(self.counts))
+
     def var(self, prefix: str, dtype: DType = INT64, lanes: int = 1) -> n.Var:
         """Return a new variable."""
         return n.Var(self.fresh(prefix), dtype, lanes)
@@ -156,12 +160,31 @@ class Emitter:
 
     def _scalar(self, expr: c.Scalar, args: tuple[n.Expr, ...]) -> n.Expr:
         if expr.name in s.SMART and args[0].dtype == INT64 and all(map(is_index, args)):
+            if expr.name in ("floor_divide", "floor_mod"):
+                return self._divided(expr.name, *args)
             return s.SMART[expr.name](*args)
         if expr.name == "logical_and":
             return s.both(*args)
         if expr.name == "logical_not" and expr.args[0].dtype == BOOL:
             return s.negate(args[0])
         return self._bind_data(n.call(expr.name, *args))
+
+    def _divided(self, name: str, a: n.Expr, b: n.Expr) -> n.Expr:
+        """Take `d * q + r` apart where the prover knows `0 <= r < d`, as reshapes need."""
+        if a.lanes == 1 and b.lanes == 1:
+            quotient, rest = s.divide_polynomial(a, b)
+            if quotient and self.prover.in_range(rest, b, 1):
+                return s.from_polynomial(quotient) if name == "floor_divide" else rest
+            if self.prover.in_range(a, b, 1):
+                return n.const(0) if name == "floor_divide" else a
+        elif isinstance(a, n.Ramp) and isinstance(b, n.Broadcast):
+            quotient, rest = s.divide_polynomial(a.base, b.value)
+            inner = n.Ramp(rest, a.stride, a.lanes)
+            if a.stride == n.const(1) and self.prover.in_range(inner, b.value, a.lanes):
+                if name == "floor_mod":
+                    return inner
+                return n.broadcast(s.from_polynomial(quotient), a.lanes)
+        return s.SMART[name](a, b)
 
     def _bind_data(self, value: n.Expr) -> n.Expr:
         return self.bind(value) if not is_index(value) else value
@@ -228,11 +251,12 @@ class Emitter:
         if self.flat is not None and indices == self.flat[0]:
             indices = (self.flat[1],)
         lanes = max((i.lanes for i in indices), default=1)
+        guard = None if self._proved(buffer, indices) else self.guard
         plain = tuple(i.value if isinstance(i, n.Broadcast) else i for i in indices)
+        plain = without_unit_axes(buffer, plain)
         contiguous = all(i.lanes == 1 for i in plain)
         if not contiguous and isinstance(plain[-1], n.Ramp) and plain[-1].stride == n.const(1):
             contiguous = all(i.lanes == 1 for i in plain[:-1])
-        guard = None if self._proved(buffer, indices) else self.guard
         if contiguous:
             width = plain[-1].lanes if plain else 1
             if width == 1 and guard is not None and guard.lanes > 1:
@@ -277,6 +301,25 @@ class Emitter:
         return all(
             self.prover.in_range(i, e, i.lanes, strided=strided) for i, e in zip(indices, shape)
         )
+
+
+def without_unit_axes(buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> tuple[n.Expr, ...]:
+    """Return a flat index where the axis that runs in lanes is followed by axes of size 1 only."""
+    last = max((k for k, i in enumerate(indices) if i.lanes > 1), default=-1)
+    rest = buffer.shape[last + 1 :]
+    if last < 0 or not rest or buffer.access is not Access.DENSE or len(indices) == 1:
+        return indices
+    if any(extent != n.const(1) for extent in rest):
+        return indices
+    return (flat_index(buffer, indices),)
+
+
+def flat_index(buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> n.Expr:
+    """Return the row-major offset of an element."""
+    flat: n.Expr = n.const(0)
+    for index, extent in zip(indices, buffer.shape):
+        flat = s.add(s.mul(flat, extent), index)
+    return flat
 
 
 def is_index(expr: n.Expr) -> bool:

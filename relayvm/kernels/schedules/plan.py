@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from relayvm.base.dims import Dim, dims_equal
@@ -128,11 +129,11 @@ def topological(outputs: Iterable[Tensor]) -> list[Tensor]:
     return order
 
 
-def plan(outputs: tuple[Tensor, ...]) -> Plan:
-    """Choose what is kept in memory and group the kept tensors to stages."""
+def plan(outputs: tuple[Tensor, ...], forced: frozenset[Tensor] = frozenset()) -> Plan:
+    """Choose what is kept in memory (`forced` in any case) and group it to stages."""
     order = topological(outputs)
     uses = _uses(order)
-    kept: set[Tensor] = set(outputs)
+    kept: set[Tensor] = set(outputs) | forced
     depth: dict[Tensor, int] = {}
     for tensor in reversed(order):
         if tensor in kept or not isinstance(tensor.op, Compute):
@@ -258,3 +259,29 @@ def identity_only(tensor: Tensor, other: Tensor, kept: set[Tensor]) -> bool:
                 seen.add(key)
                 stack.append(key)
     return True
+
+
+def _closure(tensor: Tensor, kept: AbstractSet[Tensor]) -> list[ScalarExpr]:
+    """Return the nodes of a kept tensor's body and of all that is inlined in it."""
+    found: list[ScalarExpr] = []
+    stack, seen = [tensor], {tensor}
+    while stack:
+        current = stack.pop()
+        if not isinstance(current.op, Compute):
+            continue
+        for node in nodes(current.op.body):
+            found.append(node)
+            if isinstance(node, TensorLoad) and node.tensor not in seen and node.tensor not in kept:
+                seen.add(node.tensor)
+                stack.append(node.tensor)
+    return found
+
+
+def reads(tensor: Tensor, other: Tensor, kept: AbstractSet[Tensor]) -> bool:
+    """Return whether a kept tensor, with what it inlines, reads `other`."""
+    return any(isinstance(m, TensorLoad) and m.tensor is other for m in _closure(tensor, kept))
+
+
+def inlines_reduction(tensor: Tensor, kept: AbstractSet[Tensor]) -> bool:
+    """Return whether a kept tensor, with what it inlines, reduces."""
+    return any(isinstance(m, (Reduce, ArgReduce)) for m in _closure(tensor, kept))

@@ -113,12 +113,9 @@ def _serial_line(
     if full != n.const(0):
         k, lane = names.var("k"), names.var("l")
         with emitter.block() as outer:
-            emitter.prover.add_range(k, n.const(0), full)
+            emitter.prover.add_range(k, n.const(0), full, n.LANES)
             with emitter.block() as body:
                 emitter.prover.add_range(lane, n.const(0), n.const(n.LANES))
-                emitter.prover.facts.append(
-                    s.poly_add(s.polynomial(full), s.polynomial(s.add(k, n.const(n.LANES))), -1)
-                )
                 _step(emitter, reduction, frame, rule, tile, {axis: s.add(k, lane)}, lane)
             outer.append(_unrolled(lane, n.LANES, tuple(body)))
         emitter.statements.append(n.For(k, n.const(0), full, n.LANES, tuple(outer)))
@@ -253,13 +250,12 @@ def lane_loop(
     width = n.const(n.LANES)
     length = s.sub(extent, begin)
     full = s.add(begin, s.mul(s.floordiv(length, width), width))
+    if full != extent:
+        full = emitter.bind(full, "e")
     if full != begin:
         k = emitter.context.names.var("k")
         with emitter.block() as body:
-            emitter.prover.add_range(k, begin, full)
-            emitter.prover.facts.append(
-                s.poly_add(s.polynomial(full), s.polynomial(s.add(k, width)), -1)
-            )
+            emitter.prover.add_range(k, begin, full, n.LANES)
             step(k, None)
         emitter.statements.append(n.For(k, begin, full, n.LANES, tuple(body)))
     if full == extent:

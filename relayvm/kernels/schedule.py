@@ -1,0 +1,69 @@
+"""Schedules: which recipe each stage of a kernel gets; results have the naive nest's bits."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from relayvm.base.target import Target
+from relayvm.kernels import loops as n
+from relayvm.kernels.compute import Tensor
+from relayvm.kernels.lower import (
+    Computation,
+    distinct_outputs,
+    finish,
+    lower,
+    naive_phase,
+    skeleton,
+)
+from relayvm.kernels.schedules.contraction import contraction_phase
+from relayvm.kernels.schedules.elementwise import column_phase, elementwise_phase
+from relayvm.kernels.schedules.emit import Context
+from relayvm.kernels.schedules.operand import stage_operands
+from relayvm.kernels.schedules.plan import Stage, inlines_reduction
+
+
+def schedule(computation: Computation, target: Target | None = None, opt_level: int = 3) -> n.Nest:
+    """Return the nest of a computation for a target; level 0 is the naive one."""
+    if opt_level == 0:
+        return lower(computation)
+    outputs, copies = stage_operands(computation, distinct_outputs(computation))
+    parts = skeleton(computation, outputs, copies)
+    kept = frozenset(parts.context.buffers)
+    registers = vector_registers(target or Target())
+    phases: list[n.Phase] = []
+    for stage in parts.stages:
+        phases += _stage_phases(parts.context, stage, kept, registers)
+    return finish(computation.name, parts, phases)
+
+
+def _stage_phases(
+    context: Context, stage: Stage, kept: frozenset[Tensor], registers: int
+) -> list[n.Phase]:
+    phase: n.Phase | None
+    if any(inlines_reduction(t, kept) for t in stage.tensors):
+        phase = contraction_phase(context, stage, registers) or column_phase(context, stage)
+    else:
+        phase = elementwise_phase(context, stage)
+    if phase is not None:
+        return [phase]
+    return [naive_phase(context, tensor) for tensor in stage.tensors]
+
+
+def vector_registers(target: Target) -> int:
+    """Return how many vectors of 16 float32 the partials of a tile may take on a target."""
+    text = f"{target.cpu} {target.features}" if target.cpu or target.features else host_features()
+    wide = ("avx512", "x86-64-v4", "znver4", "znver5", "icelake", "rapids")
+    if any(word in text for word in wide):
+        return 16
+    return 4
+
+
+@cache
+def host_features() -> str:
+    """Return the CPU features of this machine as Linux lists them; empty where it does not."""
+    path = Path("/proc/cpuinfo")
+    if not path.exists():
+        return ""
+    lines = path.read_text().splitlines()
+    return next((line for line in lines if line.startswith(("flags", "Features"))), "")

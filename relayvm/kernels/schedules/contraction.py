@@ -1,0 +1,324 @@
+"""Contractions and row reductions: tiles of results, each with its partials in one vector.
+
+A tile of `rows` x `columns` results shares its loads: for a dense layer one vector of each row of
+both operands feeds rows * columns fused multiply-adds. Weights are read once for all rows of a
+tile. At the end the partials of a row of the tile are folded together to one vector, and the
+epilogue runs on it before anything is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from relayvm.kernels import compute as c
+from relayvm.kernels import loops as n
+from relayvm.kernels import simplify as s
+from relayvm.kernels.schedules.elementwise import emit_stage, last_axis
+from relayvm.kernels.schedules.emit import Context, Emitter, Frame, Reduction
+from relayvm.kernels.schedules.plan import Stage
+from relayvm.kernels.schedules.reduction import Rule, combined, lane_loop, rule_of
+
+COLUMN_BLOCK = 64
+
+
+@dataclass(frozen=True)
+class Record:
+    """One reduction of a stage at one place: its node and what its axes stand for."""
+
+    reduction: c.Reduce
+    frame: Frame
+
+
+class NotAContraction(Exception):
+    """The stage needs another schedule."""
+
+
+def contraction_phase(context: Context, stage: Stage, registers: int) -> n.Phase | None:
+    """Return the tiled phase of a stage whose reductions read memory along their axis, or None."""
+    extents = tuple(context.dim(d) for d in stage.shape)
+    try:
+        tiling = _Tiling(context, stage, extents, registers)
+        tiling.check()
+        return tiling.phase()
+    except NotAContraction:
+        return None
+
+
+def discover(context: Context, stage: Stage, indices: tuple[n.Expr, ...]) -> list[Record]:
+    """Return the reductions that a stage needs at one place, in a fixed order."""
+    records: list[Record] = []
+
+    def note(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
+        if not isinstance(reduction, c.Reduce):
+            raise NotAContraction
+        records.append(Record(reduction, frame))
+        return n.Var(f"vr{len(records)}", reduction.dtype, 1)
+
+    trial = Context(context.names.copy(), context.dims, context.buffers)
+    emitter = Emitter(trial, note)
+    emit_stage(emitter, stage, indices, None)
+    return records
+
+
+class _Tiling:
+    """One stage with its tile sizes; `phase` emits it."""
+
+    def __init__(
+        self, context: Context, stage: Stage, extents: tuple[n.Expr, ...], registers: int
+    ) -> None:
+        self.context, self.stage, self.extents = context, stage, extents
+        self.column_axis = last_axis(extents)
+        outer = [k for k, e in enumerate(extents) if e != n.const(1) and k != self.column_axis]
+        self.row_axis = outer[-1] if outer else None
+        self.outer = outer[:-1]
+        zeros = tuple(n.const(0) for _ in extents)
+        self.records = len(discover(context, stage, zeros))
+        # Registers: the partials, the vectors of one operand, and one of the other.
+        budget = max(1, registers // max(1, self.records))
+        self.tile = 1
+        while self.tile * 2 <= budget and self.tile < 16:
+            self.tile *= 2
+
+    def check(self) -> None:
+        """Raise NotAContraction unless the reductions run along memory, all of one length."""
+        probe = tuple(n.Var(f"p{k}") for k in range(len(self.extents)))
+        records = discover(self.context, self.stage, probe)
+        if not records:
+            raise NotAContraction
+        lengths = {_length(self.context, r.reduction) for r in records}
+        if len(lengths) != 1:
+            raise NotAContraction
+        self.length = lengths.pop()
+        trial = Context(self.context.names.copy(), self.context.dims, self.context.buffers)
+        emitter = Emitter(trial, _no_reduction)
+        for variable, extent in zip(probe, self.extents):
+            emitter.prover.add_range(variable, n.const(0), extent)
+        k = n.Var("pk")
+        full = s.mul(s.floordiv(self.length, n.const(n.LANES)), n.const(n.LANES))
+        emitter.prover.add_range(k, n.const(0), full, n.LANES)
+        for record in records:
+            rule = rule_of(record.reduction)
+            acc = n.Var("va", rule.dtype, n.LANES)
+            combined(emitter, rule, record.reduction.body, _inside(record, k), acc)
+        if any(has_gather(stmt) for stmt in emitter.statements):
+            raise NotAContraction
+
+    def phase(self) -> n.Phase:
+        """Return the phase: over blocks of columns where rows are few, else over blocks of rows."""
+        emitter = Emitter(self.context, _no_reduction)
+        if self.column_axis is None:
+            return self._single(emitter)
+        rows = self.extents[self.row_axis] if self.row_axis is not None else n.const(1)
+        few = isinstance(rows, n.Const) and int(rows.value) <= 8
+        if not self.outer and few:
+            return self._by_columns(emitter, int(rows.value) if isinstance(rows, n.Const) else 1)
+        return self._by_rows(emitter)
+
+    def _single(self, emitter: Emitter) -> n.Phase:
+        var = self.context.names.var("b")
+        with emitter.block() as body:
+            emitter.prover.add_range(var, n.const(0), n.const(1))
+            self._results(emitter, {}, 1, 1)
+        return n.Phase(var, n.const(1), tuple(body))
+
+    def _by_columns(self, emitter: Emitter, rows: int) -> n.Phase:
+        assert self.column_axis is not None
+        total = self.extents[self.column_axis]
+        names = self.context.names
+        var = names.var("b")
+        size = n.const(COLUMN_BLOCK)
+        count = s.floordiv(s.add(total, n.const(COLUMN_BLOCK - 1)), size)
+        with emitter.block() as body:
+            emitter.prover.add_range(var, n.const(0), count)
+            begin = s.mul(var, size)
+            end = total
+            if count != n.const(1):
+                end = emitter.bind(s.minimum(s.add(begin, size), total), "e")
+            self._columns_of_rows(emitter, {}, rows, begin, end)
+        return n.Phase(var, count, tuple(body))
+
+    def _columns_of_rows(
+        self, emitter: Emitter, at: dict[int, n.Expr], rows: int, begin: n.Expr, end: n.Expr
+    ) -> None:
+        """All rows (a literal number) and a range of columns; rows of one tile share loads."""
+        done = 0
+        for height in _parts(rows, min(self.tile, 8)):
+            here = dict(at)
+            if self.row_axis is not None:
+                here[self.row_axis] = n.const(done)
+            self._columns(emitter, here, height, begin, end)
+            done += height
+
+    def _by_rows(self, emitter: Emitter) -> n.Phase:
+        assert self.row_axis is not None and self.column_axis is not None
+        names = self.context.names
+        axes = {k: names.var("i") for k in self.outer}
+        columns = self.extents[self.column_axis]
+        rows = self.extents[self.row_axis]
+        height = 4 if self.tile >= 16 else 2 if self.tile >= 4 else 1
+
+        def row_tile(emitter: Emitter, row: n.Expr, count: int) -> None:
+            here: dict[int, n.Expr] = {**axes, self.row_axis or 0: row}
+            self._columns(emitter, here, count, n.const(0), columns)
+
+        if axes:
+            for axis, var in axes.items():
+                emitter.prover.add_range(var, n.const(0), self.extents[axis])
+            with emitter.block() as body:
+                tile_loops(emitter, n.const(0), rows, height, row_tile)
+            statements = tuple(body)
+            for axis in reversed(self.outer[1:]):
+                statements = (n.For(axes[axis], n.const(0), self.extents[axis], 1, statements),)
+            return n.Phase(axes[self.outer[0]], self.extents[self.outer[0]], statements)
+        var = names.var("b")
+        size = height * 4
+        count = s.floordiv(s.add(rows, n.const(size - 1)), n.const(size))
+        with emitter.block() as body:
+            emitter.prover.add_range(var, n.const(0), count)
+            begin = s.mul(var, n.const(size))
+            end = emitter.bind(s.minimum(s.add(begin, n.const(size)), rows), "e")
+            tile_loops(emitter, begin, end, height, row_tile)
+        return n.Phase(var, count, tuple(body))
+
+    def _columns(
+        self, emitter: Emitter, at: dict[int, n.Expr], rows: int, begin: n.Expr, end: n.Expr
+    ) -> None:
+        width = max(1, self.tile // rows)
+
+        def column_tile(emitter: Emitter, column: n.Expr, count: int) -> None:
+            here = {**at, self.column_axis or 0: column}
+            self._results(emitter, here, rows, count)
+
+        tile_loops(emitter, begin, end, width, column_tile)
+
+    def _indices(self, at: dict[int, n.Expr], row: int, column: n.Expr) -> tuple[n.Expr, ...]:
+        indices = [at.get(k, n.const(0)) for k in range(len(self.extents))]
+        if self.row_axis is not None:
+            indices[self.row_axis] = s.add(indices[self.row_axis], n.const(row))
+        if self.column_axis is not None:
+            indices[self.column_axis] = s.add(indices[self.column_axis], column)
+        return tuple(indices)
+
+    def _results(self, emitter: Emitter, at: dict[int, n.Expr], rows: int, columns: int) -> None:
+        """Emit one tile: clear the partials, run along the reduced axis, fold, and finish."""
+        names = self.context.names
+        cells = [(r, q) for r in range(rows) for q in range(columns)]
+        found = {
+            cell: discover(self.context, self.stage, self._indices(at, cell[0], n.const(cell[1])))
+            for cell in cells
+        }
+        rules = [rule_of(record.reduction) for record in found[cells[0]]]
+        tiles = [n.Tile(names.fresh("acc"), r.dtype, n.LANES, len(cells)) for r in rules]
+        for rule, tile in zip(rules, tiles):
+            lane = names.var("l")
+            clear = n.TileStore(tile, lane, n.broadcast(rule.identity, n.LANES))
+            emitter.statements.append(n.Declare(tile))
+            emitter.statements.append(
+                n.For(lane, n.const(0), n.const(len(cells)), 1, (clear,), "unroll")
+            )
+
+        def step(k: n.Expr, mask: n.Expr | None) -> None:
+            shared, emitter.share_loads = emitter.share_loads, True
+            for number, cell in enumerate(cells):
+                for record, rule, tile in zip(found[cell], rules, tiles):
+                    held = n.TileLoad(tile, n.const(number))
+                    body = record.reduction.body
+                    value = combined(emitter, rule, body, _inside(record, k), held)
+                    if mask is not None:
+                        value = n.select(mask, value, held)
+                    emitter.statements.append(n.TileStore(tile, n.const(number), value))
+            emitter.share_loads = shared
+
+        lane_loop(emitter, self.length, step)
+        for row in range(rows):
+            self._finish(emitter, at, row, columns, rules, tiles, found[(row, 0)])
+
+    def _finish(
+        self,
+        emitter: Emitter,
+        at: dict[int, n.Expr],
+        row: int,
+        columns: int,
+        rules: list[Rule],
+        tiles: list[n.Tile],
+        records: list[Record],
+    ) -> None:
+        results = []
+        for rule, tile, record in zip(rules, tiles, records):
+            parts = [n.TileLoad(tile, n.const(row * columns + q)) for q in range(columns)]
+            folded = n.cast(n.tree(rule.op, *parts), record.reduction.dtype)
+            results.append(emitter.bind(folded))
+        position = iter(results)
+
+        def take(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
+            return next(position)
+
+        outer, emitter.reducer = emitter.reducer, take
+        zero = n.const(0)
+        column = zero if columns == 1 else n.Ramp(zero, n.const(1), columns)
+        emit_stage(emitter, self.stage, self._indices(at, row, column), None)
+        emitter.reducer = outer
+
+
+def _no_reduction(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
+    raise NotAContraction
+
+
+def _axis(reduction: c.Reduce) -> c.IndexVar | None:
+    axes = [a for a in reduction.axes if a.extent != 1]
+    if len(axes) > 1:
+        raise NotAContraction
+    return axes[0] if axes else None
+
+
+def _length(context: Context, reduction: c.Reduce) -> n.Expr:
+    axis = _axis(reduction)
+    return n.const(1) if axis is None else context.dim(axis.extent)
+
+
+def _inside(record: Record, k: n.Expr) -> Frame:
+    axis = _axis(record.reduction)
+    frame = dict(record.frame)
+    for other in record.reduction.axes:
+        frame[other] = n.Ramp(k, n.const(1), n.LANES) if other is axis else n.const(0)
+    return frame
+
+
+def has_gather(stmt: n.Stmt) -> bool:
+    """Return whether a bound value reads memory element by element."""
+    return isinstance(stmt, n.Let) and _gathers(stmt.value)
+
+
+def _gathers(expr: n.Expr) -> bool:
+    return isinstance(expr, n.Gather) or any(_gathers(e) for e in n.children(expr))
+
+
+def _parts(count: int, largest: int) -> list[int]:
+    """Return the powers of two, falling from `largest`, that a number of rows is made of."""
+    parts = []
+    while count:
+        while largest > count:
+            largest //= 2
+        parts.append(largest)
+        count -= largest
+    return parts
+
+
+TileBody = Callable[[Emitter, n.Expr, int], None]
+
+
+def tile_loops(emitter: Emitter, begin: n.Expr, end: n.Expr, width: int, body: TileBody) -> None:
+    """Emit a loop over whole tiles, then the rest in tiles of half the width, and so on to 1."""
+    while width:
+        room = s.floordiv(s.sub(end, begin), n.const(width))
+        last = s.add(begin, s.mul(room, n.const(width)))
+        if last != begin:
+            last = emitter.bind(last, "e")
+            var = emitter.context.names.var("i")
+            with emitter.block() as inner:
+                emitter.prover.add_range(var, begin, last, width)
+                body(emitter, var, width)
+            emitter.statements.append(n.For(var, begin, last, width, tuple(inner)))
+        begin = last
+        width //= 2

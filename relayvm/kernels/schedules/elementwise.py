@@ -1,0 +1,191 @@
+"""Elementwise stages: 16 elements at a time, along the last axis or all axes taken as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from relayvm.base.abi import Access
+from relayvm.base.dtypes import INT64
+from relayvm.kernels import loops as n
+from relayvm.kernels import simplify as s
+from relayvm.kernels.schedules.emit import (
+    CannotVectorise,
+    Context,
+    Emitter,
+    Reducer,
+    flat_index,
+)
+from relayvm.kernels.schedules.plan import Stage
+from relayvm.kernels.schedules.reduction import lane_loop, serial
+
+BLOCK = 2048
+MIN_VECTOR = 5
+
+
+def elementwise_phase(context: Context, stage: Stage) -> n.Phase | None:
+    """Return the phase of a stage without reductions, or None where it has no vector form."""
+    if _is_flat(context, stage):
+        return _flat_phase(context, stage)
+    return vector_phase(context, stage, serial)
+
+
+def column_phase(context: Context, stage: Stage) -> n.Phase | None:
+    """Return the phase of a stage with reductions whose other axes run in lanes."""
+    return vector_phase(context, stage, partial(serial, lanes=n.LANES))
+
+
+def vector_phase(context: Context, stage: Stage, reducer: Reducer) -> n.Phase | None:
+    """Return loops with the last axis (of more than one element) in lanes, or None."""
+    extents = tuple(context.dim(d) for d in stage.shape)
+    lanes_axis = last_axis(extents)
+    if lanes_axis is None or is_small(extents[lanes_axis]):
+        return None
+    try:
+        return _vector_phase(context, stage, reducer, extents, lanes_axis)
+    except CannotVectorise:
+        return None
+
+
+def last_axis(extents: tuple[n.Expr, ...]) -> int | None:
+    """Return the last axis that may have more than one element."""
+    return max((k for k, e in enumerate(extents) if e != n.const(1)), default=None)
+
+
+def is_small(extent: n.Expr) -> bool:
+    """Return whether an extent is too short for vectors."""
+    return isinstance(extent, n.Const) and int(extent.value) < MIN_VECTOR
+
+
+def _vector_phase(
+    context: Context, stage: Stage, reducer: Reducer, extents: tuple[n.Expr, ...], lanes_axis: int
+) -> n.Phase:
+    emitter = Emitter(context, reducer)
+    indices: list[n.Expr] = [n.const(0) for _ in extents]
+    outer = [k for k in range(lanes_axis) if extents[k] != n.const(1)]
+
+    def row(begin: n.Expr, end: n.Expr) -> None:
+        def step(at: n.Expr, mask: n.Expr | None) -> None:
+            here = list(indices)
+            here[lanes_axis] = n.Ramp(at, n.const(1), n.LANES)
+            emit_stage(emitter, stage, tuple(here), mask)
+
+        lane_loop(emitter, end, step, begin)
+
+    if not outer:
+        return blocks(context, emitter, extents[lanes_axis], row)
+    variables = {k: context.names.var("i") for k in outer}
+    indices = [variables.get(k, n.const(0)) for k in range(len(extents))]
+    for axis, var in variables.items():
+        emitter.prover.add_range(var, n.const(0), extents[axis])
+    with emitter.block() as body:
+        row(n.const(0), extents[lanes_axis])
+    statements = tuple(body)
+    for axis in reversed(outer[1:]):
+        statements = (n.For(variables[axis], n.const(0), extents[axis], 1, statements),)
+    return n.Phase(variables[outer[0]], extents[outer[0]], statements)
+
+
+def emit_stage(
+    emitter: Emitter, stage: Stage, indices: tuple[n.Expr, ...], mask: n.Expr | None
+) -> None:
+    """Emit all tensors of a stage at one place; a later one takes the earlier from its register."""
+    for tensor in stage.tensors:
+        value = emitter.tensor(tensor, indices)
+        lanes = max((i.lanes for i in indices), default=1)
+        value = emitter.bind(n.broadcast(value, lanes))
+        buffer = emitter.context.buffers[tensor]
+        emitter.statements.append(store(buffer, indices, value, mask, emitter))
+        emitter.known(tensor, indices, value)
+
+
+def store(
+    buffer: n.Buffer,
+    indices: tuple[n.Expr, ...],
+    value: n.Expr,
+    mask: n.Expr | None,
+    emitter: Emitter,
+) -> n.Store:
+    """Return the store of a value whose lanes run along the last axis of more than one element."""
+    if emitter.flat is not None and indices == emitter.flat[0]:
+        indices = (emitter.flat[1],)
+    if value.lanes == 1:
+        return n.Store(buffer, indices, value, mask)
+    if not isinstance(indices[-1], n.Ramp):
+        indices = (flat_index(buffer, indices),)
+    last = indices[-1]
+    assert isinstance(last, n.Ramp) and last.stride == n.const(1), last
+    return n.Store(buffer, (*indices[:-1], last.base), value, mask)
+
+
+def blocks(
+    context: Context,
+    emitter: Emitter,
+    total: n.Expr,
+    run: Callable[[n.Expr, n.Expr], None],
+    size: int = BLOCK,
+) -> n.Phase:
+    """Return a phase over blocks of an axis; one block where that is known to be enough."""
+    var = context.names.var("b")
+    if isinstance(total, n.Const) and int(total.value) <= size:
+        with emitter.block() as body:
+            emitter.prover.add_range(var, n.const(0), n.const(1))
+            run(n.const(0), total)
+        return n.Phase(var, n.const(1), tuple(body))
+    count = s.floordiv(s.add(total, n.const(size - 1)), n.const(size))
+    with emitter.block() as body:
+        emitter.prover.add_range(var, n.const(0), count)
+        begin = s.mul(var, n.const(size))
+        end = emitter.bind(s.minimum(s.add(begin, n.const(size)), total), "e")
+        run(begin, end)
+    return n.Phase(var, count, tuple(body))
+
+
+# Whole tensors as one axis ------------------------------------------------------------------------
+
+
+def _is_flat(context: Context, stage: Stage) -> bool:
+    """Return whether every access of the stage is at its own index, or at no axis at all."""
+    if len([d for d in stage.shape if d != 1]) < 2:
+        return False
+    trial = Context(context.names.copy(), context.dims, context.buffers)
+    emitter = Emitter(trial, serial)
+    axes = tuple(trial.names.var("i") for _ in stage.shape)
+    extents = tuple(context.dim(d) for d in stage.shape)
+    for axis, extent in zip(axes, extents):
+        emitter.prover.add_range(axis, n.const(0), extent)
+    emit_stage(emitter, stage, axes, None)
+    return all(_flat_statement(stmt, axes, extents) for stmt in emitter.statements)
+
+
+def _flat_statement(stmt: n.Stmt, axes: tuple[n.Expr, ...], extents: tuple[n.Expr, ...]) -> bool:
+    if not isinstance(stmt, (n.Let, n.Store)):
+        return False
+    return _flat_expr(stmt.value, axes, extents)
+
+
+def _flat_expr(expr: n.Expr, axes: tuple[n.Expr, ...], extents: tuple[n.Expr, ...]) -> bool:
+    if isinstance(expr, n.Load) and expr.mask is None and expr.indices == axes:
+        return expr.buffer.shape == extents and expr.buffer.access is Access.DENSE
+    if isinstance(expr, n.Var):
+        return expr not in axes
+    return all(_flat_expr(e, axes, extents) for e in n.children(expr))
+
+
+def _flat_phase(context: Context, stage: Stage) -> n.Phase:
+    emitter = Emitter(context, serial)
+    extents = tuple(context.dim(d) for d in stage.shape)
+    total: n.Expr = n.const(1)
+    for extent in extents:
+        total = s.mul(total, extent)
+    # Names that stand for the axes; they never reach the nest.
+    axes = tuple(n.Broadcast(n.Var(f"axis{k}"), n.LANES, INT64) for k in range(len(extents)))
+
+    def run(begin: n.Expr, end: n.Expr) -> None:
+        def step(at: n.Expr, mask: n.Expr | None) -> None:
+            emitter.flat = (axes, n.Ramp(at, n.const(1), n.LANES))
+            emit_stage(emitter, stage, axes, mask)
+
+        lane_loop(emitter, end, step, begin)
+
+    return blocks(context, emitter, total, run)
