@@ -1,7 +1,9 @@
-"""Dimensions: `int`, a symbolic expression in normal form, or `?` (`ANY`); arithmetic and comparison on them.
+"""Dimensions: `int`, a symbolic expression in normal form, or `?` (`ANY`); arithmetic and
+comparison on them.
 
-An expression is a polynomial with integer coefficients over atoms; an atom is a variable or a subterm that is not
-polynomial (`//`, `%`, `min`, `max`, `broadcast`). Equal polynomials are the same value, so `==` is structural.
+An expression is a polynomial with integer coefficients over atoms; an atom is a variable or a
+subterm that is not polynomial (`//`, `%`, `min`, `max`, `broadcast`). Equal polynomials are the
+same value, so `==` is structural.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ class DimVar:
 class DimTerm:
     """A subterm that is not polynomial: `op` is one of `//`, `%`, `min`, `max`, `broadcast`.
 
-    `broadcast(a, b)` is `a` where b is 1 or both agree, else `b` where a is 1; other sizes are an error.
-    `//` and `%` round down, as in Python; a divisor of 0 is an error.
+    `broadcast(a, b)` is `a` where b is 1 or both agree, else `b` where a is 1; other sizes are an
+    error. `//` and `%` round down, as in Python; a divisor of 0 is an error.
     """
 
     op: str
@@ -230,6 +232,10 @@ def _extreme(op: str, fold: Callable[[int, int], int], a: Dim, b: Dim) -> Dim:
     difference = dim_sub(a, b)
     if isinstance(difference, int):
         return b if (difference > 0) == (op == "min") and difference != 0 else a
+    if never_negative(difference):
+        return a if op == "max" else b
+    if never_negative(dim_mul(difference, -1)):
+        return b if op == "max" else a
     if isinstance(a, int) and isinstance(b, int):
         return fold(a, b)
     first, second = sorted((a, b), key=dim_text)
@@ -237,7 +243,9 @@ def _extreme(op: str, fold: Callable[[int, int], int], a: Dim, b: Dim) -> Dim:
 
 
 def dim_broadcast(a: Dim, b: Dim) -> Dim:
-    """Return the size of two broadcast axes; sizes that can never agree must be rejected by the caller first."""
+    """Return the size of two broadcast axes; sizes that can never agree must be rejected by the
+    caller first.
+    """
     if a == b:
         return a
     if a == 1:
@@ -255,23 +263,36 @@ def dim_broadcast(a: Dim, b: Dim) -> Dim:
 
 
 def dims_equal(a: Dim, b: Dim) -> bool | None:
-    """Return True if the dims are equal for all values, False if for none, None if only a run can tell."""
+    """Return True if the dims are equal for all values, False if for none, None if only a run can
+    tell.
+    """
     if isinstance(a, AnyDim) or isinstance(b, AnyDim):
         return None
     difference = dim_sub(a, b)
     if isinstance(difference, int):
         return difference == 0
-    assert isinstance(difference, DimExpr)
-    return None if _may_be_zero(difference) else False
+    positive = never_negative(dim_sub(difference, 1))
+    negative = never_negative(dim_sub(-1, difference))
+    return False if positive or negative else None
 
 
-def _may_be_zero(difference: DimExpr) -> bool:
-    """Decide from signs alone: every atom is at least 0, so one-signed sums with a constant are never 0."""
-    constant = dict(difference.terms).get((), 0)
-    others = [c for monomial, c in difference.terms if monomial]
-    if constant > 0 and all(c > 0 for c in others):
-        return False
-    return not (constant < 0 and all(c < 0 for c in others))
+def never_negative(dim: Dim) -> bool:
+    """Return whether `dim` is known to be at least 0 for all sizes: no coefficient or atom is
+    negative.
+    """
+    if isinstance(dim, DimExpr):
+        return all(c > 0 and all(_is_natural(a) for a, _ in m) for m, c in dim.terms)
+    return isinstance(dim, int) and dim >= 0
+
+
+def _is_natural(atom: Atom) -> bool:
+    if isinstance(atom, DimVar) or atom.op == "broadcast":
+        return True
+    if atom.op == "%":
+        return never_negative(atom.b)
+    if atom.op == "max":
+        return never_negative(atom.a) or never_negative(atom.b)
+    return never_negative(atom.a) and never_negative(atom.b)
 
 
 def dim_text(dim: Dim) -> str:

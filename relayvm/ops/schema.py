@@ -86,7 +86,7 @@ def check_attributes(
 
     Raises ShapeError `bad-attribute` for unknown or missing names and for values of another kind.
     """
-    known = {row.name for row in schema}
+    known = [row.name for row in schema]
     for name in given:
         if name not in known and name not in ignored:
             listed = ", ".join(f"`{n}`" for n in known) or "none"
@@ -196,11 +196,10 @@ def check_operands(
     """
     if len(types) != len(operands):
         names = ", ".join(f"`{o.name}`" for o in operands)
-        expected = f"{len(operands)} ({names})" if operands else "0"
-        message = (
-            f"`{op_name}` takes {expected} operand{'s' * (len(operands) != 1)}, got {len(types)}"
-        )
-        raise ShapeError(message, "wrong-arity")
+        listed = f" ({names})" if operands else ""
+        plural = "" if len(operands) == 1 else "s"
+        takes = f"`{op_name}` takes {len(operands)} operand{plural}{listed}"
+        raise ShapeError(f"{takes}, got {len(types)}", "wrong-arity")
     previous: Type | None = None
     for operand, given in zip(operands, types):
         _check_operand(op_name, operand, given, previous)

@@ -87,11 +87,11 @@ def _place(position: int, extent: Dim, first: Dim, last: Dim) -> Dim:
         return last
     if position <= -_TO_THE_END:
         return first
-    counted: Dim = dim_add(extent, position) if position < 0 else position
+    # Counted from `first`, so that no part of a symbolic result is ever negative.
+    shift = 0 if first == 0 else 1
     if position < 0:
-        # It is below the extent already.
-        return dim_max(counted, first)
-    return counted if position == 0 and first == 0 else dim_min(counted, last)
+        return dim_sub(dim_max(dim_add(extent, position + shift), 0), shift)
+    return dim_sub(dim_min(position + shift, dim_add(last, shift)), shift)
 
 
 def _range_end(end: int, begin: Dim, extent: Dim, first: Dim, last: Dim, mode: str) -> Dim:
