@@ -18,9 +18,10 @@ from relayvm.base.abi import (
     KernelSignature,
     Operand,
 )
+from relayvm.base.diagnostics import error
 from relayvm.base.dims import Dim, DimVar, apply_term, dim_add, dim_mul, symbol
 from relayvm.base.dtypes import BY_CODE
-from relayvm.vm.format import DIM_OPS, HEADER, RECORDS, SECTION_NUMBER, SECTION_ROW
+from relayvm.vm.format import DIM_OPS, HEADER, PREFIX_BYTES, RECORDS, SECTION_NUMBER, SECTION_ROW
 from relayvm.vm.isa import BY_OPCODE, ISA, Kind
 from relayvm.vm.manifest import Manifest, manifest_from_json
 from relayvm.vm.program import (
@@ -58,7 +59,25 @@ def decode_sections(section: Callable[[str], memoryview]) -> Program:
     return _Decoder(section).program()
 
 
+def decode_kernels(section: Callable[[str], memoryview]) -> tuple[Kernel, ...]:
+    """Return the kernels alone."""
+    return _Decoder(section).kernels()
+
+
+def decode_manifest(section: Callable[[str], memoryview]) -> Manifest:
+    """Return the manifest; raises RelayError `bad-executable` where its text is not one."""
+    try:
+        return manifest_from_json(bytes(section("manifest")).decode())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as reason:
+        begin = PREFIX_BYTES + -PREFIX_BYTES % 64
+        raise error(
+            "bad-executable", f"byte {begin}: the manifest cannot be read: {reason}"
+        ) from None
+
+
 class _Decoder:
+    """Reads tables of sections when they are asked for."""
+
     def __init__(self, section: Callable[[str], memoryview]) -> None:
         self.section = section
         self.strings = bytes(section("strings"))
@@ -66,12 +85,14 @@ class _Decoder:
         self.dims = np.frombuffer(section("dims"), "<i8")
         self.code = np.frombuffer(section("code"), "<u2")
         self.nests = bytes(section("nests"))
-        self.rows = {name: self.table(name) for name in RECORDS}
+        self.tables: dict[str, list[Row]] = {}
 
-    def table(self, name: str) -> list[Row]:
-        record = RECORDS[name]
-        rows = record.layout.iter_unpack(self.section(name))
-        return [dict(zip(record.field_names, row)) for row in rows]
+    def rows(self, name: str) -> list[Row]:
+        if name not in self.tables:
+            record = RECORDS[name]
+            rows = record.layout.iter_unpack(self.section(name))
+            self.tables[name] = [dict(zip(record.field_names, row)) for row in rows]
+        return self.tables[name]
 
     def text(self, row: Row, field: str) -> str:
         begin, size = row[f"{field}_begin"], row[f"{field}_bytes"]
@@ -84,26 +105,23 @@ class _Decoder:
         return [int(d) for d in self.dims[begin : begin + rank]]
 
     def program(self) -> Program:
-        manifest = self.manifest()
+        manifest = decode_manifest(self.section)
         rows = self.rows
         return Program(
-            functions=tuple(self.function(r) for r in rows["functions"]),
-            layouts=tuple(self.layout(r) for r in rows["layouts"]),
-            signatures=tuple(self.signature(r) for r in rows["signatures"]),
-            tensor_types=tuple(self.tensor_type(r) for r in rows["tensor_types"]),
-            constants=tuple(self.constant(r) for r in rows["constants"]),
+            functions=tuple(self.function(r) for r in rows("functions")),
+            layouts=tuple(self.layout(r) for r in rows("layouts")),
+            signatures=tuple(self.signature(r) for r in rows("signatures")),
+            tensor_types=tuple(self.tensor_type(r) for r in rows("tensor_types")),
+            constants=tuple(self.constant(r) for r in rows("constants")),
             kernels=self.kernels(),
             entries=manifest.entries,
             types=manifest.types,
             sources=tuple(
-                SourceText(self.text(r, "name"), self.text(r, "text")) for r in rows["sources"]
+                SourceText(self.text(r, "name"), self.text(r, "text")) for r in rows("sources")
             ),
             devices=manifest.devices,
             version=manifest.version,
         )
-
-    def manifest(self) -> Manifest:
-        return manifest_from_json(bytes(self.section("manifest")).decode())
 
     # --- functions and layouts ---------------------------------------------------------------
 
@@ -112,8 +130,8 @@ class _Decoder:
         banks = (row["words"], row["owned"], row["borrowed"])
         units = self.code[row["code_begin"] : row["code_begin"] + row["code_units"]]
         code, index = decode_code(units.tolist(), banks)
-        lines = self.rows["lines"][row["lines_begin"] :][: row["num_lines"]]
-        names = self.rows["register_names"][row["register_names_begin"] :]
+        lines = self.rows("lines")[row["lines_begin"] :][: row["num_lines"]]
+        names = self.rows("register_names")[row["register_names_begin"] :]
         return FunctionCode(
             self.text(row, "name"),
             self.letters(begin, num_params),
@@ -165,13 +183,13 @@ class _Decoder:
 
     def kernels(self) -> tuple[Kernel, ...]:
         images = self.images()
-        rows = self.rows["kernels"]
+        rows = self.rows("kernels")
         return tuple(self.kernel(row, images.get(i)) for i, row in enumerate(rows))
 
     def kernel(self, row: Row, image: Image | None) -> Kernel:
         variables = tuple(
             DimVar(self.text(r, "name"))
-            for r in self.rows["dim_sources"][row["sources_begin"] :][: row["num_vars"]]
+            for r in self.rows("dim_sources")[row["sources_begin"] :][: row["num_vars"]]
         )
         nest = self.nests[row["nest_begin"] : row["nest_begin"] + row["nest_bytes"]]
         signature = self.kernel_signature(row, variables)
@@ -183,18 +201,18 @@ class _Decoder:
         def take(count: int) -> tuple[Dim, ...]:
             nonlocal at
             at += count
-            return tuple(self.dim(r, variables) for r in self.rows["expressions"][at - count : at])
+            return tuple(self.dim(r, variables) for r in self.rows("expressions")[at - count : at])
 
         count = row["num_inputs"] + row["num_outputs"]
         operands = tuple(
             Operand(
                 Direction(r["direction"]), BY_CODE[r["dtype"]], take(r["rank"]), Access(r["access"])
             )
-            for r in self.rows["operands"][row["operands_begin"] :][:count]
+            for r in self.rows("operands")[row["operands_begin"] :][:count]
         )
         checks = tuple(
             DimCheck(take(1)[0], take(1)[0], self.text(r, "what"))
-            for r in self.rows["checks"][row["checks_begin"] :][: row["num_checks"]]
+            for r in self.rows("checks")[row["checks_begin"] :][: row["num_checks"]]
         )
         scratch, work = take(2)
         return KernelSignature(
@@ -202,12 +220,12 @@ class _Decoder:
             variables,
             tuple(
                 DimSource(r["operand"], r["axis"])
-                for r in self.rows["dim_sources"][row["sources_begin"] :][: row["num_vars"]]
+                for r in self.rows("dim_sources")[row["sources_begin"] :][: row["num_vars"]]
             ),
             checks,
             tuple(
                 (r["output"], r["input"])
-                for r in self.rows["in_place"][row["in_place_begin"] :][: row["num_in_place"]]
+                for r in self.rows("in_place")[row["in_place_begin"] :][: row["num_in_place"]]
             ),
             scratch,
             take(row["num_phases"]),
@@ -225,13 +243,13 @@ class _Decoder:
     def images(self) -> dict[int, Image]:
         """Return the image of each kernel that has one."""
         result: dict[int, Image] = {}
-        names = [self.text(r, "name") for r in self.rows["kernels"]]
+        names = [self.text(r, "name") for r in self.rows("kernels")]
         code = self.section("image_code")
-        for row in self.rows["images"]:
+        for row in self.rows("images"):
             entries: dict[int, list[int]] = {}
-            for phase in self.rows["image_phases"][row["phases_begin"] :][: row["num_phases"]]:
+            for phase in self.rows("image_phases")[row["phases_begin"] :][: row["num_phases"]]:
                 entries.setdefault(phase["kernel"], []).append(phase["offset"])
-            imports = self.rows["image_imports"][row["imports_begin"] :][: row["num_imports"]]
+            imports = self.rows("image_imports")[row["imports_begin"] :][: row["num_imports"]]
             image = Image(
                 self.text(row, "triple"),
                 tuple(f for f in self.text(row, "features").split(",") if f),

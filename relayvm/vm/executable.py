@@ -14,14 +14,13 @@ from relayvm.base.abi import IMAGE_IMPORTS, Image, Kernel
 from relayvm.base.diagnostics import RelayError, error
 from relayvm.base.target import Target
 from relayvm.vm.codec import encode_signature
-from relayvm.vm.decode import decode_sections
-from relayvm.vm.format import HEADER, SECTION_NUMBER, SECTION_ROW, SECTIONS
+from relayvm.vm.decode import decode_kernels, decode_manifest, decode_sections
+from relayvm.vm.format import HEADER, PREFIX_BYTES, SECTION_NUMBER, SECTION_ROW, SECTIONS
 from relayvm.vm.library import ffi, lib
-from relayvm.vm.manifest import Manifest, manifest_from_json
+from relayvm.vm.manifest import Manifest
 from relayvm.vm.program import Program
 
 VERIFY_CONSTANTS = 1
-PREFIX_BYTES = HEADER.size + SECTION_ROW.size * len(SECTIONS)
 
 Builder = Callable[[list[Kernel], Target], Sequence[Kernel]]
 Trust = Callable[[Kernel], bool]
@@ -39,14 +38,7 @@ class Executable:
     @cached_property
     def manifest(self) -> Manifest:
         """Entries with names and types of their parameters and results, data types, devices."""
-        text = bytes(self.section("manifest"))
-        try:
-            return manifest_from_json(text.decode())
-        except (ValueError, KeyError, TypeError, AttributeError) as reason:
-            raise error(
-                "bad-executable",
-                f"byte {-PREFIX_BYTES % 64 + PREFIX_BYTES}: the manifest cannot be read: {reason}",
-            ) from None
+        return decode_manifest(self.section)
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -159,7 +151,7 @@ def _link(
         return
     if native and _link_stored(executable):
         return
-    kernels = executable.program().kernels
+    kernels = decode_kernels(executable.section)
     missing: list[int] = []
     mapped: dict[int, Any] = {}
     for number, kernel in enumerate(kernels):

@@ -154,6 +154,7 @@ SECTIONS: tuple[Section, ...] = (
     Section("data", 1, doc="constants, each aligned to 64 bytes; not checksummed at load"),
 )
 
+PREFIX_BYTES = HEADER.size + SECTION_ROW.size * len(SECTIONS)
 SECTION_NUMBER: dict[str, int] = {s.name: i for i, s in enumerate(SECTIONS)}
 RECORDS: dict[str, Record] = {s.name: s.record for s in SECTIONS if s.record is not None}
 
