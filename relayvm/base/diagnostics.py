@@ -146,7 +146,7 @@ class DiagnosticSink:
 
     def add(self, diagnostic: Diagnostic) -> None:
         """Keep `diagnostic` unless the same one is already there."""
-        if diagnostic not in self.diagnostics and len(self.diagnostics) < self.limit:
+        if len(self.diagnostics) < self.limit and diagnostic not in self.diagnostics:
             self.diagnostics.append(diagnostic)
 
     def raise_if_any(self) -> None:

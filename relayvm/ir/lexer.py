@@ -37,7 +37,7 @@ _NAME = r"(?:[A-Za-z_]|/(?=[A-Za-z0-9_]))(?:[A-Za-z0-9_]|/(?=[A-Za-z0-9_]))*"
 _TOKEN = re.compile(
     rf"""
       (?P<space>(?:[ \t\n]|\r\n?)+)
-    | (?P<comment>//[^\n]*)
+    | (?P<slashes>//)
     | (?P<open_comment>/\*)
     | (?P<graph>%[0-9]+(?![A-Za-z0-9_]))
     | (?P<local>%{_NAME})
@@ -104,11 +104,13 @@ def tokenize(source: Source, sink: DiagnosticSink) -> Tokens:
             position = end
         elif kind == "open_comment":
             position = _skip_comment(source, position, sink)
-        elif kind == "comment":
+        elif kind == "slashes":
             if shape_depth and tokens.kinds[-1] in _BEFORE_DIVISION:
                 tokens.add("//", "//", position)
-                end = position + 2
-            position = end
+                position = end
+            else:
+                line_end = text.find("\n", end)
+                position = len(text) if line_end < 0 else line_end
         elif kind == "metadata":
             tokens.add("metadata", word, position)
             tokens.metadata = text[end:]
