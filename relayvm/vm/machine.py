@@ -187,11 +187,12 @@ def default_max_memory() -> int:
 _lost: dict[int, BaseException] = {}  # by thread: raised by a signal handler during a run
 
 
-def _keep_exception(kind: Any, exception: BaseException, traceback: Any) -> None:
+def keep_exception(kind: Any, exception: BaseException, traceback: Any) -> None:
+    """Keep what a callback raised, for the call that this thread is in."""
     _lost[threading.get_ident()] = exception
 
 
-@ffi.def_extern(name="relayvm_poll", error=1, onerror=_keep_exception)  # type: ignore[untyped-decorator, unused-ignore]
+@ffi.def_extern(name="relayvm_poll", error=1, onerror=keep_exception)  # type: ignore[untyped-decorator, unused-ignore]
 def _poll(context: Any) -> int:
     """Let the interpreter run pending signal handlers: entering this function is enough."""
     return 0
