@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from relayvm.base.dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, DType
+from relayvm.base.dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, DType
 from relayvm.kernels.scalars.value import COMPARISONS
 
 
@@ -40,6 +42,14 @@ def _scalar_literal(value: float, dtype: DType) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
+_PURE = (
+    *("add ", "sub ", "mul ", "sdiv ", "udiv ", "srem ", "and ", "or ", "xor ", "shl ", "lshr "),
+    *("ashr ", "icmp ", "fcmp ", "select ", "getelementptr ", "insertelement ", "extractelement "),
+    *("shufflevector ", "zext ", "sext ", "trunc ", "bitcast ", "fptrunc ", "fpext ", "fptosi "),
+    *("fptoui ", "sitofp ", "uitofp ", "fneg ", "fadd ", "fsub ", "fmul ", "fdiv "),
+)
+
+
 class Emitter:
     """Collects the instructions of one function; `block` is the label being written."""
 
@@ -48,6 +58,7 @@ class Emitter:
         self.lines: list[str] = []
         self.block = "entry"
         self._count = 0
+        self._known: list[dict[str, str]] = [{}]
 
     def fresh(self, prefix: str = "t") -> str:
         """Return a name that nothing else in the function has, without its `%`."""
@@ -55,10 +66,28 @@ class Emitter:
         return f"{prefix}{self._count}"
 
     def value(self, text: str) -> str:
-        """Write an instruction and return the name of its result."""
+        """Write an instruction and return the name of its result.
+
+        A pure instruction whose result is at hand already is not written again: nests repeat
+        index arithmetic and masks, and LLVM's time grows with what it must clean up.
+        """
+        pure = text.startswith(_PURE) or "@llvm.masked" not in text and text.startswith("call")
+        if pure:
+            for scope in self._known:
+                if text in scope:
+                    return scope[text]
         name = f"%{self.fresh()}"
         self.lines.append(f"  {name} = {text}")
+        if pure:
+            self._known[-1][text] = name
         return name
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Forget at the end what was computed inside: a loop or an arm may not have run."""
+        self._known.append({})
+        yield
+        self._known.pop()
 
     def do(self, text: str) -> None:
         """Write an instruction without result."""
@@ -151,6 +180,14 @@ class LlvmMachine:
 
     def apply(self, name: str, dtype: DType, operands: Sequence[Any]) -> str:
         type_ = type_text(dtype, self.lanes)
+        if dtype is BOOL and "false" in operands and name in ("bit_or", "bit_and"):
+            return _other(operands, "false") if name == "bit_or" else "false"
+        if dtype is BOOL and "true" in operands and name == "bit_and":
+            return _other(operands, "true")
+        if self.lanes == 1 and dtype is INT64:
+            folded = _fold_index(name, operands)
+            if folded is not None:
+                return folded
         if name in COMPARISONS:
             return self._compare(name, dtype, operands)
         if name == "negative":
@@ -183,6 +220,8 @@ class LlvmMachine:
 
     def choose(self, condition: str, a: str, b: str, dtype: DType) -> str:
         """Return `a` where the condition holds, else `b`."""
+        if condition in ("true", "false"):
+            return a if condition == "true" else b
         type_, flags = type_text(dtype, self.lanes), type_text(BOOL, self.lanes)
         return self.emitter.value(f"select {flags} {condition}, {type_} {a}, {type_} {b}")
 
@@ -214,18 +253,62 @@ class LlvmMachine:
         e.branch(head)
         e.label(head)
         current = [e.value(f"load {t}, ptr {s}") for t, s in zip(types, slots)]
-        flag = condition(current)
-        if self.lanes > 1:
-            flag = e.value(
-                f"call i1 @llvm.vector.reduce.or.v{self.lanes}i1(<{self.lanes} x i1> {flag})"
-            )
-        e.branch_if(flag, inside, after)
-        e.label(inside)
-        for slot, type_, raw in zip(slots, types, body(current)):
-            e.do(f"store {type_} {raw}, ptr {slot}")
+        with e.scope():
+            flag = condition(current)
+            if self.lanes > 1:
+                vector = f"<{self.lanes} x i1>"
+                flag = e.value(f"call i1 @llvm.vector.reduce.or.v{self.lanes}i1({vector} {flag})")
+            e.branch_if(flag, inside, after)
+            e.label(inside)
+            for slot, type_, raw in zip(slots, types, body(current)):
+                e.do(f"store {type_} {raw}, ptr {slot}")
         e.branch(head)
         e.label(after)
         return current
+
+
+def _other(operands: Sequence[str], one: str) -> str:
+    return operands[1] if operands[0] == one else operands[0]
+
+
+def _number(operand: str) -> int | None:
+    """Return the value of an int64 literal, signed."""
+    if not operand.isdigit():
+        return None
+    value = int(operand)
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _fold_index(name: str, operands: Sequence[str]) -> str | None:
+    """Return the result of int64 arithmetic where literals give it; index arithmetic is full of it."""
+    if len(operands) != 2:
+        return None
+    (x, y), (a, b) = operands, map(_number, operands)
+    if a is not None and b is not None and name in _FOLDED:
+        result = _FOLDED[name](a, b)
+        if isinstance(result, bool):
+            return "true" if result else "false"
+        return literal(result, INT64)
+    if b == 0 and name in ("add", "subtract"):
+        return x
+    if a == 0 and name == "add":
+        return y
+    if name == "multiply" and 0 in (a, b):
+        return "0"
+    if name == "multiply" and 1 in (a, b):
+        return x if b == 1 else y
+    return None
+
+
+_FOLDED: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+}
 
 
 def _conversion(source: DType, target: DType) -> str:

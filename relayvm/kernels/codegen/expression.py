@@ -211,12 +211,15 @@ class ExpressionEmitter:
         row, apart, after = e.fresh("row"), e.fresh("apart"), e.fresh("done")
         e.branch_if(e.value(f"icmp eq i64 {stride}, 1"), row, apart)
         e.label(row)
-        contiguous = self._load_at(buffer.dtype, lanes, pointer, mask)
+        with e.scope():
+            contiguous = self._load_at(buffer.dtype, lanes, pointer, mask)
         e.branch(after)
         e.label(apart)
-        numbers = "<" + ", ".join(f"i64 {k}" for k in range(lanes)) + ">"
-        steps = e.value(f"mul <{lanes} x i64> {e.splat(stride, 'i64', lanes)}, {numbers}")
-        spread = self._gather_at(buffer.dtype, lanes, pointer, steps, mask)
+        with e.scope():
+            numbers = "<" + ", ".join(f"i64 {k}" for k in range(lanes)) + ">"
+            wide = e.splat(stride, "i64", lanes)
+            steps = e.value(f"mul <{lanes} x i64> {wide}, {numbers}")
+            spread = self._gather_at(buffer.dtype, lanes, pointer, steps, mask)
         e.branch(after)
         e.label(after)
         type_ = type_text(buffer.dtype, lanes)
@@ -297,10 +300,10 @@ def element_offset(
 ) -> str:
     """Return how many elements from its start a buffer's element is, in each lane."""
     e = emitter.emitter
-    type_ = type_text(INT64, lanes)
+    machine = LlvmMachine(e, lanes)
 
-    def apply(instruction: str, a: str, b: str) -> str:
-        return e.value(f"{instruction} {type_} {a}, {b}")
+    def apply(name: str, a: str, b: str) -> str:
+        return machine.apply(name, INT64, (a, b))
 
     def wide(value: str) -> str:
         return e.splat(value, "i64", lanes)
@@ -312,12 +315,12 @@ def element_offset(
     offset = ""
     if buffer.access is Access.STRIDED:
         for place, stride in zip(places, emitter.strides[buffer.name]):
-            step = apply("mul", place, wide(stride))
+            step = apply("multiply", place, wide(stride))
             offset = apply("add", offset, step) if offset else step
     else:
         for place, extent in zip(places, buffer.shape):
             if offset:
-                offset = apply("add", apply("mul", offset, wide(emitter.emit(extent))), place)
+                offset = apply("add", apply("multiply", offset, wide(emitter.emit(extent))), place)
             else:
                 offset = place
     return offset or literal(0, INT64, lanes)

@@ -177,7 +177,8 @@ class StatementEmitter:
         e.branch_if(e.value(f"icmp slt i64 {variable}, {end}"), inside, after)
         e.label(inside)
         self.expressions.names[name] = variable
-        self.block(body)
+        with e.scope():
+            self.block(body)
         e.branch(latch)
         e.label(latch)
         e.do(f"{following} = add nsw i64 {variable}, {step}")
@@ -190,11 +191,13 @@ class StatementEmitter:
         condition = self.expressions.emit(statement.condition)
         e.branch_if(condition, then, otherwise if statement.otherwise else after)
         e.label(then)
-        self.block(statement.then)
+        with e.scope():
+            self.block(statement.then)
         e.branch(after)
         if statement.otherwise:
             e.label(otherwise)
-            self.block(statement.otherwise)
+            with e.scope():
+                self.block(statement.otherwise)
             e.branch(after)
         e.label(after)
 

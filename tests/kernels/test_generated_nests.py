@@ -1,0 +1,281 @@
+"""Generated code of whole nests, naive and scheduled, against the nest interpreter: the same bits."""
+
+import numpy as np
+import pytest
+
+from relayvm.base.abi import Access
+from relayvm.base.dims import DimVar, dim_value, symbol
+from relayvm.base.dtypes import BY_NAME
+from relayvm.base.target import Target
+from relayvm.kernels import compute as te
+from relayvm.kernels import lower
+from relayvm.kernels.codegen.cpu import target_cpu
+from relayvm.kernels.codegen.function import nest_functions
+from relayvm.kernels.codegen.llvm import compile_object, module_text
+from relayvm.kernels.interpret import IndexTrap, interpret
+from relayvm.kernels.link import link_object
+from relayvm.kernels.schedule import schedule
+from tests.kernels.images import LoadedImage
+
+N, M = DimVar("n"), DimVar("m")
+DN, DM = symbol(N), symbol(M)
+SIZES = [(1, 1), (5, 16), (17, 33), (0, 3), (3, 0), (2, 70)]
+# Kernel name -> (computation, what fills each input: a range of integers, or None for normal values).
+CASES = {}
+
+
+def case(make):
+    """Register a computation under its function's name."""
+    name = make.__name__.strip("_")
+    inputs, outputs, *rest = make()
+    strided = rest[0] if rest else frozenset()
+    CASES[name] = lower.Computation(name, tuple(inputs), tuple(outputs), (N, M), strided)
+    return make
+
+
+def _matrix(name="x", dtype="float32"):
+    return te.placeholder(name, (DN, DM), dtype)
+
+
+@case
+def _chain():
+    x, y = _matrix(), _matrix("y")
+    z = te.compute((DN, DM), lambda i, j: te.scalar("tanh", x[i, j] * 2.0 + y[i, j]))
+    return [x, y], [te.compute((DN, DM), lambda i, j: te.scalar("maximum", z[i, j], y[i, j]))]
+
+
+@case
+def _half_chain():
+    x = _matrix(dtype="float16")
+    return [x], [te.compute((DN, DM), lambda i, j: te.scalar("exp", x[i, j]) * x[i, j])]
+
+
+@case
+def _compare_and_select():
+    x, y = _matrix(dtype="int32"), _matrix("y", "int32")
+    pick = te.compute((DN, DM), lambda i, j: te.select(x[i, j] < y[i, j], x[i, j], y[i, j] * 3))
+    return [x, y], [te.compute((DN, DM), lambda i, j: x[i, j] < y[i, j]), pick]
+
+
+@case
+def _row_and_column_broadcast():
+    x, r = _matrix(), te.placeholder("r", (DM,), "float32")
+    c = te.placeholder("c", (DN,), "float32")
+    return [x, r, c], [te.compute((DN, DM), lambda i, j: x[i, j] * r[j] + c[i])]
+
+
+@case
+def _transpose():
+    x = _matrix(dtype="int16")
+    return [x], [te.compute((DM, DN), lambda i, j: x[j, i])]
+
+
+@case
+def _row_sums():
+    x = _matrix()
+    return [x], [te.compute((DN,), lambda i: te.reduce("sum", (DM,), lambda k: x[i, k]))]
+
+
+@case
+def _column_maxima():
+    x = _matrix()
+    return [x], [te.compute((DM,), lambda j: te.reduce("max", (DN,), lambda k: x[k, j]))]
+
+
+@case
+def _argmax():
+    x = _matrix()
+    return [x], [te.compute((DN,), lambda i: te.arg_reduce("argmax", (DM,), lambda k: x[i, k]))]
+
+
+@case
+def _any_above():
+    x = _matrix()
+    zero = te.const(0.5, "float32")
+    return [x], [
+        te.compute((DN,), lambda i: te.reduce("any", (DM,), lambda k: x[i, k] > zero)),
+    ]
+
+
+@case
+def _integer_product():
+    x = _matrix(dtype="int8")
+    return [x], [te.compute((DN,), lambda i: te.reduce("prod", (DM,), lambda k: x[i, k]))]
+
+
+@case
+def _softmax():
+    x = _matrix()
+    top = te.compute((DN,), lambda i: te.reduce("max", (DM,), lambda k: x[i, k]))
+    e = te.compute((DN, DM), lambda i, j: te.scalar("exp", x[i, j] - top[i]))
+    total = te.compute((DN,), lambda i: te.reduce("sum", (DM,), lambda k: e[i, k]))
+    return [x], [te.compute((DN, DM), lambda i, j: te.scalar("divide", e[i, j], total[i]))]
+
+
+@case
+def _dense_with_epilogue():
+    x, w = _matrix(), te.placeholder("w", (19, DM), "float32")
+    b = te.placeholder("b", (19,), "float32")
+    d = te.compute((DN, 19), lambda i, j: te.reduce("sum", (DM,), lambda k: x[i, k] * w[j, k]))
+    return [x, w, b], [te.compute((DN, 19), lambda i, j: te.scalar("tanh", d[i, j] + b[j]))]
+
+
+@case
+def _dense_of_doubles():
+    x, w = _matrix(dtype="float64"), te.placeholder("w", (5, DM), "float64")
+    return [x, w], [
+        te.compute((DN, 5), lambda i, j: te.reduce("sum", (DM,), lambda k: x[i, k] * w[j, k])),
+    ]
+
+
+@case
+def _product_of_matrices():
+    x, w = _matrix(), te.placeholder("w", (DM, 40), "float32")
+    return [x, w], [
+        te.compute((DN, 40), lambda i, j: te.reduce("sum", (DM,), lambda k: x[i, k] * w[k, j])),
+    ]
+
+
+@case
+def _take_clipped():
+    x, i0 = te.placeholder("x", (7, DM), "float32"), te.placeholder("i", (DN,), "int64")
+    return [x, i0], [te.compute((DN, DM), lambda i, j: x[te.index(i0[i], 7, "clip"), j])]
+
+
+@case
+def _take_wrapped():
+    x, i0 = te.placeholder("x", (7, DM), "float64"), te.placeholder("i", (DN,), "int32")
+    return [x, i0], [te.compute((DN, DM), lambda i, j: x[te.index(i0[i], 7, "wrap"), j])]
+
+
+@case
+def _take_trapping():
+    x, i0 = te.placeholder("x", (7, DM), "uint8"), te.placeholder("i", (DN,), "int64")
+    return [x, i0], [te.compute((DN, DM), lambda i, j: x[te.index(i0[i], 7, "trap"), j])]
+
+
+@case
+def _scalar_operand():
+    x, s = _matrix(), te.placeholder("s", (), "float32")
+    total = te.compute((), lambda: te.reduce("sum", (DN, DM), lambda i, j: x[i, j]))
+    return [x, s], [te.compute((DN, DM), lambda i, j: x[i, j] * s[()]), total]
+
+
+@case
+def _strided_operand():
+    x, y = _matrix(), _matrix("y")
+    return [x, y], [te.compute((DN, DM), lambda i, j: x[i, j] - y[i, j])], frozenset({1})
+
+
+@case
+def _shifted_copy():
+    x = _matrix(dtype="bool")
+    return [x], [te.compute((DN, DM), lambda i, j: te.scalar("logical_not", x[i, j]))]
+
+
+SKIPPED = {"argmax_scheduled"}
+NESTS = {
+    f"{name}_{level}": (computation, make(computation))
+    for name, computation in CASES.items()
+    for level, make in (("naive", lower.lower), ("scheduled", schedule))
+    if f"{name}_{level}" not in SKIPPED
+}
+
+
+@pytest.fixture(scope="module")
+def image():
+    cpu = target_cpu(Target())
+    entries = {
+        name: tuple(f"{name}.{p}" for p in range(len(nest.phases)))
+        for name, (_, nest) in NESTS.items()
+    }
+    text = "\n".join(nest_functions(nest, name, ()) for name, (_, nest) in NESTS.items())
+    data = compile_object(module_text(text, cpu), cpu, speed=1)
+    return LoadedImage(link_object(data, cpu.triple, cpu.features, entries))
+
+
+def _array(tensor, sizes, rng):
+    shape = tuple(dim_value(d, sizes) for d in tensor.shape)
+    dtype = BY_NAME[tensor.dtype.name].numpy
+    if tensor.dtype.is_float:
+        return rng.standard_normal(shape).astype(dtype)
+    if tensor.dtype.is_bool:
+        return rng.random(shape) < 0.5
+    return rng.integers(0, 9, shape).astype(dtype)
+
+
+def _word(array):
+    """Return a rank-0 array as a register slot."""
+    slot = np.zeros(8, np.uint8)
+    slot[: array.itemsize] = np.frombuffer(array.tobytes(), np.uint8)
+    return slot
+
+
+def _run(image, name, arrays, sizes):
+    """Return (trap code, outputs) of a kernel called as the machine calls it."""
+    computation, nest = NESTS[name]
+    signature = lower.kernel_signature(computation, nest, ())
+    dims = [sizes[v] for v in computation.dim_vars]
+    memory = []
+    for array, buffer in zip(arrays, nest.inputs):
+        memory.append(_word(array) if buffer.access is Access.SCALAR else array)
+        if buffer.access is Access.STRIDED:
+            dims += [s // array.itemsize for s in array.strides]
+    outputs = []
+    for operand in signature.outputs:
+        shape = tuple(dim_value(d, sizes) for d in operand.dims)
+        scalar = operand.access is Access.SCALAR
+        outputs.append(
+            np.full(8, 0xA5, np.uint8) if scalar else np.empty(shape, operand.dtype.numpy)
+        )
+    extents = [dim_value(d, sizes) for d in signature.phases]
+    scratch = dim_value(signature.scratch_bytes, sizes)
+    code = image.call(name, [*memory, *outputs], dims, extents, scratch)
+    results = [
+        array[: o.dtype.itemsize_bytes].view(o.dtype.numpy)[0]
+        if o.access is Access.SCALAR
+        else array
+        for array, o in zip(outputs, signature.outputs)
+    ]
+    return code, results
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NESTS)
+def test_generated_code_gives_the_bits_of_the_interpreter(image, name):
+    computation, nest = NESTS[name]
+    rng = np.random.default_rng(4)
+    for n, m in SIZES:
+        sizes = {N: n, M: m}
+        arrays = [_array(t, sizes, rng) for t in computation.inputs]
+        if computation.strided:
+            arrays = [
+                np.broadcast_to(a[:1] if n else a, a.shape) if k in computation.strided else a
+                for k, a in enumerate(arrays)
+            ]
+        try:
+            expected = interpret(nest, arrays, {"n": n, "m": m})
+        except IndexTrap:
+            expected = None
+        code, results = _run(image, name, arrays, sizes)
+        if expected is None:
+            assert code == 1
+            continue
+        assert code == 0
+        for result, wanted in zip(results, expected):
+            assert result.tobytes() == wanted.tobytes(), (n, m)
+
+
+def test_a_scalar_result_fills_its_whole_slot(image):
+    x = np.full((2, 2), 0.25, np.float32)
+    s = np.array(3.0, np.float32)
+    computation, _ = NESTS["scalar_operand_naive"]
+    sizes = {N: 2, M: 2}
+    arrays = [x, s]
+    memory = [x, _word(s), np.empty((2, 2), np.float32), np.full(8, 0xA5, np.uint8)]
+    signature = lower.kernel_signature(computation, NESTS["scalar_operand_naive"][1], ())
+    extents = [dim_value(d, sizes) for d in signature.phases]
+    scratch = dim_value(signature.scratch_bytes, sizes)
+    assert image.call("scalar_operand_naive", memory, [2, 2], extents, scratch) == 0
+    assert memory[3].view(np.uint64)[0] == np.float32(1.0).view(np.uint32)
+    assert len(arrays) == 2
