@@ -1,0 +1,82 @@
+"""Structural equality and hash: what counts and what does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from relayvm.ir.equal import structural_equal, structural_hash
+from relayvm.ir.expr import Call, Tuple, Var
+from relayvm.ops import OPS
+from tests.ir.programs import PROGRAMS, parse
+
+X = "def @main(%x: float32) "
+
+SAME = [
+    (X + "{ add(%x, 1f) }", "def @main(%other: float32) { %other + 1f }"),
+    (X + "{ let %a = exp(%x); %a }", X + "{ let %b = exp(%x); %b }"),
+    (X + "{ %0 = exp(%x); add(%0, %0) }", X + "{ %7 = exp(%x); add(%7, %7) }"),
+    (X + "{ sum(%x) }", X + "{ sum(%x, axis=None, keepdims=False) }"),
+    (X + "{ (1, 1) }", X + "{ (1, 0001) }"),
+    ("def @f[A](%x: A) { %x }", "def @f[B](%x: B) { %x }"),
+    (
+        "def @f[n, m](%x: Tensor[(n*m + n, min(n, m)), bool]) { %x }",
+        "def @f[z, a](%x: Tensor[(a*z + z, min(a, z)), bool]) { %x }",
+    ),
+    ("def @a() { 1 } def @b() { 2 }", "def @b() { 2 } def @a() { 1 }"),
+    (
+        "def @main(%p: (bool, bool)) { match (%p) { (%a, %b) => %a } }",
+        "def @main(%p: (bool, bool)) { match (%p) { (%c, %d) => %c } }",
+    ),
+]
+
+DIFFERENT = [
+    (X + "{ %0 = exp(%x); add(%0, %0) }", X + "{ add(exp(%x), exp(%x)) }"),
+    (X + "{ let %a = exp(%x); %a }", X + "{ exp(%x) }"),
+    (X + "{ 0f }", X + "{ -0f }"),
+    (X + "{ 1 }", X + "{ 1i64 }"),
+    (X + "{ sum(%x, axis=[0]) }", X + "{ sum(%x, axis=[1]) }"),
+    (X + "{ sum(%x, axis=[0]) }", X + "{ prod(%x, axis=[0]) }"),
+    (X + "{ %x }", "def @main(%x) { %x }"),
+    (X + "{ %x }", "def @main(%x: float64) { %x }"),
+    ("def @f[A, B](%x: A, %y: B) { 1 }", "def @f[A, B](%x: A, %y: A) { 1 }"),
+    ("def @f(%x: bool, %y: bool) { %x }", "def @f(%x: bool, %y: bool) { %y }"),
+    ("def @f(%x, Inline=True) { %x }", "def @f(%x, Inline=1) { %x }"),
+    ("def @f() { 1 }", "def @g() { 1 }"),
+    ("type T { A, B }", "type T { B, A }"),
+    ("type T { A(int32) }", "type T { A(bool) }"),
+    (
+        "def @main(%l: List[bool]) { match (%l) { _ => 1 } }",
+        "def @main(%l: List[bool]) { match? (%l) { _ => 1 } }",
+    ),
+    (
+        "def @f[n](%x: Tensor[(n, 2), bool]) { %x }",
+        "def @f[n](%x: Tensor[(n, n), bool]) { %x }",
+    ),
+]
+
+
+@pytest.mark.parametrize("a, b", SAME)
+def test_names_and_spelling_do_not_count(a, b):
+    assert structural_equal(parse(a), parse(b))
+    assert structural_hash(parse(a)) == structural_hash(parse(b))
+
+
+@pytest.mark.parametrize("a, b", DIFFERENT)
+def test_meaning_and_sharing_count(a, b):
+    assert not structural_equal(parse(a), parse(b))
+    assert structural_hash(parse(a)) != structural_hash(parse(b))
+
+
+def test_programs_differ_from_each_other():
+    modules = [parse(text) for text in PROGRAMS.values()]
+    hashes = {structural_hash(m) for m in modules}
+    assert len(hashes) == len(modules)
+
+
+def test_free_variables_correspond_only_where_asked():
+    a, b = Var("a"), Var("b")
+    left, right = Call(OPS["add"], (a, a)), Call(OPS["add"], (b, b))
+    assert not structural_equal(left, right)
+    assert structural_equal(left, right, map_free_vars=True)
+    assert not structural_equal(Tuple((a, b)), Tuple((a, a)), map_free_vars=True)
+    assert structural_equal(left, Call(OPS["add"], (a, a)))
