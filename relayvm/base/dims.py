@@ -55,8 +55,9 @@ class DimTerm:
     b: Dim
 
     def __repr__(self) -> str:
-        infix = self.op in ("//", "%")
-        return f"({self.a} {self.op} {self.b})" if infix else f"{self.op}({self.a}, {self.b})"
+        if self.op in ("//", "%"):
+            return f"({_factor_text(self.a)} {self.op} {_factor_text(self.b)})"
+        return f"{self.op}({self.a}, {self.b})"
 
 
 Atom = Union[DimVar, DimTerm]
@@ -310,6 +311,13 @@ def dim_text(dim: Dim) -> str:
         else:
             text += f" {'+' if coefficient > 0 else '-'} {body}"
     return text
+
+
+def _factor_text(dim: Dim) -> str:
+    """Return the text of an operand of `//` or `%`: in parentheses unless it is one factor."""
+    text = dim_text(dim)
+    single = not isinstance(dim, DimExpr) or (len(dim.terms) == 1 and dim.terms[0][1] == 1)
+    return text if single and "*" not in text else f"({text})"
 
 
 def dim_variables(dim: Dim) -> Iterator[DimVar]:

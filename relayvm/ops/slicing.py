@@ -67,45 +67,49 @@ def _axis_range(extent: Dim, k: int, spec: _Slice) -> _Range:
     stride = spec.strides[0] if len(spec.strides) == 1 else 1
     if 1 < len(spec.strides) > k:
         stride = spec.strides[k]
-    if spec.slice_mode == "size":
-        stride = 1
     if stride == 0:
         raise ShapeError("a stride of `strided_slice` is 0", "bad-attribute")
-    first, last = (0, extent) if stride > 0 else (-1, dim_sub(extent, 1))
-    begin = first if stride > 0 else last
-    if k < len(spec.begin):
-        begin = _place(spec.begin[k], extent, first, last)
-    end = last if stride > 0 else first
-    if k < len(spec.end):
-        end = _range_end(spec.end[k], begin, extent, first, last, spec.slice_mode)
-    return _Range(begin, stride, _count(begin, end, stride))
-
-
-def _place(position: int, extent: Dim, first: Dim, last: Dim) -> Dim:
-    """Return a position counted from the front and held between `first` and `last`."""
-    if position >= _TO_THE_END:
-        return last
-    if position <= -_TO_THE_END:
-        return first
-    # Counted from `first`, so that no part of a symbolic result is ever negative.
-    shift = 0 if first == 0 else 1
-    if position < 0:
-        return dim_sub(dim_max(dim_add(extent, position + shift), 0), shift)
-    return dim_sub(dim_min(position + shift, dim_add(last, shift)), shift)
-
-
-def _range_end(end: int, begin: Dim, extent: Dim, first: Dim, last: Dim, mode: str) -> Dim:
-    if mode == "end":
-        return _place(end, extent, first, last)
-    if end < 0:
-        return last
-    return dim_min(dim_add(begin, end), last)
-
-
-def _count(begin: Dim, end: Dim, stride: int) -> Dim:
-    span = dim_sub(end, begin) if stride > 0 else dim_sub(begin, end)
+    begin = spec.begin[k] if k < len(spec.begin) else None
+    end = spec.end[k] if k < len(spec.end) else None
+    if spec.slice_mode == "size":
+        place, rest = _forward(extent, begin, None)
+        size = rest if end is None or end < 0 else dim_min(end, rest)
+        return _Range(place, 1, dim_max(size, 0))
+    place, span = (_forward if stride > 0 else _backward)(extent, begin, end)
     step = abs(stride)
-    return dim_max(dim_floordiv(dim_add(span, step - 1), step), 0)
+    return _Range(place, stride, dim_max(dim_floordiv(dim_add(span, step - 1), step), 0))
+
+
+# Both give the first place and the distance from it to the end. A bound is moved to the end of the
+# axis only where that changes the number of elements, so that symbolic sizes stay simple; and
+# x - max(a, b) is written min(x - a, x - b).
+
+
+def _forward(extent: Dim, begin: int | None, end: int | None) -> tuple[Dim, Dim]:
+    if end is None or end >= _TO_THE_END:
+        stop = extent
+    else:
+        stop = dim_min(end, extent) if end >= 0 else dim_add(extent, end)
+    if begin is None or begin <= -_TO_THE_END:
+        return 0, stop
+    if begin >= 0:
+        return begin, dim_sub(stop, begin)
+    counted = dim_add(extent, begin)
+    return dim_max(counted, 0), dim_min(dim_sub(stop, counted), stop)
+
+
+def _backward(extent: Dim, begin: int | None, end: int | None) -> tuple[Dim, Dim]:
+    if begin is None or begin >= _TO_THE_END:
+        place = dim_sub(extent, 1)
+    elif begin >= 0:
+        place = dim_sub(dim_min(begin + 1, extent), 1)
+    else:
+        place = dim_add(extent, begin)
+    if end is None or end <= -_TO_THE_END:
+        return place, dim_add(place, 1)
+    if end >= 0:
+        return place, dim_sub(place, end)
+    return place, dim_min(dim_sub(place, dim_add(extent, end)), dim_add(place, 1))
 
 
 @operator("strided_slice", fusion=Fusion.INJECTIVE)

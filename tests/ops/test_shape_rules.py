@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relayvm.base.dims import ANY, Dim, DimVar, dim_value, symbol
+from relayvm.base.dims import ANY, Dim, DimVar, dim_max, dim_min, dim_value, symbol
 from relayvm.base.dtypes import BOOL, FLOAT32, INT32
 from relayvm.base.shapes import ShapeError, shape_context
 from relayvm.ir.types import TensorType, TupleType, Type
@@ -117,6 +117,17 @@ def test_slices_are_those_of_python(extent: int, begin: int, end: int, stride: i
 
 
 @EXAMPLES
+@given(st.integers(0, 6), st.integers(-8, 8), st.integers(-1, 4))
+def test_slices_by_size_stop_at_the_end(extent: int, begin: int, size: int) -> None:
+    attrs = {"begin": (begin,), "end": (size,), "slice_mode": "size"}
+    start = max(extent + begin, 0) if begin < 0 else begin
+    expected = np.arange(extent)[start : extent if size < 0 else start + size]
+    assert traced_shape("strided_slice", [(extent,)], attrs) == expected.shape
+    result = OPS["strided_slice"].evaluate([np.arange(extent)], attrs)
+    assert np.array_equal(result, expected)
+
+
+@EXAMPLES
 @given(
     st.lists(st.integers(1, 4), max_size=3),
     st.lists(st.sampled_from([-1, 0, 1, 2, 3, 4, 6]), max_size=3),
@@ -169,6 +180,8 @@ N, M = symbol(DimVar("n")), symbol(DimVar("m"))
         ("transpose", [tensor(N, 4)], {}, (4, N)),
         ("strided_slice", [tensor(N, 4)], {"begin": (0,), "end": (2147483647,)}, (N, 4)),
         ("concatenate", [TupleType((tensor(N, 2), tensor(M, 2)))], {}, (N + M, 2)),
+        ("strided_slice", [tensor(N)], {"begin": (1,), "end": (2147483647,)}, (dim_max(N - 1, 0),)),
+        ("strided_slice", [tensor(N)], {"begin": (-3,), "end": (2147483647,)}, (dim_min(N, 3),)),
         ("concatenate", [TupleType((tensor(1, ANY), tensor(2, 5)))], {}, (3, 5)),
         ("sum", [tensor(N, ANY)], {"axis": (1,)}, (N,)),
         ("take", [tensor(7, N), TensorType((M,), INT32)], {"axis": 0}, (M, N)),
