@@ -20,12 +20,14 @@ EMPTY = Module()
 
 
 def infer_types(module: Module) -> Module:
-    """Return the module with types: `checked_type` everywhere, annotations at variables, results, type arguments.
+    """Return the module with types: `checked_type` everywhere, annotations at variables, results,
+    type arguments.
 
-    Returns `module` itself if all of it is there already. Operators and constructors that are called are shared and
-    keep their `checked_type` as it is. Where a type with `?` flows into one with a known dim (`needs_check`), the
-    consumer of the typed program inserts the run-time check. Linear in the size of the program, but for recursion
-    without annotations. Raises RelayError with every independent error.
+    Returns `module` itself if all of it is there already. Operators and constructors that are
+    called are shared and keep their `checked_type` as it is. Where a type with `?` flows into one
+    with a known dim (`needs_check`), the consumer of the typed program inserts the run-time check.
+    Linear in the size of the program, but for recursion without annotations. Raises RelayError with
+    every independent error.
     """
     context = Context(module, {})
     check_type_definitions(module, context.sink)
@@ -42,8 +44,9 @@ def infer_types(module: Module) -> Module:
 def infer_expr(expr: Expr, module: Module = EMPTY, env: Mapping[Var, Type] | None = None) -> Expr:
     """Return one expression with types, in the scope of a module.
 
-    Free variables take their types from `env` or their annotations and stay the same objects. Functions of the module
-    that the expression uses must be annotated or inferable; they are not returned. Raises RelayError as `infer_types`.
+    Free variables take their types from `env` or their annotations and stay the same objects.
+    Functions of the module that the expression uses must be annotated or inferable; they are not
+    returned. Raises RelayError as `infer_types`.
     """
     context = Context(module, env or {})
     _visit_functions(context, _unfinished(module))
@@ -63,10 +66,12 @@ def type_of(expr: Expr, module: Module = EMPTY, env: Mapping[Var, Type] | None =
 
 
 def needs_check(from_type: Type, to_type: Type) -> bool:
-    """Return True if a value of one type needs a run-time check of its dims to stand where the other is declared.
+    """Return True if a value of one type needs a run-time check of its dims to stand where the
+    other is declared.
 
-    That is so where a dim of `to_type` is known and that of `from_type` is `?` or may differ. Only tensors, also in
-    tuples, ever need one: inside data types, functions and references dims fit without.
+    That is so where a dim of `to_type` is known and that of `from_type` is `?` or may differ. Only
+    tensors, also in tuples, ever need one: inside data types, functions and references dims fit
+    without.
     """
     stack = [(from_type, to_type)]
     while stack:
@@ -83,7 +88,9 @@ def needs_check(from_type: Type, to_type: Type) -> bool:
 
 
 def _visit_functions(context: Context, functions: Mapping[str, Function]) -> None:
-    """Visit functions, those that are called before their callers, so that results are known at uses."""
+    """Visit functions, those that are called before their callers, so that results are known at
+    uses.
+    """
     walk = Walk(context)
     for group in callees_first(functions):
         for name in group:

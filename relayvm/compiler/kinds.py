@@ -1,4 +1,6 @@
-"""Kind checking: data types exist and get as many arguments, of the right kind, as their definitions say."""
+"""Kind checking: data types exist and get as many arguments, of the right kind, as their
+definitions say.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +49,22 @@ def signature_annotations(function: Function) -> list[Type]:
     return [type_ for type_ in written if type_ is not None]
 
 
-def check_type(type_: Type, module: Module, sink: DiagnosticSink) -> bool:
-    """Report what is wrong with one type in the place of a value's type; True if nothing is."""
+def check_type(
+    type_: Type, module: Module, sink: DiagnosticSink, sound: dict[int, Type] | None = None
+) -> bool:
+    """Report what is wrong with one type in the place of a value's type; True if nothing is.
+
+    `sound` are types by id that are known to be right, and gains those that this one is made of.
+    """
+    sound = {} if sound is None else sound
     before = len(sink.diagnostics)
+    seen: dict[int, Type] = {}
     stack: list[Type] = [type_]
     while stack:
         part = stack.pop()
+        if id(part) in sound or id(part) in seen:
+            continue
+        seen[id(part)] = part
         match part:
             case TupleType():
                 stack.extend(reversed(part.fields))
@@ -69,7 +81,10 @@ def check_type(type_: Type, module: Module, sink: DiagnosticSink) -> bool:
             case TypeVar() if part.kind is not Kind.TYPE:
                 message = f"`{part.name}` is a {part.kind.value}, where a type is needed"
                 sink.add(Diagnostic("wrong-kind", message, part.span))
-    return len(sink.diagnostics) == before
+    if len(sink.diagnostics) > before:
+        return False
+    sound.update(seen)
+    return True
 
 
 def _check_call(call: TypeCall, module: Module, sink: DiagnosticSink, stack: list[Type]) -> None:

@@ -1,4 +1,6 @@
-"""Which values no clause of a match covers, by the matrix method of Maranget's "Warnings for pattern matching"."""
+"""Which values no clause of a match covers, by the matrix method of Maranget's "Warnings for
+pattern matching".
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ WILDCARD = PatternWildcard()
 
 
 def unmatched_cases(match: Match, module: Module, limit: int = 20) -> list[Pattern]:
-    """Return patterns that together describe what no clause of `match` fits; empty if it is complete.
+    """Return patterns that together describe what no clause of `match` fits; empty if it is
+    complete.
 
     At most `limit` are returned. A value that fits one of them fits no clause.
     """

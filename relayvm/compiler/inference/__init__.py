@@ -1,1 +1,3 @@
-"""How types are inferred: holes, the dim lattice, flows between types, constraints of expressions, the typed rebuild."""
+"""How types are inferred: holes, the dim lattice, flows between types, constraints of expressions,
+the typed rebuild.
+"""

@@ -1,4 +1,6 @@
-"""Calls of functions and constructors: instantiation, arity, and arguments that flow into parameters."""
+"""Calls of functions and constructors: instantiation, arity, and arguments that flow into
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -102,6 +104,8 @@ def _argument_reason(context: Context, call: Call, index: int, arg: Type, param:
 
 
 def argument_span(call: Call, index: int) -> Span | None:
-    """Return where an argument stands; a variable's own span is where it is bound, so then that of the call."""
+    """Return where an argument stands; a variable's own span is where it is bound, so then that of
+    the call.
+    """
     arg = call.args[index]
     return call.span if isinstance(arg, Var) or arg.span is None else arg.span

@@ -1,4 +1,6 @@
-"""The state that the parts of one inference share: signatures, types found so far, and how they are opened."""
+"""The state that the parts of one inference share: signatures, types found so far, and how they are
+opened.
+"""
 
 from __future__ import annotations
 
@@ -58,9 +60,9 @@ class Deferred(Task):
 class Context:
     """What one inference knows.
 
-    `types` are types of expressions by id; `slots` those of global functions and constructors that are used as values,
-    by the id of the user and the place in it, for each use has its own instance. `open` are the ids of the signatures
-    of functions whose bodies are being visited.
+    `types` are types of expressions by id; `slots` those of global functions and constructors that
+    are used as values, by the id of the user and the place in it, for each use has its own
+    instance. `open` are the ids of the signatures of functions whose bodies are being visited.
     """
 
     def __init__(self, module: Module, env: Mapping[Var, Type]) -> None:
@@ -78,6 +80,7 @@ class Context:
         self.bound: set[int] = set()
         self.open: set[int] = set()
         self.deferred: list[Deferred] = []
+        self._checked: dict[int, Type] = {}
         self._signatures: dict[int, FuncType] = {}
         self._constructors: dict[tuple[str, int], FuncType] = {}
 
@@ -85,8 +88,10 @@ class Context:
 
     def opened(self, type_: Type, owner: Owner) -> Type:
         """Return a written type with a hole for each `_`; what is wrong with it is reported."""
-        if not check_type(type_, self.module, self.sink):
+        if not check_type(type_, self.module, self.sink, self._checked):
             return POISON
+        if self.solver.rigid(type_):
+            return type_
 
         def leaf(part: Type) -> Type:
             if isinstance(part, IncompleteType) and not isinstance(part, Hole):
@@ -120,7 +125,7 @@ class Context:
         known = self._signatures.get(id(function))
         if known is None:
             arg_types = tuple(self._param_type(function, p) for p in function.params)
-            owner = Owner(f"the result type of {name}", function.span)
+            owner = Owner(f"the result type of {name}", function.span, derived=True)
             if function.ret_type is None:
                 ret_type: Type = new_hole(owner)
             else:
@@ -205,8 +210,8 @@ class Context:
     ) -> tuple[FuncType, tuple[Type, ...]]:
         """Return an instance of a function whose result is not known yet.
 
-        Type parameters stand for themselves, for the result cannot be generalised before it is known; dims may differ,
-        and those of the result follow from them once they are known.
+        Type parameters stand for themselves, for the result cannot be generalised before it is
+        known; dims may differ, and those of the result follow from them once they are known.
         """
         dims: dict[DimVar, Dim] = {
             p: symbol(DimHole(p.name, solves=True))

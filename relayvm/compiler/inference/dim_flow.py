@@ -1,4 +1,6 @@
-"""The dims of inferred types: flows between dims, joined to `?` where they disagree, and the ShapeVars of calls."""
+"""The dims of inferred types: flows between dims, joined to `?` where they disagree, and the
+ShapeVars of calls.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ class Solution(Task):
         self.decide(final=False)
 
     def decide(self, final: bool) -> bool:
-        """Give the hole a value if one is known; `final` does not wait for flows that are still unknown."""
+        """Give the hole a value if one is known; `final` does not wait for flows that are still
+        unknown.
+        """
         waiting = unknown = False
         for flow in self.hole.flows:
             assert isinstance(flow, DimFlow)
@@ -98,7 +102,8 @@ class Solution(Task):
 
 
 def solve(pattern: Dim, hole: DimHole, value: Dim) -> Dim | None:
-    """Return the dim for `hole` that makes `pattern` equal to `value`; None where that is not known.
+    """Return the dim for `hole` that makes `pattern` equal to `value`; None where that is not
+    known.
 
     Solves `c*n + rest = value` for a constant c, once the other holes of the pattern have values.
     """
@@ -126,7 +131,9 @@ def solve(pattern: Dim, hole: DimHole, value: Dim) -> Dim | None:
 
 
 def fits(source: Dim, target: Dim, mode: Mode) -> bool:
-    """Return True unless `source` can never stand where `target` does, or could only with a check that `mode` forbids."""
+    """Return True unless `source` can never stand where `target` does, or could only with a check
+    that `mode` forbids.
+    """
     if mode is Mode.EQUAL:
         return (is_any(source) and is_any(target)) or dims_equal(source, target) is True
     if is_any(target):

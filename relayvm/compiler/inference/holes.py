@@ -1,4 +1,6 @@
-"""What inference works on: holes for types and dims, why one type must fit another, and the queue of tasks."""
+"""What inference works on: holes for types and dims, why one type must fit another, and the queue
+of tasks.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ from relayvm.ir.types import IncompleteType, Type, TypeVar
 class Mode(Enum):
     """How a type may differ from the one it flows into.
 
-    CHECKED: a run-time check covers what only a run can tell. STRICT: the place is inside a data type or function,
-    where no check can be put, so dims must be known to fit. EQUAL: inside a reference, where nothing may differ.
+    CHECKED: a run-time check covers what only a run can tell. STRICT: the place is inside a data
+    type or function, where no check can be put, so dims must be known to fit. EQUAL: inside a
+    reference, where nothing may differ.
     """
 
     CHECKED = 0
@@ -38,7 +41,8 @@ class Mode(Enum):
 class Reason:
     """Why one type flows into another, for the message if it does not fit.
 
-    `message` has the places `{actual}` and `{expected}`; `code` is chosen by the mismatch where it is empty.
+    `message` has the places `{actual}` and `{expected}`; `code` is chosen by the mismatch where it
+    is empty.
     """
 
     span: Span | None
@@ -109,7 +113,8 @@ class Pending:
 
 @dataclass(slots=True, eq=False)
 class HoleState:
-    """What is known of a hole. `above` are flows out of it, `below` flows into it; `group` is its union-find parent.
+    """What is known of a hole. `above` are flows out of it, `below` flows into it; `group` is its
+    union-find parent.
 
     Holes of one group have types of one skeleton (equal up to dims).
     """
@@ -160,8 +165,9 @@ POISON: Type = TypeVar("<error>")
 class DimHole(DimVar):
     """A dim to be found. Its value only rises: None (nothing known), a dim, `?`.
 
-    A joining hole takes the least dim that covers all that flows in. A solving one (`solves`) stands for a ShapeVar
-    of a called function: it is the first known solution of what flows into the parameters that mention it.
+    A joining hole takes the least dim that covers all that flows in. A solving one (`solves`)
+    stands for a ShapeVar of a called function: it is the first known solution of what flows into
+    the parameters that mention it.
     """
 
     __slots__ = ("flows", "listeners", "solves", "value")
@@ -184,7 +190,9 @@ def dim_holes(dim: Dim) -> Iterator[DimHole]:
 
 def has_dim_hole(dim: Dim) -> bool:
     """Return True if a part of `dim` is to be found."""
-    return isinstance(dim, DimExpr) and any(True for _ in dim_holes(dim))
+    if not isinstance(dim, DimExpr):
+        return False
+    return hole_of(dim) is not None or any(True for _ in dim_holes(dim))
 
 
 def hole_of(dim: Dim) -> DimHole | None:
@@ -197,6 +205,9 @@ def known_dim(dim: Dim) -> Dim | None:
     """Return the dim with the values that its holes have now; None if one has none."""
     if not isinstance(dim, DimExpr):
         return dim
+    whole = hole_of(dim)
+    if whole is not None:
+        return whole.value
     values: dict[DimVar, Dim] = {}
     for hole in dim_holes(dim):
         if hole.value is None:

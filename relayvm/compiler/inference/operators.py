@@ -1,4 +1,6 @@
-"""Calls of operators: the rule runs once the operand types are known, and again when their dims rise."""
+"""Calls of operators: the rule runs once the operand types are known, and again when their dims
+rise.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,9 @@ def operator_call(context: Context, call: Call, types: Sequence[Type]) -> Type:
         _poison_all(context, pruned)
         return POISON
     if all(context.solver.rigid(t) for t in pruned):
+        pruned = [context.solver.final(t) for t in pruned]
         try:
-            return op.result_type(pruned, call.attrs)
+            return op.call_type(pruned, call.attrs, call.args)
         except ShapeError as failure:
             report_failure(context, op, call, pruned, failure)
             return POISON
@@ -126,7 +129,7 @@ class OperatorCall(Deferred):
         if len(operands) < len(known):
             return
         try:
-            result = self.op.result_type(operands, self.call.attrs)
+            result = self.op.call_type(operands, self.call.attrs, self.call.args)
         except ShapeError as failure:
             # The dims may still rise to `?`, so this is an error only if nothing else changes.
             self.failure = failure
@@ -194,7 +197,9 @@ class OperatorCall(Deferred):
                     dim.listeners.append(self)
 
     def _publish(self, result: Type) -> None:
-        """Raise the result to what the rule gives now; each of its dims is a hole, for it may rise again."""
+        """Raise the result to what the rule gives now; each of its dims is a hole, for it may rise
+        again.
+        """
         if self.opened is None:
             self.opened = rebuild(result, lambda t: map_dims(t, lambda _: fresh_dim()), {})
             reason = self._reason(self.opened, self.out)

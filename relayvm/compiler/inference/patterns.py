@@ -19,8 +19,11 @@ from relayvm.ir.expr import (
 from relayvm.ir.types import FuncType, TupleType, Type, TypeCall
 
 
-def bind_pattern(context: Context, clause: Clause, type_: Type) -> bool:
-    """Let a value of a type flow into the pattern of a clause; False if the pattern itself is wrong."""
+def bind_pattern(context: Context, clause: Clause, type_: Type, rejected: set[int]) -> bool:
+    """Let a value of a type flow into the pattern of a clause; False if the pattern is wrong.
+
+    `rejected` are the ids of types for which another clause of the match got a message already.
+    """
     ok = True
     stack: list[tuple[Pattern, Type]] = [(clause.lhs, type_)]
     while stack:
@@ -35,7 +38,7 @@ def bind_pattern(context: Context, clause: Clause, type_: Type) -> bool:
                 fields = _tuple_fields(context, pattern, type_, span)
                 stack.extend(zip(pattern.patterns, fields))
             case PatternConstructor():
-                inner = _constructor_fields(context, pattern, type_, span)
+                inner = _constructor_fields(context, pattern, type_, span, rejected)
                 ok &= inner is not None
                 fields = inner or (POISON,) * len(pattern.patterns)
                 stack.extend(zip(pattern.patterns, fields))
@@ -70,7 +73,11 @@ def _tuple_fields(
 
 
 def _constructor_fields(
-    context: Context, pattern: PatternConstructor, type_: Type, span: Span | None
+    context: Context,
+    pattern: PatternConstructor,
+    type_: Type,
+    span: Span | None,
+    rejected: set[int],
 ) -> tuple[Type, ...] | None:
     constructor = pattern.constructor
     scheme = context.scheme(constructor)
@@ -83,6 +90,8 @@ def _constructor_fields(
         context.reporter.report("wrong-arity", message, span)
         return None
     type_ = prune(type_)
+    if id(type_) in rejected:
+        return None
     result = scheme.ret_type
     assert isinstance(result, TypeCall)
     if isinstance(type_, TypeCall) and type_.func == result.func:
@@ -96,5 +105,6 @@ def _constructor_fields(
         reason = Reason(span, message, type_, instance.ret_type)
         context.solver.flow(type_, instance.ret_type, reason)
         if reason.reported:
+            rejected.add(id(type_))
             return None
     return instance.arg_types

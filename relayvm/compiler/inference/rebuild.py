@@ -1,4 +1,6 @@
-"""The typed module: every expression with its type, variables with annotations, calls with type arguments."""
+"""The typed module: every expression with its type, variables with annotations, calls with type
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from relayvm.base.diagnostics import assert_never
 from relayvm.base.dims import ANY, Dim, DimVar, dim_variables
 from relayvm.compiler.inference.context import Context
 from relayvm.compiler.inference.holes import DimHole, known_dim, replace_dims
-from relayvm.compiler.inference.type_walk import Memo, leaves, map_dims, rebuild, same_type
+from relayvm.compiler.inference.type_walk import Memo, SameTypes, map_dims, rebuild
 from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.ir.expr import (
     Call,
@@ -34,7 +36,7 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
-from relayvm.ir.types import IncompleteType, Type
+from relayvm.ir.types import Type
 
 E = GenericVar("E", bound=Expr)
 
@@ -47,6 +49,7 @@ class Rebuild:
         self.keep_free_vars = keep_free_vars
         self._done: dict[int, Expr] = {}
         self._memo: Memo = {}
+        self._same_type = SameTypes()
 
     def expr(self, expr: Expr) -> Expr:
         """Return the typed expression."""
@@ -65,7 +68,8 @@ class Rebuild:
         if known is not None:
             return known
         if isinstance(expr, Let):
-            return (yield self._let(expr))
+            typed: Expr = yield self._let(expr)
+            return typed
         result: Expr
         match expr:
             case Var():
@@ -114,7 +118,7 @@ class Rebuild:
         return tuple(result)
 
     def _typed(self, expr: E, type_: Type) -> E:
-        if expr.checked_type is not None and same_type(expr.checked_type, type_):
+        if expr.checked_type is not None and self._same_type(expr.checked_type, type_):
             return expr
         return replace(expr, checked_type=type_)
 
@@ -128,7 +132,7 @@ class Rebuild:
         annotation = var.type_annotation
         free = id(var) not in self.context.bound
         if not (free and self.keep_free_vars and annotation is not None):
-            if annotation is None or any(isinstance(t, IncompleteType) for t in leaves(annotation)):
+            if annotation is None or not self.context.solver.rigid(annotation):
                 result = replace(result, type_annotation=type_)
             result = self._typed(result, type_)
         self._done[id(var)] = result
@@ -155,7 +159,7 @@ class Rebuild:
         found = self.context.type_args.get(id(call), ())
         type_args = tuple(self.type_(t) for t in found)
         if len(type_args) == len(call.type_args) and all(
-            same_type(a, b) for a, b in zip(type_args, call.type_args)
+            self._same_type(a, b) for a, b in zip(type_args, call.type_args)
         ):
             type_args = call.type_args
         if op is call.op and _same(args, call.args) and type_args is call.type_args:
@@ -166,7 +170,7 @@ class Rebuild:
         params = tuple(self._var(p) for p in function.params)
         body = yield self._visit(function, 0, function.body)
         ret_type = function.ret_type
-        if ret_type is None or any(isinstance(t, IncompleteType) for t in leaves(ret_type)):
+        if ret_type is None or not self.context.solver.rigid(ret_type):
             ret_type = self.type_(self.context.signature(function).ret_type)
         same = _same(params, function.params) and body is function.body
         if same and ret_type is function.ret_type:

@@ -10,7 +10,8 @@ from relayvm.ir.visit import post_order
 
 
 def callees_first(functions: Mapping[str, Function]) -> list[list[str]]:
-    """Return the strongly connected groups of the call graph, each after those that it uses (Tarjan).
+    """Return the strongly connected groups of the call graph, each after those that it uses
+    (Tarjan).
 
     Functions with a written result need no order, so their uses do not count.
     """

@@ -1,4 +1,6 @@
-"""The end of an inference: decides what no flow decides, and reports what stays unknown or does not fit."""
+"""The end of an inference: decides what no flow decides, and reports what stays unknown or does not
+fit.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,17 @@ from relayvm.compiler.inference.type_walk import type_holes
 def settle(context: Context) -> None:
     """Give every hole its final type, then check all flows of dims.
 
-    What is decided late has the weakest grounds: operands that an operator infers, ShapeVars with partly unknown
-    arguments, parameters from their uses. Rules that still fail are errors.
+    What is decided late has the weakest grounds: operands that an operator infers, ShapeVars with
+    partly unknown arguments, parameters from their uses. Rules that still fail are errors.
     """
     solver = context.solver
     while True:
         solver.queue.drain()
-        if _each(context, Deferred.complete_inputs):
+        if _each(context, lambda task: task.complete_inputs()):
             continue
         if solver.dims.settle_solutions() or solver.dims.settle_from_above():
             continue
-        if _each(context, Deferred.fail):
+        if _each(context, lambda task: task.fail()):
             continue
         if not solver.dims.settle_rest():
             break
@@ -36,7 +38,9 @@ def _each(context: Context, step: Callable[[Deferred], bool]) -> bool:
 
 
 def _report_holes(context: Context) -> None:
-    """Report the types that stay unknown; what only follows from another one is reported if nothing else is."""
+    """Report the types that stay unknown; what only follows from another one is reported if nothing
+    else is.
+    """
     owners: dict[tuple[str, object], Owner] = {}
     for hole in _empty_holes(context):
         owner = hole.state.owner
@@ -54,8 +58,4 @@ def _empty_holes(context: Context) -> list[Hole]:
     types = [*context.vars.values(), *context.types.values(), *context.slots.values()]
     for arguments in context.type_args.values():
         types.extend(arguments)
-    found: list[Hole] = []
-    for type_ in types:
-        if not context.solver.rigid(type_):
-            found.extend(h for h in type_holes(type_) if not h.state.poisoned)
-    return found
+    return [hole for hole in type_holes(*types) if not hole.state.poisoned]

@@ -1,4 +1,6 @@
-"""Walks over types that contain holes: pruning, substitution, resolving. Depth is bounded by memory alone."""
+"""Walks over types that contain holes: pruning, substitution, resolving. Depth is bounded by memory
+alone.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,8 @@ from relayvm.compiler.inference.holes import (
 from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.ir.types import (
     FuncType,
+    GlobalTypeVar,
+    IncompleteType,
     RefType,
     ShapeArg,
     TensorType,
@@ -67,7 +71,9 @@ def with_parts(type_: Type, new: tuple[Type, ...]) -> Type:
 
 
 def rebuild(type_: Type, leaf: Callable[[Type], Type], memo: Memo) -> Type:
-    """Return the type, holes pruned, with `leaf` applied to all that has no parts. Shared parts are visited once."""
+    """Return the type, holes pruned, with `leaf` applied to all that has no parts. Shared parts are
+    visited once.
+    """
     type_ = prune(type_)
     if not parts(type_):
         return leaf(type_)
@@ -89,7 +95,9 @@ def _rebuild(type_: Type, leaf: Callable[[Type], Type], memo: Memo) -> Recursive
 
 
 def map_dims(type_: Type, change: Callable[[Dim], Dim]) -> Type:
-    """Return a tensor type or dim argument with its dims changed; the same object if they are the same."""
+    """Return a tensor type or dim argument with its dims changed; the same object if they are the
+    same.
+    """
     if isinstance(type_, TensorType):
         shape = tuple(change(dim) for dim in type_.shape)
         if all(a is b for a, b in zip(shape, type_.shape)):
@@ -102,7 +110,9 @@ def map_dims(type_: Type, change: Callable[[Dim], Dim]) -> Type:
 
 
 def substitute(type_: Type, types: dict[TypeVar, Type], dims: Renaming) -> Type:
-    """Return the type with type parameters replaced; dims that were inferred are taken as they are now."""
+    """Return the type with type parameters replaced; dims that were inferred are taken as they are
+    now.
+    """
 
     def change(dim: Dim) -> Dim:
         known = known_dim(dim)
@@ -128,10 +138,10 @@ def resolve(type_: Type, memo: Memo) -> Type:
     return rebuild(type_, lambda part: map_dims(part, change), memo)
 
 
-def leaves(type_: Type) -> Iterator[Type]:
-    """Yield the parts of a type that have no parts, each shared part once."""
+def leaves(*types: Type) -> Iterator[Type]:
+    """Yield the parts of types that have no parts, each shared part once."""
     seen: set[int] = set()
-    stack = [type_]
+    stack = list(types)
     while stack:
         part = prune(stack.pop())
         if id(part) in seen:
@@ -144,9 +154,9 @@ def leaves(type_: Type) -> Iterator[Type]:
             yield part
 
 
-def type_holes(type_: Type) -> list[Hole]:
-    """Return the empty holes of a type."""
-    return [leaf for leaf in leaves(type_) if isinstance(leaf, Hole)]
+def type_holes(*types: Type) -> list[Hole]:
+    """Return the empty holes of types."""
+    return [leaf for leaf in leaves(*types) if isinstance(leaf, Hole)]
 
 
 def dim_holes_of(type_: Type) -> list[DimHole]:
@@ -164,7 +174,10 @@ def dim_holes_of(type_: Type) -> list[DimHole]:
 
 
 class Rigid:
-    """Remembers which types have no holes at all."""
+    """Remembers which types are complete: no `_`, no empty holes, no dims to be found.
+
+    Bound holes are final, so they may be there. A data type without arguments must be a `TypeCall`.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, Type] = {}
@@ -178,10 +191,15 @@ class Rigid:
             part = stack.pop()
             if id(part) in self._known or id(part) in seen:
                 continue
-            if isinstance(part, Hole) or self._has_dim_hole(part):
+            if isinstance(part, Hole):
+                if part.state.bound is None:
+                    return False
+                stack.append(part.state.bound)
+            elif isinstance(part, (IncompleteType, GlobalTypeVar)) or self._has_dim_hole(part):
                 return False
+            else:
+                stack.extend(parts(part))
             seen[id(part)] = part
-            stack.extend(parts(part))
         self._known.update(seen)
         return True
 
@@ -192,23 +210,42 @@ class Rigid:
         return isinstance(part, ShapeArg) and has_dim_hole(part.dim)
 
 
-def same_type(a: Type, b: Type) -> bool:
-    """Return True if two types without holes are equal."""
-    stack = [(a, b)]
-    while stack:
-        a, b = stack.pop()
+class SameTypes:
+    """Compares types without holes; remembers pairs that are equal, so that growing types cost no
+    more each time.
+    """
+
+    def __init__(self) -> None:
+        self._equal: dict[tuple[int, int], tuple[Type, Type]] = {}
+
+    def __call__(self, a: Type, b: Type) -> bool:
+        """Return True if the types are equal."""
         if a is b:
-            continue
-        inner, other = parts(a), parts(b)
-        if type(a) is not type(b) or len(inner) != len(other):
-            return False
-        if isinstance(a, TypeCall) and isinstance(b, TypeCall) and a.func != b.func:
-            return False
-        if isinstance(a, FuncType) and isinstance(b, FuncType):
-            mine, yours = a.type_params, b.type_params
-            if len(mine) != len(yours) or any(x is not y for x, y in zip(mine, yours)):
+            return True
+        pairs: list[tuple[Type, Type]] = []
+        stack = [(a, b)]
+        while stack:
+            a, b = stack.pop()
+            if a is b or (id(a), id(b)) in self._equal:
+                continue
+            if not _same_head(a, b):
                 return False
-        if not inner and a != b:
-            return False
-        stack.extend(zip(inner, other))
-    return True
+            inner = parts(a)
+            if inner:
+                pairs.append((a, b))
+                stack.extend(zip(inner, parts(b)))
+        for pair in pairs:
+            self._equal[id(pair[0]), id(pair[1])] = pair
+        return True
+
+
+def _same_head(a: Type, b: Type) -> bool:
+    """Return True if two types are equal but for their parts."""
+    if type(a) is not type(b) or len(parts(a)) != len(parts(b)):
+        return False
+    if isinstance(a, TypeCall) and isinstance(b, TypeCall):
+        return a.func == b.func
+    if isinstance(a, FuncType) and isinstance(b, FuncType):
+        mine, yours = a.type_params, b.type_params
+        return len(mine) == len(yours) and all(x is y for x, y in zip(mine, yours))
+    return bool(parts(a)) or a == b

@@ -1,8 +1,8 @@
 """Flows between types: skeletons are unified at once, dims through the lattice of `dim_flow`.
 
-`A` fits `B` where both have one skeleton and each dim of `A` fits that of `B`: tuples and data types covariantly,
-functions contra- and covariantly, references invariantly. A hole that meets a type takes its skeleton with dims of its
-own, so that it may hold more than what it met first.
+`A` fits `B` where both have one skeleton and each dim of `A` fits that of `B`: tuples and data
+types covariantly, functions contra- and covariantly, references invariantly. A hole that meets a
+type takes its skeleton with dims of its own, so that it may hold more than what it met first.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from relayvm.compiler.inference.holes import (
     new_hole,
 )
 from relayvm.compiler.inference.type_walk import (
+    Memo,
     Rigid,
+    SameTypes,
     prune,
+    resolve,
     substitute,
     type_holes,
 )
@@ -58,6 +61,8 @@ class TypeSolver:
         self.queue = Queue()
         self.dims = DimSolver(self.queue, dim_mismatch)
         self.rigid = Rigid()
+        self.same_type = SameTypes()
+        self._memo: Memo = {}
         self._mismatch = mismatch
         self._infinite = infinite
 
@@ -85,18 +90,26 @@ class TypeSolver:
                 return
 
     def alias(self, hole: Type, type_: Type, reason: Reason) -> None:
-        """Make an untouched hole the same as `type_`; let `type_` flow into it if it is in use already."""
+        """Make an untouched hole the same as `type_`; let `type_` flow into it if it is in use
+        already.
+        """
         hole, type_ = prune(hole), prune(type_)
         if isinstance(hole, Hole) and hole is not type_ and type_ is not POISON:
             state = hole.state
             unused = not (state.above or state.below or state.listeners or state.group)
-            if unused and hole not in type_holes(type_):
+            if unused and (self.rigid(type_) or hole not in type_holes(type_)):
                 state.bound = type_
                 return
         self.flow(type_, hole, reason)
 
+    def final(self, type_: Type) -> Type:
+        """Return a type that is rigid without the bound holes in it."""
+        return resolve(type_, self._memo)
+
     def bind(self, hole: Hole, skeleton: Type, reason: Reason) -> bool:
-        """Give the hole the outermost part of a type, with holes for the parts; False if the type would be infinite."""
+        """Give the hole the outermost part of a type, with holes for the parts; False if the type
+        would be infinite.
+        """
         group = hole.state.representative()
         inner = () if self.rigid(skeleton) else type_holes(skeleton)
         if any(h.state.representative() is group for h in inner):

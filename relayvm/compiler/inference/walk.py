@@ -1,4 +1,6 @@
-"""Constraints of expressions: each is visited once, operands first, and gets a type that may contain holes."""
+"""Constraints of expressions: each is visited once, operands first, and gets a type that may
+contain holes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from relayvm.compiler.inference.holes import POISON, Hole, Owner, Reason, new_ho
 from relayvm.compiler.inference.messages import count, type_text
 from relayvm.compiler.inference.operators import operator_call
 from relayvm.compiler.inference.patterns import bind_pattern
-from relayvm.compiler.inference.type_walk import prune, same_type
+from relayvm.compiler.inference.type_walk import prune
 from relayvm.compiler.match_coverage import pattern_text, unmatched_cases
 from relayvm.compiler.trampoline import Recursive
 from relayvm.ir.expr import (
@@ -101,7 +103,7 @@ class Walk:
         leaf = self._leaf(user, place, expr)
         if leaf is not None:
             return leaf
-        type_ = yield self._visitors[type(expr)](expr)
+        type_: Type = yield self._visitors[type(expr)](expr)
         self.context.types[id(expr)] = type_
         return type_
 
@@ -139,7 +141,7 @@ class Walk:
     def function(self, function: Function, name: str) -> Recursive[Type]:
         """Visit a global function; its signature stays open until `close` is called."""
         self.context.signature(function, name)
-        type_ = yield self.visit(None, 0, function)
+        type_: Type = yield self.visit(None, 0, function)
         return type_
 
     def _function(self, function: Function) -> Recursive[Type]:
@@ -167,7 +169,7 @@ class Walk:
             yield self._binding(body)
             chain.append(body)
             body = body.body
-        type_ = yield self.visit(chain[-1], 1, body)
+        type_: Type = yield self.visit(chain[-1], 1, body)
         for binding in chain:
             self.context.types[id(binding)] = type_
         return type_
@@ -226,9 +228,9 @@ class Walk:
     def _match(self, expr: Match) -> Recursive[Type]:
         data = yield self.visit(expr, 0, expr.data)
         results: list[tuple[Expr, Type]] = []
-        sound = True
+        sound, rejected = True, set[int]()
         for place, clause in enumerate(expr.clauses, 1):
-            sound &= bind_pattern(self.context, clause, data)
+            sound &= bind_pattern(self.context, clause, data, rejected)
             results.append((clause.rhs, (yield self.visit(expr, place, clause.rhs))))
         if sound and expr.complete and not self._is_covered(expr):
             sound = False
@@ -256,7 +258,10 @@ class Walk:
         first = prune(branches[0][1])
         if solver.rigid(first) and first is not POISON:
             others = [prune(t) for _, t in branches[1:]]
-            if all(solver.rigid(t) and same_type(first, t) for t in others):
+            if all(
+                solver.rigid(t) and solver.same_type(solver.final(first), solver.final(t))
+                for t in others
+            ):
                 return first
         result = new_hole(Owner(f"the type of {what}", expr.span, derived=True))
         before: Type | None = None
@@ -287,7 +292,9 @@ class Walk:
         return out
 
     def _ref_create(self, expr: RefCreate) -> Recursive[Type]:
-        value = yield self.visit(expr, 0, expr.value)
+        value = prune((yield self.visit(expr, 0, expr.value)))
+        if isinstance(value, RefType) or (isinstance(value, TensorType) and not value.shape):
+            return RefType(value)
         # The reference may be written to later, with dims that differ from the first ones.
         held = new_hole(Owner("the type of the reference", expr.span, derived=True))
         reason = Reason(expr.span, "the reference holds {expected}, not {actual}", value, held)
