@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import importlib.util
-import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,11 +21,14 @@ from relayvm.base.settings import setting
 from relayvm.base.target import Target
 from relayvm.kernels import lower, pool
 from relayvm.kernels.cache import kernel_cache
+from relayvm.kernels.codegen.contract import check_contract, signature_text
 from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.kernels.compute import Tensor
 from relayvm.kernels.link import merge_images
+from relayvm.kernels.parser import parse_nest
 from relayvm.kernels.printer import print_nest
 from relayvm.kernels.schedule import schedule
+from relayvm.kernels.verify import verify_nest
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ def build_kernels(
     With `native` all share one image for `target`; without, they hold portable nests only.
     """
     kernels = [_portable(request, target, opt_level) for request in requests]
-    return build_native(kernels, target) if native else kernels
+    return _with_images(kernels, target, checked=True) if native else kernels
 
 
 def _portable(request: KernelRequest, target: Target, opt_level: int) -> Kernel:
@@ -81,12 +82,16 @@ def _portable(request: KernelRequest, target: Target, opt_level: int) -> Kernel:
 
 
 def build_native(kernels: Sequence[Kernel], target: Target) -> list[Kernel]:
-    """Return the kernels with native code for `target`, from the cache or compiled now, in one
-    image.
+    """Return kernels from anywhere with native code for `target`, from the cache or compiled now.
 
-    Raises RelayError `native-not-allowed` where something must be compiled and llvmlite is not
-    installed.
+    A nest is verified, and compared with its signature, before it is compiled. Raises RelayError
+    `bad-nest` or `bad-executable` where it fails, `native-not-allowed` where something must be
+    compiled and llvmlite is not installed.
     """
+    return _with_images(kernels, target, checked=False)
+
+
+def _with_images(kernels: Sequence[Kernel], target: Target, checked: bool) -> list[Kernel]:
     if not kernels:
         return []
     cache = kernel_cache()
@@ -102,6 +107,8 @@ def build_native(kernels: Sequence[Kernel], target: Target) -> list[Kernel]:
         else:
             images[key] = image
     if missing:
+        if not checked:
+            _check(missing.values())
         compiled = _compile(list(missing.values()), target)
         for key, image in zip(missing, compiled):
             cache.put(key, image)
@@ -109,6 +116,13 @@ def build_native(kernels: Sequence[Kernel], target: Target) -> list[Kernel]:
     _keep(kernels, target)
     merged = merge_images([(k.name, images[key]) for key, k in zip(keys, kernels)])
     return [replace(kernel, image=merged) for kernel in kernels]
+
+
+def _check(kernels: Iterable[Kernel]) -> None:
+    for kernel in kernels:
+        nest = parse_nest(kernel.nest)
+        verify_nest(nest)
+        check_contract(nest, kernel.signature)
 
 
 def cached_image(kernel: Kernel, target: Target) -> Image | None:
@@ -151,8 +165,9 @@ def _keep(kernels: Sequence[Kernel], target: Target) -> None:
 
 def kernel_key(kernel: Kernel, target: Target) -> str:
     """Return the hash of all that a kernel's code depends on: nest, sharing, CPU, compiler."""
-    _, _, body = kernel.nest.partition(kernel.name)
-    parts = [body, repr(kernel.signature.in_place), target_cpu(target).description]
+    body = kernel.nest.removeprefix(f"nest @{kernel.name} ")
+    # The whole signature, so that a hit says that this pair of nest and signature was checked.
+    parts = [body, signature_text(kernel.signature), target_cpu(target).description]
     parts.append(compiler_version())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -160,13 +175,13 @@ def kernel_key(kernel: Kernel, target: Target) -> str:
 @functools.lru_cache(maxsize=1)
 def compiler_version() -> str:
     """Return what identifies this compiler: LLVM's binding and the sources that generate code."""
-    try:
-        binding = importlib.metadata.version("llvmlite")
-    except importlib.metadata.PackageNotFoundError:
-        binding = "none"
     digest = hashlib.sha256()
     root = Path(__file__).parent
     sources = [*root.glob("codegen/*.py"), *root.glob("scalars/*.py"), *root.glob("*.py")]
     for path in sorted(sources):
         digest.update(path.read_bytes())
-    return f"{binding} {platform.python_implementation()} {digest.hexdigest()}"
+    binding = importlib.util.find_spec("llvmlite")
+    if binding is not None and binding.origin is not None:
+        # Read, not imported: a build that finds all in the cache must not load LLVM.
+        digest.update(Path(binding.origin).with_name("_version.py").read_bytes())
+    return digest.hexdigest()

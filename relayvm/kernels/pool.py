@@ -30,8 +30,9 @@ from relayvm.base.settings import setting
 _START = (
     "import sys; sys.path[:] = eval(sys.argv[1]); from relayvm.kernels.pool import serve; serve()"
 )
-# A worker costs about this many small kernels to start; below it the calling process is as fast.
-_JOBS_WORTH_WORKERS = 3
+# Starting workers takes as long as compiling about this much text of nests: below it the calling
+# process is as fast.
+_TEXT_WORTH_WORKERS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class _Worker:
 
     @classmethod
     def start(cls) -> _Worker:
-        complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`  # noqa: SIM115 - closed by `stop`
+        complaints = tempfile.TemporaryFile()  # noqa: SIM115
         # A worker is not interrupted with its parent: Ctrl-C in the terminal reaches the parent,
         # which ends it.
         process = subprocess.Popen(
@@ -114,6 +115,7 @@ class Pool:
         with self.lock:
             if os.getpid() != self.owner:  # after a fork the workers belong to the parent
                 self.workers, self.owner = [], os.getpid()
+            self._drop_dead()
             while len(self.workers) < min(self.limit, len(jobs)):
                 self.workers.append(_Worker.start())
             try:
@@ -159,6 +161,12 @@ class Pool:
         worker.job = None
         return number, result
 
+    def _drop_dead(self) -> None:
+        """Forget workers that ended while they had nothing to do."""
+        for worker in [w for w in self.workers if w.process.poll() is not None]:
+            worker.stop()
+            self.workers.remove(worker)
+
     def stop(self) -> None:
         """End all workers; the next run starts new ones."""
         if os.getpid() == self.owner:
@@ -182,7 +190,9 @@ def worker_limit() -> int:
 def compile_jobs(jobs: Sequence[Job]) -> list[Image]:
     """Return the image of each job, compiled here where they are few, else by workers."""
     limit = worker_limit()
-    if limit == 0 or len(jobs) < _JOBS_WORTH_WORKERS:
+    started = limit in _pools and len(jobs) > 1
+    few = len(jobs) == 1 or sum(len(job.nest) for job in jobs) < _TEXT_WORTH_WORKERS
+    if limit == 0 or (few and not started):
         return [_compile(job) for job in jobs]
     if limit not in _pools:
         _pools[limit] = Pool(limit)

@@ -1,4 +1,4 @@
-"""Generated code of whole nests, naive and scheduled, against the nest interpreter: the same bits."""
+"""Generated code of whole nests, naive and scheduled: the bits of the nest interpreter."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,6 @@ from tests.kernels.images import LoadedImage
 N, M = DimVar("n"), DimVar("m")
 DN, DM = symbol(N), symbol(M)
 SIZES = [(1, 1), (5, 16), (17, 33), (0, 3), (3, 0), (2, 70)]
-# Kernel name -> (computation, what fills each input: a range of integers, or None for normal values).
 CASES = {}
 
 

@@ -71,7 +71,7 @@ class Emitter:
         A pure instruction whose result is at hand already is not written again: nests repeat
         index arithmetic and masks, and LLVM's time grows with what it must clean up.
         """
-        pure = text.startswith(_PURE) or "@llvm.masked" not in text and text.startswith("call")
+        pure = text.startswith(_PURE) or ("@llvm.masked" not in text and text.startswith("call"))
         if pure:
             for scope in self._known:
                 if text in scope:
@@ -280,7 +280,7 @@ def _number(operand: str) -> int | None:
 
 
 def _fold_index(name: str, operands: Sequence[str]) -> str | None:
-    """Return the result of int64 arithmetic where literals give it; index arithmetic is full of it."""
+    """Return the result of int64 arithmetic where literals give it, as in most indices."""
     if len(operands) != 2:
         return None
     (x, y), (a, b) = operands, map(_number, operands)

@@ -36,8 +36,8 @@ def module_text(functions: str, cpu: Cpu) -> str:
     return head + functions + f"\nattributes #0 = {{ {' '.join(attributes)} }}\n"
 
 
-# Nests are explicit in vectors, unrolling and common subexpressions, so little is left to do: LLVM's
-# own pipeline took 6 times as long for code of the same speed.
+# Nests are explicit in vectors, unrolling and common subexpressions, so little is left to do:
+# LLVM's own pipeline took 6 times as long for code of the same speed.
 _PASSES = ("sroa", "simplify_cfg", "loop_rotate", "instruction_combine", "simplify_cfg")
 
 
