@@ -39,6 +39,7 @@ from relayvm.compiler.evaluate_code import (
     Instruction,
     OperatorCode,
     array_type,
+    static_bytes,
     translate,
 )
 from relayvm.ir.expr import Call, Constructor, Expr, Function
@@ -87,9 +88,13 @@ class BudgetExceeded(Exception):
     """The evaluator did more work than it was allowed."""
 
 
+# What a call or an operator costs beside its elements: dispatch is that dear in Python.
+STEP_OPERATIONS = 16
+
+
 @dataclass(slots=True)
 class Budget:
-    """How much one evaluation may do: element operations (a call counts as one), and bytes of one result."""
+    """How much an evaluator may do: operations on elements, and bytes of one result."""
 
     operations: int | None = None
     result_bytes: int | None = None
@@ -180,7 +185,7 @@ class _Run:
         code = closure.code
         if len(args) != len(code.params):
             raise InternalError(f"@{code.name} takes {len(code.params)} arguments, got {len(args)}")
-        self.budget.spend(1)
+        self.budget.spend(STEP_OPERATIONS)
         row = code.row.copy()
         for slot, arg in zip(code.params, args):
             row[slot] = arg
@@ -342,12 +347,11 @@ class _Run:
         budget = self.budget
         if budget.operations is None and budget.result_bytes is None:
             return
-        budget.spend(sum(_elements(a) for a in args))
-        result = code.result
-        if not code.operator.is_data_dependent:
-            result = code.operator.rule(*map(array_type, args), **attrs)
-        limit = budget.result_bytes
-        if result is not None and limit is not None and _static_bytes(result) > limit:
+        budget.spend(STEP_OPERATIONS + sum(_elements(a) for a in args))
+        size = code.result_bytes
+        if size is None and not code.operator.is_data_dependent:
+            size = static_bytes(code.operator.rule(*map(array_type, args), **attrs))
+        if size is not None and budget.result_bytes is not None and size > budget.result_bytes:
             raise BudgetExceeded
 
     def check_rule(
@@ -422,19 +426,6 @@ def _elements(value: Any) -> int:
     if isinstance(value, tuple):
         return sum(_elements(v) for v in value)
     return value.size if isinstance(value, np.ndarray) else 1
-
-
-def _static_bytes(type_: Type) -> int:
-    if isinstance(type_, TupleType):
-        return sum(_static_bytes(f) for f in type_.fields)
-    if not isinstance(type_, TensorType):
-        return 0
-    size = type_.dtype.itemsize_bytes
-    for dim in type_.shape:
-        if not isinstance(dim, int):
-            return 0
-        size *= dim
-    return size
 
 
 _HANDLERS: dict[int, Handler] = {

@@ -82,6 +82,7 @@ class OperatorCode:
     symbolic: bool
     checked: bool
     result: Type | None
+    result_bytes: int | None
 
 
 @dataclass(slots=True, eq=False)
@@ -390,7 +391,9 @@ def _operator_code(node: Call, operator: Operator) -> OperatorCode:
     attrs = operator.complete_attrs(node.attrs)
     symbolic = any(_mentions_dim(value) for value in attrs.values())
     known = all(_is_static(arg.checked_type) for arg in node.args)
-    return OperatorCode(operator, attrs, symbolic, not known, node.checked_type)
+    result = node.checked_type
+    size = static_bytes(result) if result is not None else None
+    return OperatorCode(operator, attrs, symbolic, not known, result, size)
 
 
 def _mentions_dim(value: Any) -> bool:
@@ -403,6 +406,21 @@ def _is_static(type_: Type | None) -> bool:
     if isinstance(type_, TensorType):
         return all(isinstance(dim, int) for dim in type_.shape)
     return isinstance(type_, TupleType) and all(_is_static(f) for f in type_.fields)
+
+
+def static_bytes(type_: Type) -> int | None:
+    """Return the bytes of tensors of a type; None if a dim is not a number."""
+    if isinstance(type_, TupleType):
+        sizes = [static_bytes(f) for f in type_.fields]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+    if not _is_static(type_):
+        return None
+    assert isinstance(type_, TensorType)
+    size = type_.dtype.itemsize_bytes
+    for dim in type_.shape:
+        assert isinstance(dim, int)
+        size *= dim
+    return size
 
 
 def has_known_dims(type_: Type) -> bool:

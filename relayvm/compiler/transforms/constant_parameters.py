@@ -15,6 +15,7 @@ from relayvm.compiler.scopes import (
     scope_bodies,
 )
 from relayvm.ir.expr import (
+    Attrs,
     Call,
     Constant,
     Expr,
@@ -118,10 +119,9 @@ def _with_copies(module: Module, groups: list[list[str]]) -> tuple[Module, dict[
             copy = _Renamer(names).copy(function)
             assert isinstance(copy, Function)
             functions[names[name]] = copy
-    library = module.library | {names[name] for name in names}
-    if "entries" not in module.attrs:
-        return replace(module, functions=functions, library=library), names
-    return replace(module, functions=functions), names
+    # The copies are no entries: the host calls the originals.
+    attrs = Attrs(module.attrs, entries=entry_names(module))
+    return replace(module, functions=functions, attrs=attrs), names
 
 
 def _fresh_name(name: str, taken: set[str]) -> str:

@@ -34,6 +34,9 @@ def inline(module: Module) -> Module:
     for group in components(graph):
         for name in group:
             function = _inline_into(functions[name], inlined)
+            if function is not functions[name]:
+                # Parameters of inlined functions are lets now, many of them names of atoms.
+                function = _inline_into(function, {})
             functions[name] = function
             if name in recursive or is_primitive(function):
                 continue

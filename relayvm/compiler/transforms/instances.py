@@ -30,6 +30,7 @@ from relayvm.ir.visit import binders, children, node_types, post_order
 
 MOST_INSTANCES = 1000
 DEEPEST_NESTING = 64
+MOST_PARTS = 2000
 
 Args = tuple[Type, ...]
 
@@ -88,6 +89,7 @@ class Instances:
 
     def need_function(self, name: str, args: Args) -> None:
         """Note an instance of a function."""
+        nesting(args)
         if (name, args) not in self.functions:
             self.count("@" + name, args)
             self.functions[name, args] = None
@@ -95,6 +97,7 @@ class Instances:
 
     def need_data(self, name: str, args: Args) -> None:
         """Note an instance of a data type."""
+        nesting(args)
         if (name, args) not in self.data:
             self.count(name, args)
             self.data[name, args] = None
@@ -102,8 +105,7 @@ class Instances:
 
     def count(self, name: str, args: Args) -> None:
         self.counts[name] = self.counts.get(name, 0) + 1
-        deepest = max((nesting(a) for a in args), default=0)
-        if self.counts[name] > MOST_INSTANCES or deepest > DEEPEST_NESTING:
+        if self.counts[name] > MOST_INSTANCES or nesting(args) > DEEPEST_NESTING:
             raise NotClosed(name)
 
     def visit_data(self, name: str, args: Args) -> None:
@@ -188,37 +190,38 @@ def types_in(function: Function) -> Iterator[Type]:
 
 def data_types_in(type_: Type) -> Iterator[TypeCall]:
     """Yield the applied data types in a type, inner ones first."""
-    match type_:
-        case TupleType():
-            parts: tuple[Type, ...] = type_.fields
-        case FuncType():
-            parts = (*type_.arg_types, type_.ret_type)
-        case RefType():
-            parts = (type_.value,)
-        case TypeCall():
-            parts = type_.args
-        case _:
-            return
-    for part in parts:
+    for part in type_parts(type_):
         yield from data_types_in(part)
     if isinstance(type_, TypeCall):
         yield type_
 
 
-def nesting(type_: Type) -> int:
-    """Return how deep types are nested in a type."""
+def nesting(types: Args) -> int:
+    """Return how deep types are nested; raises NotClosed for types of too many parts."""
+    deepest = parts = 0
+    pending = [(t, 1) for t in types]
+    while pending:
+        type_, depth = pending.pop()
+        deepest, parts = max(deepest, depth), parts + 1
+        # A type that doubles at each level is large long before it is deep.
+        if parts > MOST_PARTS:
+            raise NotClosed("a type argument is too large")
+        pending.extend((part, depth + 1) for part in type_parts(type_))
+    return deepest
+
+
+def type_parts(type_: Type) -> Args:
+    """Return the types that a type is built of."""
     match type_:
         case TupleType():
-            parts: tuple[Type, ...] = type_.fields
+            return type_.fields
         case FuncType():
-            parts = (*type_.arg_types, type_.ret_type)
+            return (*type_.arg_types, type_.ret_type)
         case RefType():
-            parts = (type_.value,)
+            return (type_.value,)
         case TypeCall():
-            parts = type_.args
-        case _:
-            return 1
-    return 1 + max((nesting(p) for p in parts), default=0)
+            return type_.args
+    return ()
 
 
 class ErasedTypes(TypeMap):

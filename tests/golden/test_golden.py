@@ -1,0 +1,48 @@
+"""Runs every golden file: line one is the `opt` command, then a module, then what the passes make of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from relayvm.base.source import Source
+from relayvm.compiler.passes import run_passes
+from relayvm.ir.equal import structural_equal
+from relayvm.ir.prelude import parse_program
+from relayvm.ir.printer import print_module
+from relayvm.ops import OPS
+
+FOLDER = Path(__file__).parent
+FILES = sorted(FOLDER.glob("*/*.rly"))
+COMMAND = re.compile(r"// opt --passes=([\w,]+)( --library)?\n")
+
+
+def case_id(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=case_id)
+def test_passes_give_the_text_in_the_file(path, golden):
+    source = golden.case_input(path)
+    command = COMMAND.match(source)
+    assert command is not None, f"{path}: line one must be `// opt --passes=...`"
+    module = parse_program(Source(path.name, source), OPS)
+    result = run_passes(module, command.group(1).split(","), verify=True)
+    golden.check_case(path, print_module(result, library=bool(command.group(2))))
+
+
+@pytest.mark.parametrize("path", FILES, ids=case_id)
+def test_the_result_parses_back_to_itself(path):
+    text = path.read_text(encoding="utf-8").split("// ----\n")[1]
+    module = parse_program(Source(path.name, text), OPS)
+    again = print_module(module, library=True)
+    assert structural_equal(parse_program(Source(path.name, again), OPS), module)
+
+
+def test_every_pass_has_at_least_four_files():
+    from relayvm.compiler.passes import PASSES
+
+    counts = {name: len(list((FOLDER / name).glob("*.rly"))) for name in PASSES}
+    assert {name: n for name, n in counts.items() if n < 4} == {}
