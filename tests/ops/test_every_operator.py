@@ -11,7 +11,7 @@ from operator_cases import CASES, Case, dtypes_of, types_of, values_of
 from operator_compare import assert_same
 from operator_kernels import compute_result
 
-from relayvm.base.dims import ANY, dim_value
+from relayvm.base.dims import ANY, Dim, DimVar, dim_value, symbol
 from relayvm.base.dtypes import dtype_of
 from relayvm.base.shapes import ShapeError
 from relayvm.ir.types import TensorType, TupleType, Type
@@ -92,6 +92,30 @@ def test_the_rule_over_unknown_dims_is_a_program_for_the_dims(name: str) -> None
         for a, b in zip(tensors_of(static), tensors_of(trace.result)):
             assert a.shape == tuple(dim_value(d, known) for d in b.shape), case
             assert a.dtype is b.dtype
+
+
+def with_symbols(given: Type, symbols: dict[Dim, DimVar]) -> Type:
+    """Return the type with a symbol for each size but 1, the same for equal sizes."""
+    if isinstance(given, TupleType):
+        return TupleType(tuple(with_symbols(t, symbols) for t in given.fields))
+    assert isinstance(given, TensorType)
+    shape = [d if d == 1 else symbol(symbols.setdefault(d, DimVar(f"n{d}"))) for d in given.shape]
+    return TensorType(tuple(shape), given.dtype)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_rule_over_symbols_is_the_rule_over_their_values(name: str) -> None:
+    op = OPS[name]
+    for case in CASES[name]:
+        if (name == "squeeze" and "axis" not in case.attrs) or op.is_data_dependent:
+            continue
+        types = types_of(case, next(dtypes_of(op, case)))
+        symbols: dict[Dim, DimVar] = {}
+        symbolic = op.result_type([with_symbols(t, symbols) for t in types], case.attrs)
+        values = {variable: int(str(size)) for size, variable in symbols.items()}
+        static = op.result_type(types, case.attrs)
+        for a, b in zip(tensors_of(static), tensors_of(symbolic), strict=True):
+            assert a.shape == tuple(dim_value(d, values) for d in b.shape), case
 
 
 def _compared(op: Operator, case: Case, dtypes: Any, symbolic: bool) -> None:

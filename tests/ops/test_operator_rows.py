@@ -1,0 +1,128 @@
+"""How rows are made: the signature is the schema, facets must fit it, names are unique."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relayvm.base.dtypes import FLOAT32, INT8
+from relayvm.base.shapes import ShapeError
+from relayvm.ir.expr import AttributeSchema, Constant
+from relayvm.ir.types import TensorType
+from relayvm.ops import OPS, Fusion, Operator, operator
+from relayvm.ops.operator import table_of
+from relayvm.ops.schema import DType, Float, SameDtype
+
+
+def scaled() -> Operator:
+    @operator("scaled", fusion=Fusion.ELEMENTWISE)
+    def rule(
+        data: Float, other: SameDtype, *, by: float = 2.0, to: DType | None = None
+    ) -> TensorType:
+        """Both scaled."""
+        return TensorType(data.shape, to or data.dtype)
+
+    return rule
+
+
+def test_the_signature_is_the_schema() -> None:
+    row = scaled()
+    assert [o.name for o in row.operands] == ["data", "other"]
+    assert row.attributes == (
+        AttributeSchema("by", "float", 2.0),
+        AttributeSchema("to", "DType | None"),
+    )
+    assert row.doc == "Both scaled."
+
+
+def test_a_facet_with_other_parameters_fails() -> None:
+    with pytest.raises(TypeError, match="its schema is"):
+
+        @scaled().numpy
+        def _(data: np.ndarray, *, by: float) -> np.ndarray:
+            return data
+
+
+def test_a_facet_is_defined_once() -> None:
+    row = scaled()
+
+    @row.numpy
+    def _(data: np.ndarray, other: np.ndarray, *, by: float, to: DType | None) -> np.ndarray:
+        return data
+
+    with pytest.raises(TypeError, match="defined twice"):
+
+        @row.numpy
+        def _(data: np.ndarray, other: np.ndarray, *, by: float, to: DType | None) -> np.ndarray:
+            return other
+
+
+def test_a_name_is_in_a_table_once() -> None:
+    with pytest.raises(TypeError, match="defined twice"):
+        table_of([scaled()], [scaled()])
+
+
+def test_attributes_are_brought_to_their_canonical_form() -> None:
+    assert scaled().complete_attrs({"by": 3, "to": "int8"}) == {"by": 3.0, "to": INT8}
+    assert OPS["sum"].complete_attrs({"axis": 1})["axis"] == (1,)
+    assert OPS["sum"].complete_attrs({"axis": [0, 1], "keepdims": 1}) == {
+        "axis": (0, 1),
+        "keepdims": True,
+        "exclude": False,
+    }
+
+
+def test_attributes_that_old_texts_carry_are_ignored() -> None:
+    assert OPS["arange"].complete_attrs({"start": 0, "dtype": "int8"}) == {"dtype": INT8}
+
+
+def test_calling_a_row_builds_a_call() -> None:
+    one = Constant(np.float32(1).reshape(()))
+    call = OPS["sum"](one, axis=(0,))
+    assert call.op is OPS["sum"]
+    assert call.args == (one,)
+    assert call.attrs["axis"] == (0,)
+
+
+def test_evaluation_does_not_share_memory_with_its_operands() -> None:
+    array = np.arange(6, dtype=np.float32)
+    for name, attrs in (("copy", {}), ("reshape", {"newshape": (2, 3)}), ("transpose", {})):
+        result = OPS[name].evaluate([array], attrs)
+        assert not np.shares_memory(result, array)
+        assert result.flags.c_contiguous
+
+
+def test_a_division_of_a_size_by_zero_is_an_error_of_shapes() -> None:
+    with pytest.raises(ShapeError):
+        OPS["reshape"].result_type([TensorType((0, 3), FLOAT32)], {"newshape": (0, -1, 0)})
+
+
+@pytest.mark.parametrize(
+    ("name", "a", "b", "expected"),
+    [
+        ("divide", [7, -7, 5, -128], [2, 2, 0, -1], [3, -3, 0, -128]),
+        ("floor_divide", [7, -7, 5, -128], [2, 2, 0, -1], [3, -4, 0, -128]),
+        ("mod", [7, -7, 5, -128], [2, 2, 0, -1], [1, -1, 0, 0]),
+        ("floor_mod", [7, -7, 5, -7], [-2, 2, 0, 3], [-1, 1, 0, 2]),
+        ("left_shift", [1, 1, 1, -1], [7, 8, -1, 1], [-128, 0, 0, -2]),
+        ("right_shift", [64, -1, -64, 1], [3, 9, -1, 9], [8, -1, -1, 0]),
+        ("power", [2, -1, 2, 0], [6, -3, -1, 0], [64, -1, 0, 1]),
+        ("add", [127, -128, 1, 0], [1, -1, 1, 0], [-128, 127, 2, 0]),
+    ],
+)
+def test_integers_wrap_and_never_trap(
+    name: str, a: list[int], b: list[int], expected: list[int]
+) -> None:
+    result = OPS[name].evaluate([np.array(a, np.int8), np.array(b, np.int8)], {})
+    assert result.tolist() == expected
+
+
+def test_casts_of_floats_saturate() -> None:
+    given = np.array([np.nan, np.inf, -np.inf, 1e30, -1.9, 254.9], np.float32)
+    assert OPS["cast"].evaluate([given], {"dtype": "uint8"}).tolist() == [0, 255, 0, 255, 0, 254]
+    assert OPS["cast"].evaluate([given[:4]], {"dtype": "int64"}).tolist() == [
+        0,
+        2**63 - 1,
+        -(2**63),
+        2**63 - 1,
+    ]
