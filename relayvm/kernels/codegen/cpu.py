@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from relayvm.base.diagnostics import error
 from relayvm.base.target import Target
 
-_LEVEL_3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2")
+_LEVEL_3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "popcnt", "sse4.2")
 _LEVEL_4 = (*_LEVEL_3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 _LEVELS = {"x86-64-v3": _LEVEL_3, "x86-64-v4": _LEVEL_4}
 _CPU_LEVELS = {
@@ -54,14 +54,17 @@ def target_cpu(target: Target) -> Cpu:
     extra = tuple(f.lstrip("+") for f in target.features.split(",") if f)
     if architecture in ("aarch64", "arm64"):
         # Darwin and Windows keep x18 for themselves.
-        return Cpu(triple, target.cpu or "generic", ("neon", *extra), (*extra, "reserve-x18"))
+        llvm_features = (*(f"+{f}" for f in extra), "+reserve-x18")
+        return Cpu(triple, target.cpu or "generic", ("neon", *extra), llvm_features)
     if architecture != "x86_64":
         raise error(
             "unknown-target", f"no code is generated for `{architecture}`, only x86_64 and aarch64"
         )
     level = _x86_level(target)
     features = tuple(sorted({*_LEVELS[level], *extra}))
-    return Cpu(triple, level, features, extra, 512 if level == "x86-64-v4" else 256)
+    # `movbe` belongs to the levels, but GCC's run-time check, which the loader uses, lacks it.
+    llvm_features = (*(f"+{f}" for f in extra), "-movbe")
+    return Cpu(triple, level, features, llvm_features, 512 if level == "x86-64-v4" else 256)
 
 
 def _x86_level(target: Target) -> str:

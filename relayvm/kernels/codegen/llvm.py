@@ -20,7 +20,7 @@ def _target_machine(cpu: Cpu, speed: int) -> Any:
     _initialize()
     return llvm.Target.from_triple(cpu.triple).create_target_machine(
         cpu=cpu.name,
-        features=",".join(f"+{f}" for f in cpu.llvm_features),
+        features=",".join(cpu.llvm_features),
         opt=speed,
         reloc="pic",
         codemodel="small",
