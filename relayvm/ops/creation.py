@@ -149,11 +149,11 @@ def _(data: Tensor, *, dtype: DType | None) -> Tensor:
     ignored=("start", "stop", "step"),
 )
 def arange(
-    start: Numeric, stop: SameDtype, step: SameDtype, *, dtype: DType | None = None
+    start: Numeric, end: SameDtype, step: SameDtype, *, dtype: DType | None = None
 ) -> TensorType:
-    """`start`, `start + step`, ... before `stop`; all are rank 0, elements are cast to `dtype`.
+    """`start`, `start + step`, ... before `end`; all are rank 0, elements are cast to `dtype`.
 
-    The length is `ceil((stop - start) / step)`, at least 0. It depends on values: see `value_shape`
+    The length is `ceil((end - start) / step)`, at least 0. It depends on values: see `value_shape`
     for constant operands and `value_dims` for the run time. A step of 0 gives no elements.
 
     >>> %a = int32 1
@@ -162,24 +162,24 @@ def arange(
     >>> arange(%a, %b, %s)
     [1, 4, 7]
     """
-    for name, operand in (("start", start), ("stop", stop), ("step", step)):
+    for name, operand in (("start", start), ("end", end), ("step", step)):
         require_rank(operand, 0, 0, f"`{name}` of `arange`")
     return TensorType((ANY,), dtype or start.dtype)
 
 
 @arange.value_shape
-def _(start: Array, stop: Array, step: Array, *, dtype: DType | None) -> tuple[Dim, ...]:
+def _(start: Array, end: Array, step: Array, *, dtype: DType | None) -> tuple[Dim, ...]:
     if start.dtype.kind != "f":
-        first, last, stride = int(start), int(stop), int(step)
+        first, last, stride = int(start), int(end), int(step)
         return (max(0, -((first - last) // stride)) if stride else 0,)
     computed = np.float32 if start.dtype == np.float16 else start.dtype.type
-    steps = np.ceil((computed(stop) - computed(start)) / computed(step))
+    steps = np.ceil((computed(end) - computed(start)) / computed(step))
     return (int(steps) if np.isfinite(steps) and steps > 0 else 0,)
 
 
 @arange.numpy
-def _(start: Array, stop: Array, step: Array, *, dtype: DType | None) -> Array:
-    (length,) = arange.facets["value_shape"](start, stop, step, dtype=dtype)
+def _(start: Array, end: Array, step: Array, *, dtype: DType | None) -> Array:
+    (length,) = arange.facets["value_shape"](start, end, step, dtype=dtype)
     computed = np.float32 if start.dtype == np.float16 else start.dtype.type
     positions = np.arange(length, dtype=np.int64).astype(computed)
     values = positions * computed(step) + computed(start)
@@ -187,8 +187,8 @@ def _(start: Array, stop: Array, step: Array, *, dtype: DType | None) -> Array:
 
 
 @arange.value_dims
-def _(start: Tensor, stop: Tensor, step: Tensor, *, dtype: DType | None) -> tuple[Tensor, ...]:
-    a, b, s = (te.cast(t[()], wide(t.dtype)) for t in (start, stop, step))
+def _(start: Tensor, end: Tensor, step: Tensor, *, dtype: DType | None) -> tuple[Tensor, ...]:
+    a, b, s = (te.cast(t[()], wide(t.dtype)) for t in (start, end, step))
     if start.dtype.is_float:
         steps = te.scalar("ceil", te.scalar("divide", b - a, s))
         legal = te.scalar("logical_and", te.scalar("isfinite", steps), steps > 0.0)
@@ -202,7 +202,7 @@ def _(start: Tensor, stop: Tensor, step: Tensor, *, dtype: DType | None) -> tupl
 
 @arange.compute
 def _(
-    dims: tuple[Dim, ...], start: Tensor, stop: Tensor, step: Tensor, *, dtype: DType | None
+    dims: tuple[Dim, ...], start: Tensor, end: Tensor, step: Tensor, *, dtype: DType | None
 ) -> Tensor:
     total = wide(start.dtype)
     first, stride = te.cast(start[()], total), te.cast(step[()], total)

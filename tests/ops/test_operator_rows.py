@@ -7,7 +7,11 @@ import pytest
 
 from relayvm.base.dtypes import FLOAT32, INT8
 from relayvm.base.shapes import ShapeError
+from relayvm.compiler.evaluate import Evaluator
+from relayvm.compiler.infer_types import infer_expr, infer_types
 from relayvm.ir.expr import AttributeSchema, Constant
+from relayvm.ir.module import Module
+from relayvm.ir.parser import parse_expr, parse_module
 from relayvm.ir.types import TensorType
 from relayvm.ops import OPS, Fusion, Operator, operator
 from relayvm.ops.operator import table_of
@@ -126,3 +130,31 @@ def test_casts_of_floats_saturate() -> None:
         -(2**63),
         2**63 - 1,
     ]
+
+
+def test_a_custom_operator_is_a_row_passed_to_the_parser() -> None:
+    @operator("twice", fusion=Fusion.ELEMENTWISE, no_gradient="a test")
+    def twice(data: Float) -> TensorType:
+        """Two times `data`."""
+        return TensorType(data.shape, data.dtype)
+
+    @twice.numpy
+    def _(data: np.ndarray) -> np.ndarray:
+        return data * 2
+
+    text = "fn (%x: Tensor[(2), float32]) { add(twice(%x), %x) }"
+    function = infer_expr(parse_expr(text, {**OPS, "twice": twice}))
+    evaluator = Evaluator(Module())
+    result = evaluator.apply(evaluator.evaluate(function), (np.array([1, 2], np.float32),))
+    assert result.tolist() == [3, 6]
+
+
+def test_a_size_in_an_attribute_may_be_a_symbol() -> None:
+    text = """
+    def @main[n](%x: Tensor[(n, 2), float32]) {
+      (zeros(shape=(n, 1)), broadcast_to(%x, shape=(3, n, 2)), reshape(%x, newshape=[2, n]))
+    }
+    """
+    module = infer_types(parse_module(text, OPS))
+    result = Evaluator(module).call("main", [np.ones((4, 2), np.float32)])
+    assert [r.shape for r in result] == [(4, 1), (3, 4, 2), (2, 4)]
