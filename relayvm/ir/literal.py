@@ -5,17 +5,19 @@ constants.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
+import struct
 from dataclasses import dataclass, field
 from math import isnan
+from typing import Any
 
 import numpy as np
 
 from relayvm.base.dtypes import (
     BOOL,
     BY_NAME,
+    DTYPES,
     FLOAT16,
     FLOAT32,
     FLOAT64,
@@ -203,15 +205,20 @@ def read_metadata(text: str) -> Metadata:
     if not text.strip():
         return metadata
     try:
-        rows = json.loads(text)["relay.Constant"]
-        metadata.constants = [_constant(row) for row in rows]
+        document = json.loads(text)
+        if "b64ndarrays" in document:
+            metadata.constants = _graph_constants(document)
+        else:
+            metadata.constants = [_constant(row) for row in document["relay.Constant"]]
     except (
         ValueError,
         KeyError,
         TypeError,
+        IndexError,
+        AttributeError,
         RecursionError,
         OverflowError,
-        binascii.Error,
+        struct.error,
     ) as reason:
         what = reason.args[0] if reason.args else type(reason).__name__
         metadata.problem = f"no {what}" if isinstance(reason, KeyError) else str(what)[:200]
@@ -229,3 +236,38 @@ def _constant(row: dict[str, object]) -> np.ndarray:
     content = base64.b64decode(str(row["data"]), validate=True)
     data = np.frombuffer(content, dtype.numpy.newbyteorder("<")).reshape(shape)
     return data.astype(dtype.numpy)
+
+
+_ARRAY_MAGIC = 0xDD5E40F096B4A13F
+
+
+def _graph_constants(document: dict[str, Any]) -> list[np.ndarray]:
+    """Return the constants of the section that Apache TVM writes: a graph of numbered nodes.
+
+    The root is a map from keys to arrays of nodes; a constant names its array by number.
+    """
+    nodes = document["nodes"]
+    root = nodes[document["root"]]
+    place = root["keys"].index("relay.Constant")
+    rows = [nodes[i] for i in nodes[root["data"][place]]["data"]]
+    arrays = document["b64ndarrays"]
+    return [_dumped_array(base64.b64decode(arrays[int(row["attrs"]["data"])])) for row in rows]
+
+
+def _dumped_array(content: bytes) -> np.ndarray:
+    """Return an array from its dump: magic, device, rank, element type, dims, elements."""
+    magic, _, _, _, rank, code, bits, lanes = struct.unpack_from("<QQiiiBBH", content)
+    if magic != _ARRAY_MAGIC or lanes != 1 or not 0 <= rank <= 64:
+        raise ValueError("an array has another format")
+    known = [d for d in DTYPES if (d.dlpack, d.bits) == (code, bits)]
+    dtype = known[0] if known else BOOL
+    if not known and (code, bits) not in ((1, 1), (6, 8)):
+        raise ValueError(f"an array has element type code {code} with {bits} bits")
+    header = struct.calcsize("<QQiiiBBH")
+    shape = struct.unpack_from(f"<{rank}q", content, header)
+    (size,) = struct.unpack_from("<q", content, header + 8 * rank)
+    start = header + 8 * rank + 8
+    if any(d < 0 for d in shape) or not 0 <= size <= len(content) - start:
+        raise ValueError("an array is cut short")
+    data = np.frombuffer(content[start : start + size], dtype.numpy.newbyteorder("<"))
+    return data.reshape(shape).astype(dtype.numpy)

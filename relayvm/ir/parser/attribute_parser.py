@@ -30,6 +30,11 @@ class AttributeParser(TypeParser):
         name = self.advance()
         self.expect("=")
         begin = self.begin()
+        if name == "virtual_device" and self.text == "meta":
+            # Texts of TVM carry devices in their metadata; they mean nothing here.
+            for kind in ("ident", "[", "ident", "]", "[", "number", "]"):
+                self.expect(kind)
+            return
         value = self._attribute_value(0)
         if name in values:
             self.report("duplicate-name", f"attribute `{name}` is given twice", name_span)

@@ -37,10 +37,22 @@ class PatternParser(AttributeParser):
         """Read `%x` or `%x: T` as a new variable."""
         span = self.span()
         name = self.expect("local")[1:]
+        if self.kind == "{":
+            self._skip_device()
         annotation: Type | None = None
         if self.accept(":"):
             annotation = yield self.type_()
         return Var(name, annotation, span=span)
+
+    def _skip_device(self) -> None:
+        """Step over `{virtual_device=...}` of texts from TVM, which means nothing here."""
+        opened = self.index
+        self.advance()
+        if self.text != "virtual_device":
+            self.fail("`virtual_device`")
+        while self.kind not in ("}", "{", ";", "eof", "metadata"):
+            self.advance()
+        self.expect("}", opened=opened)
 
     def no_duplicates(self, variables: Iterable[Var], what: str) -> None:
         first: dict[str, Var] = {}
