@@ -190,4 +190,14 @@ ERROR_CODES: dict[str, str] = {
     "bad-option": (
         "An option of a virtual machine is not one that it has.\n\n`docs/reference` lists the options of `VirtualMachine`; limits are whole numbers of at least 0."
     ),
+    "nest-syntax": (
+        "The text is not a loop nest.\n\n"
+        "Nests are the portable form of kernels in executables; `relayvm inspect` prints them. "
+        "The carets stand under the token that cannot come at this place."
+    ),
+    "bad-nest": (
+        "A loop nest breaks a rule: scopes, dtypes, widths, or what may be written.\n\n"
+        "Nests that the compiler makes keep all rules, so the file was changed or is damaged; "
+        "compile the program again."
+    ),
 }

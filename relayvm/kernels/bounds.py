@@ -8,6 +8,7 @@ and selections can yield.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from relayvm.base.abi import Access
@@ -60,7 +61,7 @@ class Prover:
     edges: dict[Var, Edges] = field(default_factory=dict)
     facts: list[Polynomial] = field(default_factory=list)
     values: dict[Var, Polynomial] = field(default_factory=dict)
-    ends: list[Expr] = field(default_factory=list)
+    broadcasts: tuple[Expr, ...] = ()
     _depth: int = field(default=0, repr=False)
     _fuel: int = field(default=0, repr=False)
     _failed: dict[frozenset[tuple[tuple[Expr, ...], int]], int] = field(
@@ -73,7 +74,7 @@ class Prover:
             dict(self.edges),
             list(self.facts),
             dict(self.values),
-            list(self.ends),
+            self.broadcasts,
             self._depth,
             self._fuel,
         )
@@ -88,7 +89,6 @@ class Prover:
         room = step if all(c % step == 0 for c in self._expanded(length).values()) else 1
         self.edges.pop(var, None)
         self.edges[var] = ([low], [poly_add(high, {(): -room})])
-        self.ends.append(end)
         self._add_fact(poly_add(length, {(): -room}))
 
     def _expanded(self, poly: Polynomial) -> Polynomial:
@@ -136,12 +136,13 @@ class Prover:
 
     def _add_fact(self, fact: Polynomial) -> None:
         self.facts.append(fact)
-        # n*m >= 1 makes every factor at least 1.
+        # c*n*m >= 1 makes every factor at least 1.
         products = [(m, c) for m, c in fact.items() if m]
-        if len(products) == 1 and products[0][1] > 0 and -products[0][1] <= fact.get((), 0) < 0:
-            for atom in products[0][0]:
-                if isinstance(atom, DimRef) and len(products[0][0]) > 1:
-                    self.facts.append({(atom,): 1, (): -1})
+        if len(products) != 1 or products[0][1] < 0 or fact.get((), 0) >= 0:
+            return
+        factors = products[0][0]
+        if all(map(_is_natural, factors)) and fact != {factors: 1, (): -1}:
+            self.facts += [{(atom,): 1, (): -1} for atom in factors]
 
     def _condition_facts(self, condition: Expr, holds: bool) -> list[Polynomial]:
         match condition:
@@ -174,7 +175,7 @@ class Prover:
 
     def _below_broadcast(self, value: Polynomial, extent: Expr) -> bool:
         """A strided axis may be indexed as far as any axis it broadcasts to."""
-        for end in self.ends:
+        for end in self.broadcasts:
             if not any(extent == d for d in _broadcast_parts(end)):
                 continue
             if self.at_least_zero(poly_add(poly_add(polynomial(end), value, -1), {(): -1})):
@@ -421,10 +422,15 @@ def ensure_bounds(nest: Nest) -> Nest:
     """
     phases = []
     for phase in nest.phases:
-        prover = Prover()
+        prover = Prover(broadcasts=broadcast_extents((*nest.operands, *nest.scratch)))
         prover.add_range(phase.var, const(0), phase.extent)
         phases.append(replace(phase, body=_check_block(phase.body, prover)))
     return replace(nest, phases=tuple(phases))
+
+
+def broadcast_extents(buffers: Iterable[Buffer]) -> tuple[Expr, ...]:
+    """Return the extents that are broadcast at run time."""
+    return tuple({e: None for b in buffers for e in b.shape if isinstance(e, Select)})
 
 
 def _check_block(body: tuple[Stmt, ...], prover: Prover) -> tuple[Stmt, ...]:

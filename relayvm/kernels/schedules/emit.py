@@ -19,7 +19,7 @@ from relayvm.base.dtypes import BOOL, INT64, DType
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels import simplify as s
-from relayvm.kernels.bounds import Prover
+from relayvm.kernels.bounds import Prover, broadcast_extents
 from relayvm.kernels.schedules.plan import body_of
 
 Frame = dict[c.IndexVar, n.Expr]
@@ -73,7 +73,7 @@ class Emitter:
     def __init__(self, context: Context, reducer: Reducer, prover: Prover | None = None) -> None:
         self.context = context
         self.reducer = reducer
-        self.prover = prover or Prover()
+        self.prover = prover or Prover(broadcasts=broadcast_extents(context.buffers.values()))
         self.statements: list[n.Stmt] = []
         self.mask: n.Expr | None = None
         self.guard: n.Expr | None = None

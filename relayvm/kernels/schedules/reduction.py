@@ -16,7 +16,7 @@ from relayvm.base.dtypes import FLOAT16, FLOAT32, INT64, DType
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels import simplify as s
-from relayvm.kernels.schedules.emit import Emitter, Frame, Reduction
+from relayvm.kernels.schedules.emit import CannotVectorise, Emitter, Frame, Reduction
 
 _ZERO = n.const(0)
 AxisValues = dict[Union[c.IndexVar, None], n.Expr]
@@ -74,6 +74,8 @@ def combined(emitter: Emitter, rule: Rule, body: c.ScalarExpr, frame: Frame, acc
 def serial(emitter: Emitter, reduction: Reduction, frame: Frame, lanes: int = 1) -> n.Expr:
     """Reduce with loops over the box; each of 16 partials has `lanes` lanes of other axes."""
     if isinstance(reduction, c.ArgReduce):
+        if lanes > 1:
+            raise CannotVectorise("a position in every lane")
         return arg_serial(emitter, reduction, frame)
     rule = rule_of(reduction)
     names = emitter.context.names

@@ -1,0 +1,405 @@
+"""Reads the text of a nest as `printer.py` writes it; raises RelayError `nest-syntax` otherwise.
+
+Dtypes and lanes of expressions follow from their operands; `verify.py` checks what the grammar
+cannot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+from relayvm.base.abi import Access
+from relayvm.base.diagnostics import error
+from relayvm.base.dtypes import BY_NAME, DType
+from relayvm.base.source import Source, Span
+from relayvm.kernels import loops as n
+from relayvm.kernels.compute import INDEX_MODES
+from relayvm.kernels.printer import INFIX
+from relayvm.kernels.scalar_ops import SCALAR_OPS
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>-?(?:inf|nan|\d+(?:\.\d+)?(?:e[-+]?\d+)?)\b)"
+    r"|(?P<name>[A-Za-z_][A-Za-z0-9_.]*)"
+    r"|(?P<mark>[][(){}@$:,=?<+*-]))"
+)
+_ROLES = ("input", "output", "scratch")
+_OPERATOR = {sign: name for name, sign in INFIX.items()}
+MAX_NESTING = 200
+
+_Item = TypeVar("_Item")
+
+
+def parse_nest(text: str, name: str = "<nest>") -> n.Nest:
+    """Return the nest that `text` describes."""
+    return _Parser(Source(name, text)).nest()
+
+
+class _Parser:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.tokens: list[tuple[str, int, int]] = []
+        self.at = 0
+        self.depth = 0
+        self.buffers: dict[str, n.Buffer] = {}
+        self.tiles: dict[str, n.Tile] = {}
+        self.variables: dict[str, n.Var] = {}
+        self.dims: tuple[str, ...] = ()
+        self._tokenise()
+
+    def _tokenise(self) -> None:
+        position, text = 0, self.source.text
+        end = len(text.rstrip())
+        while position < end:
+            match = _TOKEN.match(text, position)
+            if match is None:
+                start = position + len(text[position:]) - len(text[position:].lstrip())
+                raise error(
+                    "nest-syntax",
+                    f"`{text[start]}` cannot stand in a nest",
+                    Span(self.source, start, start + 1),
+                )
+            kind = match.lastgroup
+            assert kind is not None
+            self.tokens.append((match.group(kind), match.start(kind), match.end(kind)))
+            position = match.end()
+        self.tokens.append(("", end, end))
+
+    def fail(self, expected: str) -> NoReturn:
+        word, begin, end = self.tokens[self.at]
+        found = f"`{word}`" if word else "the end"
+        span = Span(self.source, begin, max(end, begin + 1))
+        raise error("nest-syntax", f"expected {expected}, found {found}", span)
+
+    def peek(self) -> str:
+        return self.tokens[self.at][0]
+
+    def next(self) -> str:
+        word = self.peek()
+        self.at += 1 if word else 0
+        return word
+
+    def take(self, word: str) -> bool:
+        if self.peek() != word:
+            return False
+        self.at += 1
+        return True
+
+    def expect(self, *words: str) -> None:
+        for word in words:
+            if not self.take(word):
+                self.fail(f"`{word}`")
+
+    def name(self, what: str) -> str:
+        word = self.peek()
+        if not word or not (word[0].isalpha() or word[0] == "_"):
+            self.fail(what)
+        return self.next()
+
+    def number(self, what: str = "a number") -> int:
+        word = self.peek()
+        if not re.fullmatch(r"-?\d+", word) or len(word) > 20:
+            self.fail(what)
+        return int(self.next())
+
+    def lanes(self) -> int:
+        at = self.at
+        value = self.number("a number of lanes")
+        if value not in (1, 2, 4, 8, 16, 32, 64):
+            self.at = at
+            self.fail("a power of two up to 64")
+        return value
+
+    def choice(self, table: dict[str, _Item], what: str) -> _Item:
+        if self.peek() not in table:
+            self.fail(what)
+        return table[self.next()]
+
+    def dtype(self) -> DType:
+        return self.choice(BY_NAME, "a dtype")
+
+    def list(self, item: Callable[[], _Item], close: str) -> tuple[_Item, ...]:
+        items: list[_Item] = []
+        while not self.take(close):
+            if items:
+                self.expect(",")
+            items.append(item())
+        return tuple(items)
+
+    # Structure --------------------------------------------------------------------------------
+
+    def nest(self) -> n.Nest:
+        self.expect("nest", "@")
+        name = self.name("the name of the nest")
+        self.expect("{")
+        if self.take("dims"):
+            self.dims = (self._dim_name(),)
+            while self.take(","):
+                self.dims += (self._dim_name(),)
+        while self.peek() in _ROLES:
+            self._buffer()
+        phases = []
+        while self.take("phase"):
+            phases.append(self._phase())
+        self.expect("}")
+        if self.peek():
+            self.fail("the end of the nest")
+        buffers = self.buffers.values()
+        operands = tuple(b for b in buffers if b.role != "scratch")
+        scratch = tuple(b for b in buffers if b.role == "scratch")
+        return n.Nest(name, self.dims, operands, scratch, tuple(phases))
+
+    def _dim_name(self) -> str:
+        self.expect("$")
+        return self.name("a dim")
+
+    def _buffer(self) -> None:
+        role, name = self.next(), self.name("a buffer")
+        if name in self.buffers:
+            self.at -= 1
+            self.fail("a new name")
+        self.expect(":")
+        dtype = self.dtype()
+        self.expect("[")
+        shape = self.list(self.expr, "]")
+        access = {"strided": Access.STRIDED, "scalar": Access.SCALAR}.get(self.peek(), Access.DENSE)
+        self.at += access is not Access.DENSE
+        self.buffers[name] = n.Buffer(name, dtype, shape, role, access)
+
+    def _phase(self) -> n.Phase:
+        var = self._variable()
+        self.expect("<")
+        extent = self.expr()
+        return n.Phase(var, extent, self._block())
+
+    def _variable(self) -> n.Var:
+        var = n.Var(self.name("a variable"))
+        self.variables[var.name] = var
+        return var
+
+    def _block(self) -> tuple[n.Stmt, ...]:
+        self.expect("{")
+        self.depth += 1
+        if self.depth > MAX_NESTING:
+            self.fail("less nesting")
+        body = []
+        while not self.take("}"):
+            body.append(self._stmt())
+        self.depth -= 1
+        return tuple(body)
+
+    def _stmt(self) -> n.Stmt:
+        word = self.peek()
+        if word in ("for", "unroll"):
+            return self._for(self.next())
+        if self.take("if"):
+            condition = self.expr()
+            then = self._block()
+            return n.If(condition, then, self._block() if self.take("else") else ())
+        if self.take("let"):
+            name = self.name("a variable")
+            self.expect("=")
+            value = self.expr()
+            var = n.Var(name, value.dtype, value.lanes)
+            self.variables[name] = var
+            return n.Let(var, value)
+        if self.take("tile"):
+            return self._tile()
+        return self._store()
+
+    def _for(self, word: str) -> n.For:
+        var = self._variable()
+        self.expect("=")
+        begin = self.expr()
+        self.expect("to")
+        end = self.expr()
+        step = self.number() if self.take("step") else 1
+        kind = "unroll" if word == "unroll" else "serial"
+        return n.For(var, begin, end, step, self._block(), kind)
+
+    def _tile(self) -> n.Declare:
+        name = self.name("a tile")
+        self.expect(":")
+        dtype = self.dtype()
+        self.expect("x")
+        lanes = self.lanes()
+        self.expect("[")
+        size = self.number()
+        self.expect("]")
+        self.tiles[name] = n.Tile(name, dtype, lanes, size)
+        return n.Declare(self.tiles[name])
+
+    def _store(self) -> n.Stmt:
+        name = self.peek()
+        if name in self.tiles:
+            tile = self.tiles[self.next()]
+            self.expect("[")
+            index = self.expr()
+            self.expect("]", "=")
+            return n.TileStore(tile, index, self.expr())
+        buffer = self.choice(self.buffers, "a statement")
+        self.expect("[")
+        indices = self.list(self.expr, "]")
+        mask = self.expr() if self.take("?") else None
+        self.expect("=")
+        return n.Store(buffer, indices, self.expr(), mask)
+
+    # Expressions ------------------------------------------------------------------------------
+
+    def expr(self) -> n.Expr:
+        self.depth += 1
+        if self.depth > MAX_NESTING:
+            self.fail("less nesting")
+        try:
+            return self._expr()
+        finally:
+            self.depth -= 1
+
+    def _expr(self) -> n.Expr:
+        word = self.peek()
+        if re.fullmatch(r"-?\d+", word):
+            return n.const(self.number())
+        if self.take("$"):
+            at = self.at
+            name = self.name("a dim")
+            if name not in self.dims:
+                self.at = at
+                self.fail("a dim of the nest")
+            return n.DimRef(name)
+        if self.take("("):
+            return self._infix()
+        if word in self.variables:
+            return self.variables[self.next()]
+        if word in self.tiles:
+            tile = self.tiles[self.next()]
+            self.expect("[")
+            index = self.expr()
+            self.expect("]")
+            return n.TileLoad(tile, index)
+        if word in self.buffers:
+            return self._load()
+        if word in BY_NAME:
+            return self._literal()
+        if word in _FORMS:
+            self.next()
+            self.expect("(")
+            result = _FORMS[word](self)
+            self.expect(")")
+            return result
+        if word in SCALAR_OPS:
+            return self._call()
+        self.fail("an expression")
+
+    def _infix(self) -> n.Expr:
+        a = self.expr()
+        name = self.choice(_OPERATOR, "`+`, `-` or `*`")
+        b = self.expr()
+        self.expect(")")
+        return self._checked_call(name, (a, b))
+
+    def _call(self) -> n.Expr:
+        name = self.next()
+        self.expect("(")
+        return self._checked_call(name, self.list(self.expr, ")"))
+
+    def _checked_call(self, name: str, args: tuple[n.Expr, ...]) -> n.Expr:
+        row = SCALAR_OPS[name]
+        same = len({(a.dtype, a.lanes) for a in args}) == 1
+        if len(args) != row.arity or not same or args[0].dtype not in row.dtypes:
+            self.at -= 1
+            self.fail(f"operands of one dtype and width that suit `{name}`")
+        return n.Call(name, args, row.result(args[0].dtype), args[0].lanes)
+
+    def _literal(self) -> n.Expr:
+        dtype = self.dtype()
+        self.expect("(")
+        word = self.next()
+        try:
+            value = float(word) if dtype.is_float else int(word)
+        except ValueError:
+            self.at -= 1
+            self.fail(f"a literal of {dtype}")
+        if not dtype.is_float and not dtype.min <= value <= dtype.max:
+            self.at -= 1
+            self.fail(f"a literal of {dtype}")
+        self.expect(")")
+        return n.const(value, dtype)
+
+    def _load(self) -> n.Load:
+        buffer = self.buffers[self.next()]
+        self.expect("[")
+        indices = self.list(self.expr, "]")
+        lanes = self.lanes() if self.take(":") else 1
+        return n.Load(buffer, indices, lanes, self.expr() if self.take("?") else None)
+
+    def cast(self) -> n.Expr:
+        dtype = self.dtype()
+        self.expect(",")
+        value = self.expr()
+        return n.Cast(value, dtype, value.lanes)
+
+    def select(self) -> n.Expr:
+        condition = self.expr()
+        self.expect(",")
+        a = self.expr()
+        self.expect(",")
+        b = self.expr()
+        return n.Select(condition, a, b, a.dtype, a.lanes)
+
+    def broadcast(self) -> n.Expr:
+        value = self.expr()
+        self.expect(",")
+        return n.Broadcast(value, self.lanes(), value.dtype)
+
+    def ramp(self) -> n.Expr:
+        base = self.expr()
+        self.expect(",")
+        stride = self.expr()
+        self.expect(",")
+        return n.Ramp(base, stride, self.lanes())
+
+    def mask(self) -> n.Expr:
+        count = self.expr()
+        self.expect(",")
+        return n.Mask(count, self.lanes())
+
+    def index(self) -> n.Expr:
+        mode = self.choice({m: m for m in INDEX_MODES}, "an index mode")
+        self.expect(",")
+        value = self.expr()
+        self.expect(",")
+        return n.Index(value, self.expr(), mode)
+
+    def gather(self) -> n.Expr:
+        if self.peek() not in self.buffers:
+            self.fail("a buffer")
+        load = self._load()
+        return n.Gather(load.buffer, load.indices, load.lanes, load.mask)
+
+    def tree(self) -> n.Expr:
+        op = self.choice({o: o for o in n.TREE_OPS}, "an operator of a tree")
+        vectors = []
+        while self.take(","):
+            vectors.append(self.expr())
+        if not vectors:
+            self.fail("a vector")
+        return n.tree(op, *vectors)
+
+    def lane(self) -> n.Expr:
+        vector = self.expr()
+        self.expect(",")
+        return n.lane(vector, self.number())
+
+
+_FORMS: dict[str, Callable[[_Parser], n.Expr]] = {
+    "cast": _Parser.cast,
+    "select": _Parser.select,
+    "broadcast": _Parser.broadcast,
+    "ramp": _Parser.ramp,
+    "mask": _Parser.mask,
+    "index": _Parser.index,
+    "gather": _Parser.gather,
+    "tree": _Parser.tree,
+    "lane": _Parser.lane,
+}

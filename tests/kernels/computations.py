@@ -1,0 +1,297 @@
+"""Random small computations, one function a family: tensor expressions and arrays for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from relayvm.base.dims import DimVar, dim_broadcast, symbol
+from relayvm.base.dtypes import dtype_of
+from relayvm.kernels import compute as c
+from relayvm.kernels.lower import Computation
+
+
+@dataclass
+class Case:
+    """A computation, input arrays, the values of its dims, and numpy's answer where it has one."""
+
+    computation: Computation
+    arrays: list[np.ndarray]
+    dims: dict[str, int]
+    expected: list[np.ndarray] | None = None
+
+
+class Random:
+    """Draws sizes (static, or a dim variable with a value) and arrays."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.variables: list[DimVar] = []
+        self.values: dict[str, int] = {}
+
+    def integer(self, low: int, high: int) -> int:
+        return int(self.rng.integers(low, high + 1))
+
+    def chance(self, share: float) -> bool:
+        return bool(self.rng.random() < share)
+
+    def size(self, high: int = 40, low: int = 1):
+        value = self.integer(low, high) if self.chance(0.8) else self.integer(low, min(high, 3))
+        if self.chance(0.5):
+            return value, value
+        variable = DimVar(f"n{len(self.variables)}")
+        self.variables.append(variable)
+        self.values[variable.name] = value
+        return symbol(variable), value
+
+    def array(self, shape, dtype="float32"):
+        row = dtype_of(dtype)
+        if row.is_float:
+            return self.rng.standard_normal(shape).astype(dtype)
+        if row.is_bool:
+            return self.rng.random(shape) < 0.5
+        return self.rng.integers(max(row.min, -9), 10, size=shape).astype(dtype)
+
+    def case(self, name, inputs, outputs, arrays, expected=None, strided=()):
+        computation = Computation(
+            name, tuple(inputs), tuple(outputs), tuple(self.variables), frozenset(strided)
+        )
+        return Case(computation, arrays, self.values, expected)
+
+
+def _sum_product(shape, k, factors, name="d"):
+    return c.compute(
+        shape,
+        lambda *i: c.reduce("sum", (k,), lambda r: factors(*i, r)[0] * factors(*i, r)[1]),
+        name=name,
+    )
+
+
+def dense(r: Random) -> Case:
+    (m, vm), (k, vk), (u, vu) = r.size(9), r.size(50), r.size(37)
+    x = c.placeholder("x", (m, k), "float32")
+    w = c.placeholder("w", (u, k), "float32")
+    b = c.placeholder("b", (u,), "float32")
+    d = _sum_product((m, u), k, lambda i, j, q: (x[i, q], w[j, q]))
+    z = c.compute((m, u), lambda i, j: d[i, j] + b[j])
+    y = c.compute((m, u), lambda i, j: c.scalar("maximum", z[i, j], 0.0))
+    arrays = [r.array((vm, vk)), r.array((vu, vk)), r.array((vu,))]
+    expected = np.maximum(arrays[0] @ arrays[1].T + arrays[2], 0)
+    return r.case("dense", (x, w, b), (y,), arrays, [expected])
+
+
+def matmul(r: Random) -> Case:
+    (m, vm), (k, vk), (u, vu) = r.size(9), r.size(40), r.size(37)
+    dtype = ["float32", "float64", "int8", "int32", "float16"][r.integer(0, 4)]
+    x = c.placeholder("x", (m, k), dtype)
+    w = c.placeholder("w", (k, u), dtype)
+    d = _sum_product((m, u), k, lambda i, j, q: (x[i, q], w[q, j]))
+    arrays = [r.array((vm, vk), dtype), r.array((vk, vu), dtype)]
+    return r.case("matmul", (x, w), (d,), arrays)
+
+
+def batch_matmul(r: Random) -> Case:
+    (g, vg), (m, vm), (k, vk), (u, vu) = r.size(3), r.size(7), r.size(20), r.size(20)
+    x = c.placeholder("x", (g, m, k), "float32")
+    w = c.placeholder("w", (g, u, k), "float32")
+    d = _sum_product((g, m, u), k, lambda s, i, j, q: (x[s, i, q], w[s, j, q]))
+    arrays = [r.array((vg, vm, vk)), r.array((vg, vu, vk))]
+    return r.case("batch", (x, w), (d,), arrays, [arrays[0] @ np.swapaxes(arrays[1], 1, 2)])
+
+
+def tree_node(r: Random) -> Case:
+    k = r.integer(1, 20)
+    rows = r.integer(1, 2)
+    states = [c.placeholder(name, (rows, k), "float32") for name in ("hl", "hr", "cl", "cr")]
+    hl, hr, cl, cr = states
+    u = c.placeholder("u", (5 * k, 2 * k), "float32")
+    b = c.placeholder("b", (5 * k,), "float32")
+    both = c.compute((rows, 2 * k), lambda i, j: c.select(j < k, hl[i, j], hr[i, j - k]))
+    d = _sum_product((rows, 5 * k), 2 * k, lambda i, j, q: (both[i, q], u[j, q]))
+    z = c.compute((rows, 5 * k), lambda i, j: d[i, j] + b[j])
+    part = [c.compute((rows, k), lambda i, j, q=q: z[i, j + q * k]) for q in range(5)]
+    gate = [c.compute((rows, k), lambda i, j, t=t: c.scalar("sigmoid", t[i, j])) for t in part[:4]]
+    new = c.compute((rows, k), lambda i, j: c.scalar("tanh", part[4][i, j]))
+    cell = c.compute(
+        (rows, k),
+        lambda i, j: (
+            gate[0][i, j] * new[i, j] + gate[1][i, j] * cl[i, j] + gate[2][i, j] * cr[i, j]
+        ),
+    )
+    out = c.compute((rows, k), lambda i, j: gate[3][i, j] * c.scalar("tanh", cell[i, j]))
+    arrays = [r.array((rows, k)) for _ in range(4)] + [r.array((5 * k, 2 * k)), r.array((5 * k,))]
+    return r.case("node", (*states, u, b), (out, cell), arrays)
+
+
+def softmax(r: Random) -> Case:
+    (m, vm), (k, vk) = r.size(6), r.size(40)
+    x = c.placeholder("x", (m, k), "float32")
+    top = c.compute((m, 1), lambda i, j: c.reduce("max", (k,), lambda q: x[i, q]))
+    e = c.compute((m, k), lambda i, j: c.scalar("exp", x[i, j] - top[i, 0]))
+    s = c.compute((m, 1), lambda i, j: c.reduce("sum", (k,), lambda q: e[i, q]))
+    y = c.compute((m, k), lambda i, j: c.scalar("divide", e[i, j], s[i, 0]))
+    arrays = [r.array((vm, vk))]
+    power = np.exp(arrays[0] - arrays[0].max(1, keepdims=True))
+    return r.case("softmax", (x,), (y,), arrays, [power / power.sum(1, keepdims=True)])
+
+
+def layer_norm(r: Random) -> Case:
+    (m, vm), (k, vk) = r.size(5), r.size(40)
+    x = c.placeholder("x", (m, k), "float32")
+    g = c.placeholder("g", (k,), "float32")
+    length = c.cast(c.dim(k), "float32")
+    total = c.compute((m,), lambda i: c.reduce("sum", (k,), lambda q: x[i, q]))
+    mean = c.compute((m,), lambda i: c.scalar("divide", total[i], length))
+    centred = c.compute((m, k), lambda i, j: x[i, j] - mean[i])
+    spread = c.compute(
+        (m,), lambda i: c.reduce("sum", (k,), lambda q: centred[i, q] * centred[i, q])
+    )
+    y = c.compute(
+        (m, k),
+        lambda i, j: (
+            centred[i, j] * c.scalar("rsqrt", c.scalar("divide", spread[i], length) + 1e-5) * g[j]
+        ),
+    )
+    return r.case("layer_norm", (x, g), (y,), [r.array((vm, vk)), r.array((vk,))])
+
+
+def reduction(r: Random) -> Case:
+    (a, va), (b, vb), (d, vd) = r.size(7), r.size(7), r.size(20)
+    kind = c.REDUCTIONS[r.integer(0, 5)]
+    dtype = "bool" if kind in ("any", "all") else ["float32", "int16", "float16"][r.integer(0, 2)]
+    x = c.placeholder("x", (a, b, d), dtype)
+    which = r.integer(0, 6)
+    shapes = {
+        0: ((b, d), (a,), lambda o, q: x[q[0], o[0], o[1]]),
+        1: ((a, d), (b,), lambda o, q: x[o[0], q[0], o[1]]),
+        2: ((a, b), (d,), lambda o, q: x[o[0], o[1], q[0]]),
+        3: ((d,), (a, b), lambda o, q: x[q[0], q[1], o[0]]),
+        4: ((a,), (b, d), lambda o, q: x[o[0], q[0], q[1]]),
+        5: ((), (a, b, d), lambda o, q: x[q]),
+        6: ((b,), (a, d), lambda o, q: x[q[0], o[0], q[1]]),
+    }
+    shape, extents, load = shapes[which]
+    y = c.compute(shape, lambda *o: c.reduce(kind, extents, lambda *q: load(o, q)))
+    axes = {0: 0, 1: 1, 2: 2, 3: (0, 1), 4: (1, 2), 5: None, 6: (0, 2)}[which]
+    array = r.array((va, vb, vd), dtype)
+    expected = None
+    if kind in ("max", "min", "any", "all"):
+        expected = [np.asarray(getattr(np, kind)(array, axis=axes))]
+    return r.case(kind, (x,), (y,), [array], expected)
+
+
+def arg_reduction(r: Random) -> Case:
+    (a, va), (b, vb) = r.size(9), r.size(20, low=1)
+    kind = ["argmax", "argmin"][r.integer(0, 1)]
+    x = c.placeholder("x", (a, b), "float32")
+    array = np.round(r.array((va, vb)))
+    if r.chance(0.3):
+        array[r.integer(0, va - 1), r.integer(0, vb - 1)] = np.nan
+    y = c.compute((a,), lambda i: c.arg_reduce(kind, (b,), lambda q: x[i, q]))
+    expected = getattr(np, kind)(array, axis=1).astype("int32")
+    return r.case(kind, (x,), (y,), [array], [expected])
+
+
+def elementwise(r: Random) -> Case:
+    sizes = [r.size(20) for _ in range(r.integer(1, 3))]
+    shape, values = tuple(s for s, _ in sizes), tuple(v for _, v in sizes)
+    dtype = ["float32", "int8", "int64", "float64", "float16"][r.integer(0, 4)]
+    x, y = c.placeholder("x", shape, dtype), c.placeholder("y", shape, dtype)
+    s = c.placeholder("s", (), dtype)
+    t = c.compute(shape, lambda *i: x[i] * y[i] + s[()])
+    o = c.compute(shape, lambda *i: c.select(t[i] < x[i], t[i] - y[i], c.scalar("abs", t[i])))
+    arrays = [r.array(values, dtype), r.array(values, dtype), r.array((), dtype)]
+    return r.case("elementwise", (x, y, s), (o, t) if r.chance(0.5) else (o,), arrays)
+
+
+def broadcast(r: Random) -> Case:
+    (m, vm), (k, vk) = r.size(12), r.size(40)
+    x, b = c.placeholder("x", (m, k), "float32"), c.placeholder("b", (k,), "float32")
+    col = c.placeholder("col", (m, 1), "float32")
+    y = c.compute((m, k), lambda i, j: (x[i, j] + b[j]) * col[i, 0])
+    arrays = [r.array((vm, vk)), r.array((vk,)), r.array((vm, 1))]
+    return r.case("broadcast", (x, b, col), (y,), arrays, [(arrays[0] + arrays[1]) * arrays[2]])
+
+
+def strided(r: Random) -> Case:
+    """Two operands whose dims are broadcast at run time."""
+    value = r.integer(1, 30)
+    shapes = [(1 if r.chance(0.4) else 3, 1 if r.chance(0.4) else value) for _ in range(2)]
+    variables = [DimVar(f"n{k}") for k in range(4)]
+    r.variables += variables
+    r.values.update(zip(("n0", "n1", "n2", "n3"), (*shapes[0], *shapes[1])))
+    p, q, s, t = (symbol(v) for v in variables)
+    x, y = c.placeholder("x", (p, q), "float32"), c.placeholder("y", (s, t), "float32")
+    shape = (dim_broadcast(p, s), dim_broadcast(q, t))
+    o = c.compute(shape, lambda i, j: x[i, j] + y[i, j])
+    arrays = [r.array(shapes[0]), r.array(shapes[1])]
+    return r.case("strided", (x, y), (o,), arrays, [arrays[0] + arrays[1]], strided=(0, 1))
+
+
+def movement(r: Random) -> Case:
+    (m, vm), (a, va), (b, vb) = r.size(6), r.size(20), r.size(20)
+    x, y = c.placeholder("x", (m, a), "float32"), c.placeholder("y", (m, b), "float32")
+    joined = c.compute(
+        (m, a + b),
+        lambda i, j: c.select(j < a, x[i, j], y[i, j - a]),
+    )
+    turned = c.compute((a + b, m), lambda i, j: joined[j, i])
+    arrays = [r.array((vm, va)), r.array((vm, vb))]
+    both = np.concatenate(arrays, 1)
+    if r.chance(0.5):
+        return r.case("join", (x, y), (joined,), arrays, [both])
+    return r.case("turn", (x, y), (turned,), arrays, [both.T])
+
+
+def reshape(r: Random) -> Case:
+    (m, vm), k, g = r.size(6), r.integer(1, 6), r.integer(1, 20)
+    x = c.placeholder("x", (m, k * g), "float32")
+    split = c.compute((m, k, g), lambda i, j, q: x[i, j * g + q])
+    back = c.compute((m * k, g), lambda i, q: split[i // k, i % k, q] + 1.0)
+    arrays = [r.array((vm, k * g))]
+    return r.case("reshape", (x,), (back,), arrays, [arrays[0].reshape(vm * k, g) + 1])
+
+
+def take(r: Random) -> Case:
+    (n, vn), (k, vk), (m, vm) = r.size(9), r.size(20), r.size(9)
+    table = c.placeholder("table", (n, k), "float32")
+    at = c.placeholder("at", (m,), "int32")
+    mode = ["trap", "clip", "wrap"][r.integer(0, 2)]
+    indices = r.rng.integers(0, vn, vm) if mode == "trap" else r.rng.integers(-20, 20, vm)
+    y = c.compute((m, k), lambda i, j: table[c.index(at[i], n, mode), j])
+    arrays = [r.array((vn, vk)), indices.astype("int32")]
+    rows = np.clip(indices, 0, vn - 1) if mode == "clip" else indices % vn
+    return r.case("take", (table, at), (y,), arrays, [arrays[0][rows]])
+
+
+def pad(r: Random) -> Case:
+    (n, vn), before, after = r.size(20), r.integer(0, 5), r.integer(0, 5)
+    x = c.placeholder("x", (n,), "float32")
+
+    def value(i):
+        inside = c.scalar("logical_and", i >= before, i < c.dim(n) + before)
+        return c.select(inside, x[i - before], 0.0)
+
+    y = c.compute((n + before + after,), value)
+    array = r.array((vn,))
+    return r.case("pad", (x,), (y,), [array], [np.pad(array, (before, after))])
+
+
+FAMILIES = (
+    dense,
+    matmul,
+    batch_matmul,
+    tree_node,
+    softmax,
+    layer_norm,
+    reduction,
+    arg_reduction,
+    elementwise,
+    broadcast,
+    strided,
+    movement,
+    reshape,
+    take,
+    pad,
+)

@@ -1,0 +1,126 @@
+"""Index simplification and bounds against random values."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relayvm.base.dtypes import INT64
+from relayvm.kernels import loops as n
+from relayvm.kernels import simplify as s
+from relayvm.kernels.bounds import Prover, ensure_bounds
+from relayvm.kernels.interpret import IndexTrap, interpret
+from relayvm.kernels.parser import parse_nest
+from relayvm.kernels.printer import print_nest
+
+VARIABLES = tuple(n.Var(name) for name in ("i", "j", "k"))
+NAMES = ("add", "subtract", "multiply", "floor_divide", "floor_mod", "minimum", "maximum")
+LEAVES = st.one_of(
+    st.sampled_from(VARIABLES),
+    st.sampled_from([n.DimRef("n"), n.DimRef("m")]),
+    st.integers(-9, 33).map(n.const),
+)
+
+
+def _calls(inner):
+    call = st.builds(
+        lambda f, a, b: n.Call(f, (a, b), INT64, 1), st.sampled_from(NAMES), inner, inner
+    )
+    chosen = st.builds(
+        lambda f, a, b, x, y: n.select(n.call(f, a, b), x, y),
+        st.sampled_from(["less", "equal", "greater_equal"]),
+        inner,
+        inner,
+        inner,
+        inner,
+    )
+    return st.one_of(call, chosen)
+
+
+EXPRESSIONS = st.recursive(LEAVES, _calls, max_leaves=10)
+VALUES = st.fixed_dictionaries({name: st.integers(0, 40) for name in ("i", "j", "k", "n", "m")})
+
+
+def value(expr: n.Expr, values: dict[str, int]) -> int:
+    match expr:
+        case n.Const(number):
+            return int(number)
+        case n.Var(name) | n.DimRef(name):
+            return values[name]
+        case n.Select(condition, a, b):
+            return value(a if value(condition, values) else b, values)
+        case n.Call(name, args):
+            a, b = (value(e, values) for e in args)
+            return {
+                "add": lambda: a + b,
+                "subtract": lambda: a - b,
+                "multiply": lambda: a * b,
+                "floor_divide": lambda: a // b if b else 0,
+                "floor_mod": lambda: a % b if b else 0,
+                "minimum": lambda: min(a, b),
+                "maximum": lambda: max(a, b),
+                "less": lambda: a < b,
+                "equal": lambda: a == b,
+                "greater_equal": lambda: a >= b,
+            }[name]()
+    raise AssertionError(expr)
+
+
+@given(EXPRESSIONS, VALUES)
+def test_simplifying_keeps_the_value(expr, values):
+    assert value(s.simplify(expr), values) == value(expr, values)
+
+
+@given(EXPRESSIONS)
+def test_simplifying_twice_changes_nothing(expr):
+    once = s.simplify(expr)
+    assert s.simplify(once) == once
+
+
+@given(EXPRESSIONS, st.integers(1, 6), st.integers(0, 6), st.integers(0, 6))
+def test_what_the_prover_proves_holds_for_all_values(expr, extent, n_value, m_value):
+    prover = Prover()
+    ends = {"i": extent, "j": extent + 2, "k": 3}
+    for var in VARIABLES:
+        prover.add_range(var, n.const(0), n.const(ends[var.name]))
+    if not prover.at_least_zero(s.polynomial(s.simplify(expr))):
+        return
+    for i, j, k in itertools.product(*(range(ends[name]) for name in "ijk")):
+        values = {"i": i, "j": j, "k": k, "n": n_value, "m": m_value}
+        assert value(expr, values) >= 0, values
+
+
+def test_quotients_and_remainders_are_proved():
+    i, m = n.Var("i"), n.DimRef("m")
+    prover = Prover()
+    prover.add_range(i, n.const(0), s.mul(n.const(8), m))
+    assert prover.in_range(s.floormod(i, m), m, 1)
+    assert prover.in_range(s.floordiv(i, m), n.const(8), 1)
+    assert not prover.in_range(s.floordiv(i, m), n.const(7), 1)
+
+
+UNPROVED = """\
+nest @shift {
+  dims $n
+  input in0: float32[$n]
+  output out0: float32[$n]
+  phase i0 < $n {
+    out0[i0] = in0[(i0 + 1)]
+  }
+}
+"""
+
+
+def test_an_access_that_is_not_proved_gets_a_check():
+    nest = ensure_bounds(parse_nest(UNPROVED))
+    assert "in0[index(trap, (i0 + 1), $n)]" in print_nest(nest)
+    with pytest.raises(IndexTrap):
+        interpret(nest, [[1.0, 2.0]], {"n": 2})
+
+
+def test_a_checked_nest_needs_no_more_checks():
+    nest = ensure_bounds(parse_nest(UNPROVED))
+    assert ensure_bounds(nest) == nest

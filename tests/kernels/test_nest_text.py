@@ -1,0 +1,99 @@
+"""The text of nests: what it looks like, that it reads back, and how bad text is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from relayvm.base.diagnostics import RelayError
+from relayvm.base.target import Target
+from relayvm.kernels import compute as c
+from relayvm.kernels.lower import Computation, lower
+from relayvm.kernels.parser import parse_nest
+from relayvm.kernels.printer import print_nest
+from relayvm.kernels.schedule import schedule
+from relayvm.kernels.verify import verify_nest
+
+from .computations import FAMILIES, Random
+
+SUM = """\
+nest @total {
+  dims $n
+  input in0: float32[$n]
+  output out0: float32[] scalar
+  phase b0 < 1 {
+    tile acc0: float32 x 16 [1]
+    unroll l0 = 0 to 1 {
+      acc0[l0] = broadcast(float32(0.0), 16)
+    }
+    let e0 = (floor_divide($n, 16) * 16)
+    for k0 = 0 to e0 step 16 {
+      let x0 = in0[k0]:16
+      acc0[0] = (acc0[0] + x0)
+    }
+    if less(e0, $n) {
+      let x1 = in0[e0]:16?mask(($n - e0), 16)
+      acc0[0] = select(mask(($n - e0), 16), (acc0[0] + x1), acc0[0])
+    }
+    let v0 = tree(add, acc0[0])
+    out0[] = v0
+  }
+}
+"""
+
+
+def total() -> Computation:
+    r = Random(0)
+    n, _ = r.size()
+    while isinstance(n, int):
+        n, _ = r.size()
+    variable = n.variable
+    variable.name = "n"
+    x = c.placeholder("x", (n,), "float32")
+    y = c.compute((), lambda: c.reduce("sum", (n,), lambda q: x[q]))
+    return Computation("total", (x,), (y,), (variable,))
+
+
+def test_a_scheduled_sum_prints_its_partials_mask_and_tree():
+    assert print_nest(schedule(total(), Target(cpu="skylake-avx512"))) == SUM
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
+def test_naive_nests_read_back_and_keep_the_rules(family):
+    nest = lower(family(Random(3)).computation)
+    verify_nest(nest)
+    assert parse_nest(print_nest(nest)) == nest
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("in0[k0]:16", "in0[k0]:3", "expected a power of two up to 64, found `3`"),
+        ("$n - e0", "$m - e0", "expected a dim of the nest, found `m`"),
+        ("tree(add", "tree(divide", "expected an operator of a tree, found `divide`"),
+        ("x0)", "k0)", "expected operands of one dtype and width that suit `add`, found `)`"),
+        ("phase b0", "phase 1", "expected a variable, found `1`"),
+        ("{\n    tile", "{\n    ; tile", "`;` cannot stand in a nest"),
+    ],
+)
+def test_bad_text_is_refused_with_its_place(old, new, message):
+    with pytest.raises(RelayError, match="nest-syntax") as caught:
+        parse_nest(SUM.replace(old, new))
+    assert caught.value.message == message
+    assert caught.value.span is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("out0[] =", "in0[0] =", "input `in0` is written"),
+        ("acc0[0] = (", "acc0[1] = (", "an index of tile `acc0` is not proved to be in range"),
+        ("phase b0", "phase k0", "`k0` is defined twice"),
+        ("float32[] scalar", "float64[] scalar", "dtype of a store to `out0`"),
+        ("0 to 1 {", "0 to $n {", "unrolled loop `l0` needs literal edges"),
+        ("x 16 [1]", "x 16 [9999]", "tile `acc0` is too large or empty"),
+    ],
+)
+def test_a_nest_that_breaks_a_rule_is_refused(old, new, message):
+    with pytest.raises(RelayError, match="bad-nest") as caught:
+        verify_nest(parse_nest(SUM.replace(old, new)))
+    assert caught.value.message == f"nest `total`: {message}"

@@ -1,0 +1,42 @@
+"""Schedules keep the bits of the naive nest, on any shape, target and slicing."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+
+from relayvm.base.target import Target
+from relayvm.kernels.interpret import interpret
+from relayvm.kernels.lower import lower
+from relayvm.kernels.parser import parse_nest
+from relayvm.kernels.printer import print_nest
+from relayvm.kernels.schedule import schedule
+from relayvm.kernels.verify import verify_nest
+
+from .computations import FAMILIES, Random
+
+TARGETS = (Target(cpu="skylake-avx512"), Target(cpu="generic"))
+SHAPES_PER_FAMILY = 34
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
+def test_scheduled_nests_give_the_bits_of_naive_ones(family):
+    for number in range(SHAPES_PER_FAMILY):
+        case = family(Random(zlib.crc32(f"{family.__name__} {number}".encode())))
+        naive = interpret(lower(case.computation), case.arrays, case.dims)
+        nest = schedule(case.computation, TARGETS[number % 2])
+        verify_nest(nest)
+        results = interpret(nest, case.arrays, case.dims, slices=1 + number % 3)
+        for a, b in zip(naive, results, strict=True):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape)
+            assert a.tobytes() == b.tobytes(), f"{number}: {case.dims}\n{print_nest(nest)}"
+        for a, b in zip(results, case.expected or ()):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+        text = print_nest(nest)
+        assert parse_nest(text) == nest
+        # Only a loaded index needs a check: all other accesses are proved.
+        assert ("index(" in text) == (family.__name__ == "take")
+        assert family.__name__ == "pad" or "broadcast(0, 16)), less" not in text
