@@ -108,6 +108,7 @@ class _Encoder:
         code_begin = self.count("code")
         self.sections["code"] += units.tobytes()
         lines_begin = self.count("lines")
+        starts.append(len(units))
         lines = {starts[line.index]: line for line in function.lines}
         for unit, line in sorted(lines.items()):
             if unit < len(units):

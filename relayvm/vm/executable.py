@@ -46,8 +46,12 @@ class Executable:
         return tuple(entry.name for entry in self.manifest.entries)
 
     def __repr__(self) -> str:
-        size = len(self._parts()[0]) + len(self.section("data"))
-        return f"Executable({', '.join(self.entries)}; {size:,} bytes)"
+        size = sum(len(part) for part in self._parts())
+        try:
+            names = ", ".join(self.entries)
+        except RelayError:
+            names = "unreadable manifest"
+        return f"Executable({names}; {size:,} bytes)"
 
     def adt(self, name: str) -> Any:
         """Return the data type of this name, whose attributes build its values.

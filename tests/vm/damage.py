@@ -26,6 +26,8 @@ def place(data: bytes, name: str) -> tuple[int, int]:
 
 def repair(data: bytes) -> bytes:
     """Return the file with the checksums of all sections and of the header made right."""
+    if len(data) < PREFIX_BYTES:
+        return bytes(data)
     table = bytearray()
     for number in range(len(SECTIONS)):
         row = SECTION_ROW.unpack_from(data, HEADER.size + SECTION_ROW.size * number)

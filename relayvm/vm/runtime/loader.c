@@ -42,6 +42,9 @@ int rvm_fail(rvm_load_error *error, const char *code, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(error->message, sizeof error->message, format, arguments);
     va_end(arguments);
+    /* names come from the file: nothing in them may steer a terminal or break a line */
+    for (unsigned char *c = (unsigned char *)error->message; *c != 0; c++)
+        if (*c < ' ' || *c == 127) *c = '?';
     return -1;
 }
 

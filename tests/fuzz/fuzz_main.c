@@ -1,0 +1,108 @@
+/* Loads each executable of a file of many and runs every function of those that are accepted, within limits, on
+ * values of every kind. Prints one line for each; anything wrong is for the sanitizers to find.
+ * The file: for each executable, its size as 4 bytes, then its bytes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "machine.h"
+#include "value.h"
+
+enum { MAX_PARAMS = 64, MAX_MEMORY = 32 << 20, MAX_STEPS = 2000, MAX_DEPTH = 500, ROUNDS = 3 };
+
+static uint64_t state;
+
+static uint64_t random_below(uint64_t n) {
+    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (state >> 33) % n;
+}
+
+static uint64_t random_word(void) {
+    static const uint64_t words[] = {0, 1, 2, 3, 5, 64, UINT64_MAX, UINT64_C(1) << 63, UINT64_C(0x3f800000)};
+    return words[random_below(sizeof words / sizeof *words)];
+}
+
+static uint64_t random_tensor(void) {
+    static const uint64_t data[64];
+    int64_t dims[3];
+    const uint32_t rank = (uint32_t)random_below(4);
+    for (uint32_t i = 0; i < rank; i++) dims[i] = (int64_t)random_below(5);
+    static const uint8_t dtypes[] = {RVM_DTYPE_FLOAT32, RVM_DTYPE_INT64, RVM_DTYPE_BOOL};
+    return rvm_value_new_tensor(dtypes[random_below(3)], rank, dims, data);
+}
+
+static uint64_t random_object(const rvm_program *program, int depth) {
+    if (program->num_layouts == 0 || depth > 3 || random_below(4) == 0) return random_tensor();
+    const uint32_t number = (uint32_t)random_below(program->num_layouts);
+    const rvm_layout *layout = &program->layouts[number];
+    uint64_t fields[8];
+    if (layout->num_fields > 8) return random_tensor();
+    for (uint32_t i = 0; i < layout->num_fields; i++)
+        fields[i] = layout->field_class[i] == RVM_CLASS_WORD ? random_word()
+                                                             : random_object(program, depth + 1);
+    if (layout->kind == RVM_LAYOUT_REF) return rvm_value_new_reference(program, number, fields[0]);
+    if (layout->kind == RVM_LAYOUT_ARRAY) return rvm_value_new_array(program, number, fields, 1);
+    return rvm_value_new_cell(program, number, fields);
+}
+
+static int32_t run(rvm_machine *machine, const rvm_function *function) {
+    uint64_t args[MAX_PARAMS], results[MAX_PARAMS];
+    for (uint32_t i = 0; i < function->num_params; i++)
+        args[i] = function->param_class[i] == RVM_CLASS_WORD ? random_word()
+                                                             : random_object(machine->program, 0);
+    const int32_t trap = machine_run(machine, function->index, args, results);
+    for (uint32_t i = 0; i < function->num_params; i++)
+        if (function->param_class[i] == RVM_CLASS_BORROWED) rvm_value_release(args[i]);
+    for (uint32_t i = 0; trap == 0 && i < function->num_results; i++)
+        if (function->result_class[i] == RVM_CLASS_OWNED) rvm_value_release(results[i]);
+    machine_settle(machine);
+    return trap;
+}
+
+static void run_all(rvm_program *program) {
+    uint32_t runs = 0, traps = 0;
+    for (uint32_t k = 0; k < program->num_kernels; k++) {
+        rvm_phase phase = rvm_kernel_empty;
+        for (uint32_t p = 0; p < program->kernels[k].num_phases; p++) program->kernels[k].phases[p] = phase;
+    }
+    rvm_machine *machine = rvm_machine_new(program, MAX_MEMORY, MAX_STEPS, MAX_DEPTH);
+    if (machine == NULL) {
+        printf("accepted 0 0: no memory for a machine\n");
+        return;
+    }
+    for (uint32_t f = 0; f < program->num_functions; f++) {
+        const rvm_function *function = &program->functions[f];
+        if (function->num_params > MAX_PARAMS || function->num_results > MAX_PARAMS) continue;
+        for (int round = 0; round < ROUNDS; round++, runs++)
+            if (run(machine, function) != 0) traps++;
+    }
+    rvm_stats stats;
+    rvm_machine_stats(machine, &stats);
+    printf("accepted %u %u: %lld objects are left\n", runs, traps, (long long)stats.live_objects);
+    rvm_machine_free(machine);
+}
+
+static int next_size(FILE *file, uint32_t *size) { return fread(size, sizeof *size, 1, file) == 1; }
+
+int main(int count, char **arguments) {
+    FILE *file = count == 2 ? fopen(arguments[1], "rb") : NULL;
+    if (file == NULL) return 2;
+    uint32_t size;
+    for (uint64_t number = 0; next_size(file, &size); number++) {
+        uint8_t *bytes = malloc(size + 1u);
+        if (bytes == NULL || fread(bytes, 1, size, file) != size) return 2;
+        state = number;
+        rvm_load_error error = {"", ""};
+        rvm_program *program = rvm_load_bytes(bytes, size, number % 2, &error);
+        free(bytes);
+        if (program == NULL) {
+            printf("rejected %s: %s\n", error.code, error.message);
+        } else {
+            run_all(program);
+            rvm_program_release(program);
+        }
+        fflush(stdout);
+    }
+    fclose(file);
+    return 0;
+}
