@@ -1,5 +1,7 @@
 """Generated code of whole nests, naive and scheduled: the bits of the nest interpreter."""
 
+import platform
+
 import numpy as np
 import pytest
 
@@ -172,25 +174,33 @@ def _shifted_copy():
     return [x], [te.compute((DN, DM), lambda i, j: te.scalar("logical_not", x[i, j]))]
 
 
-SKIPPED = {"argmax_scheduled"}
 NESTS = {
     f"{name}_{level}": (computation, make(computation))
     for name, computation in CASES.items()
     for level, make in (("naive", lower.lower), ("scheduled", schedule))
-    if f"{name}_{level}" not in SKIPPED
 }
 
 
-@pytest.fixture(scope="module")
-def image():
-    cpu = target_cpu(Target())
+TARGETS = {"host": Target(), "avx2": Target.parse("cpu -mcpu=x86-64-v3")}
+
+
+def link_nests(target):
+    """Return one image with the code of all nests."""
+    cpu = target_cpu(target)
     entries = {
         name: tuple(f"{name}.{p}" for p in range(len(nest.phases)))
         for name, (_, nest) in NESTS.items()
     }
     text = "\n".join(nest_functions(nest, name, ()) for name, (_, nest) in NESTS.items())
     data = compile_object(module_text(text, cpu), cpu, speed=1)
-    return LoadedImage(link_object(data, cpu.triple, cpu.features, entries))
+    return link_object(data, cpu.triple, cpu.features, entries)
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def image(request):
+    if request.param == "avx2" and platform.machine() != "x86_64":
+        pytest.skip("needs x86-64")
+    return LoadedImage(link_nests(TARGETS[request.param]))
 
 
 def _array(tensor, sizes, rng):
