@@ -15,7 +15,7 @@ from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels import simplify as s
 from relayvm.kernels.schedules.elementwise import emit_stage, last_axis
-from relayvm.kernels.schedules.emit import Context, Emitter, Frame, Reduction
+from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame, Reduction
 from relayvm.kernels.schedules.plan import Stage
 from relayvm.kernels.schedules.reduction import Rule, combined, lane_loop, rule_of
 
@@ -41,7 +41,7 @@ def contraction_phase(context: Context, stage: Stage, registers: int) -> n.Phase
         tiling = _Tiling(context, stage, extents, registers)
         tiling.check()
         return tiling.phase()
-    except NotAContraction:
+    except (NotAContraction, CannotVectorise):
         return None
 
 
