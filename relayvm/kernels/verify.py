@@ -1,7 +1,6 @@
 """Rules of a nest that its text cannot express: scopes, dtypes, widths, what may be written.
 
-A nest that passes, after `bounds.ensure_bounds`, touches no memory but its operands, scratch and
-tiles.
+A nest that passes touches no memory but its operands, scratch and tiles.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from relayvm.base.abi import Access
 from relayvm.base.diagnostics import assert_never, error
 from relayvm.base.dtypes import BOOL, INT64
 from relayvm.kernels import loops as n
-from relayvm.kernels.bounds import Prover
+from relayvm.kernels.bounds import Prover, broadcast_extents, ensure_bounds
 from relayvm.kernels.scalar_ops import SCALAR_OPS
 
 MAX_TILE_BYTES = 1 << 16
@@ -51,9 +50,11 @@ class _Verifier:
         for phase in self.nest.phases:
             self._size(phase.extent, f"the extent of phase `{phase.var.name}`")
             self._define(phase.var)
-            prover = Prover()
+            prover = Prover(broadcasts=broadcast_extents(self.buffers.values()))
             prover.add_range(phase.var, n.const(0), phase.extent)
             self._block(phase.body, prover)
+        proved = ensure_bounds(self.nest) == self.nest
+        self.require(proved, "an access is neither proved to be in range nor checked")
 
     def _buffer(self, buffer: n.Buffer) -> None:
         self.require(buffer.role in ("input", "output", "scratch"), f"role `{buffer.role}`")
