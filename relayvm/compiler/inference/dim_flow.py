@@ -102,11 +102,35 @@ class Solution(Task):
 
 
 def solve(pattern: Dim, hole: DimHole, value: Dim) -> Dim | None:
-    """Return the dim for `hole` that makes `pattern` equal to `value`; None where that is not
-    known.
+    """Return the dim for `hole` that makes `pattern` equal to `value`; None if there is none.
 
     Solves `c*n + rest = value` for a constant c, once the other holes of the pattern have values.
     """
+    linear = _linear(pattern, hole)
+    if linear is None:
+        return None
+    coefficient, rest = linear
+    difference = dim_sub(value, rest)
+    if coefficient < 0:
+        coefficient, difference = -coefficient, dim_sub(0, difference)
+    if dim_mod(difference, coefficient) != 0:
+        return None
+    solution = dim_floordiv(difference, coefficient)
+    return None if isinstance(solution, int) and solution < 0 else solution
+
+
+def is_unsolvable(pattern: Dim, value: Dim) -> bool:
+    """Return True if no size of the one hole in `pattern` makes it the number `value`."""
+    holes = set(dim_holes(pattern))
+    linear = _linear(pattern, holes.pop()) if len(holes) == 1 else None
+    if linear is None or not isinstance(value, int) or not isinstance(linear[1], int):
+        return False
+    coefficient, difference = linear[0], value - linear[1]
+    return difference % coefficient != 0 or difference // coefficient < 0
+
+
+def _linear(pattern: Dim, hole: DimHole) -> tuple[int, Dim] | None:
+    """Return c and rest where `pattern` is `c*hole + rest`, the other holes having values."""
     others = {h: h.value for h in dim_holes(pattern) if h is not hole}
     if any(v is None or is_any(v) for v in others.values()):
         return None
@@ -119,15 +143,7 @@ def solve(pattern: Dim, hole: DimHole, value: Dim) -> Dim | None:
             coefficient = c
         elif any(True for _ in dim_holes(DimExpr(((monomial, 1),)))):
             return None
-    if coefficient == 0:
-        return None
-    rest = replace_dims(pattern, {hole: 0})
-    difference = dim_sub(value, rest)
-    if coefficient < 0:
-        coefficient, difference = -coefficient, dim_sub(0, difference)
-    if dim_mod(difference, coefficient) != 0:
-        return None
-    return dim_floordiv(difference, coefficient)
+    return (coefficient, replace_dims(pattern, {hole: 0})) if coefficient else None
 
 
 def fits(source: Dim, target: Dim, mode: Mode) -> bool:
@@ -235,8 +251,12 @@ class DimSolver:
         """Report the flows that do not fit, now that all holes have values."""
         for flow in self.flows:
             source, target = flow.known_source(), known_dim(flow.target)
-            if source is not None and target is not None and not fits(source, target, flow.mode):
+            if source is None or target is None:
+                continue
+            if not fits(source, target, flow.mode):
                 self.mismatch(flow.reason, source, target)
+            elif is_any(target) and is_unsolvable(flow.target, source):
+                self.mismatch(flow.reason, source, flow.target)
 
     def _holes(self) -> Iterator[DimHole]:
         for flow in self.flows:

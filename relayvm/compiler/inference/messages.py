@@ -49,9 +49,9 @@ class Reporter:
 
     def dim_mismatch(self, reason: Reason, source: Dim, target: Dim) -> None:
         """Report two dims that do not fit."""
-        self._report(
-            reason, "shape-mismatch", f"dims differ: {show_dim(source)} and {show_dim(target)}"
-        )
+        # A hole in the target is the ShapeVar of the called function, and has its name.
+        label = f"dims differ: {dim_text(source)} and {dim_text(target)}"
+        self._report(reason, "shape-mismatch", label)
 
     def infinite(self, reason: Reason) -> None:
         """Report a type that would contain itself."""
@@ -75,7 +75,10 @@ class Reporter:
 
 
 def type_text(type_: Type) -> str:
-    """Return the type as Relay text, `_` for what is not known, cut where it is very long."""
+    """Return the type as Relay text, `_` for what is not known, cut where it is very long.
+
+    Unlike the printer it takes types that are not complete, and its depth is not bounded.
+    """
     parts: list[str] = []
     size = 0
     stack: list[Type | str] = [resolve(type_, {})]
@@ -95,14 +98,13 @@ def _pieces(type_: Type) -> list[Type | str]:
             if not type_.shape:
                 return [type_.dtype.name]
             dims = ", ".join(show_dim(d) for d in type_.shape)
-            comma = "," if len(type_.shape) == 1 else ""
-            return [f"Tensor[({dims}{comma}), {type_.dtype.name}]"]
+            return [f"Tensor[({dims}), {type_.dtype.name}]"]
         case TupleType():
             return ["(", *_listed(type_.fields), ",)" if len(type_.fields) == 1 else ")"]
         case FuncType():
             names = ", ".join(p.name for p in type_.type_params)
             params = f"[{names}]" if names else ""
-            return [f"fn{params}(", *_listed(type_.arg_types), ") -> ", type_.ret_type]
+            return [f"fn {params}(", *_listed(type_.arg_types), ") -> ", type_.ret_type]
         case RefType():
             return ["ref(", type_.value, ")"]
         case TypeCall():

@@ -101,7 +101,7 @@ def _constructor_fields(
         return context.instance(scheme, constructor, span, given)[0].arg_types
     instance = context.solver.instantiate(scheme, f"`{constructor.name}`", span)[0]
     if type_ is not POISON:
-        message = f"`{constructor.name}` makes a {{expected}}, the value is {{actual}}"
+        message = f"`{constructor.name}` is a pattern for {{expected}}, the value is {{actual}}"
         reason = Reason(span, message, type_, instance.ret_type)
         context.solver.flow(type_, instance.ret_type, reason)
         if reason.reported:

@@ -41,13 +41,17 @@ def _report_holes(context: Context) -> None:
     """Report the types that stay unknown; what only follows from another one is reported if nothing
     else is.
     """
-    owners: dict[tuple[str, object], Owner] = {}
+    groups: dict[int, list[Owner]] = {}
     for hole in _empty_holes(context):
-        owner = hole.state.owner
-        owners[owner.what, owner.span] = owner
-    primary = [owner for owner in owners.values() if not owner.derived]
+        groups.setdefault(id(hole.state.representative()), []).append(hole.state.owner)
+    # Holes of one group would all be known if one was.
+    primary = [
+        written[0]
+        for owners in groups.values()
+        if (written := [o for o in owners if not o.derived])
+    ]
     if not primary and not context.sink.diagnostics:
-        primary = list(owners.values())[:1]
+        primary = [owners[0] for owners in groups.values()][:1]
     for owner in primary:
         context.reporter.report(
             "cannot-infer", f"cannot infer {owner.what}; annotate it", owner.span

@@ -159,9 +159,8 @@ class TypeSolver:
         return result
 
     def _poison(self, source: Type, target: Type) -> None:
-        for hole in (source, target):
-            if isinstance(hole, Hole):
-                self.poison(hole)
+        for hole in type_holes(source, target):
+            self.poison(hole)
 
     def _wake(self, hole: Hole) -> None:
         state = hole.state

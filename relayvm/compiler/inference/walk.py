@@ -37,7 +37,16 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
-from relayvm.ir.types import UNIT, FuncType, RefType, TensorType, TupleType, Type, scalar_type
+from relayvm.ir.types import (
+    UNIT,
+    FuncType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeVar,
+    scalar_type,
+)
 
 MAX_SHOWN_CASES = 3
 
@@ -335,6 +344,7 @@ def result_span(expr: Expr) -> Span | None:
 
 
 def _declared(what: str, annotation: Type | None) -> tuple[Note, ...]:
-    if annotation is None or annotation.span is None:
+    # The span of a type parameter is where it is introduced.
+    if annotation is None or annotation.span is None or isinstance(annotation, TypeVar):
         return ()
     return (Note(f"{what} is declared here", annotation.span),)
