@@ -91,7 +91,7 @@ def _as_array(value: Any, dtype: DType, type_: ValueType, where: str) -> Any:
 
 
 def _number(value: bool | int | float, dtype: DType, type_: ValueType, where: str) -> Any:
-    if not _is_representable(value, dtype):
+    if type_.dims or not _is_representable(value, dtype):
         raise wrong(where, type_, value)
     return np.array(value, dtype.numpy)
 

@@ -435,7 +435,7 @@ def take_array(item: int, info: Any) -> Any:
 
 
 class NativeValue:
-    """A value that stays a native object and holds one count of it."""
+    """A value that stays a native object; holds one count of it and one of the program."""
 
     __slots__ = ("_item", "converter", "layout", "machine")
 
@@ -450,6 +450,7 @@ class NativeValue:
         self.converter = converter
         self.layout = layout
         self.machine = machine
+        lib.rvm_program_retain(converter.program)  # a cycle may be collected program first
 
     def retained(self) -> int:
         """Return the object with one more count, which the caller owns."""
@@ -458,7 +459,7 @@ class NativeValue:
 
     def __del__(self) -> None:
         if lib is not None:  # module teardown
-            lib.rvm_value_release(self._item)
+            lib.rvm_value_drop(self._item, self.converter.program)
 
 
 class DataValue(NativeValue):

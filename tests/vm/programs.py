@@ -37,15 +37,14 @@ def entry(function, name, parameters, result, results=("output",)):
     }
 
 
+def manifest_line(entries, types=()) -> str:
+    rows = {"devices": ["cpu"], "entries": list(entries), "types": list(types), "version": ""}
+    return f"manifest {json.dumps(rows)}\n"
+
+
 def executable(text, entries, types=()) -> Executable:
     """Return the loaded program of an assembly text without its manifest line."""
-    manifest = {
-        "devices": ["cpu"],
-        "entries": entries,
-        "types": list(types),
-        "version": "",
-    }
-    return load(encode(assemble(f"manifest {json.dumps(manifest)}\n{text}")))
+    return load(encode(assemble(manifest_line(entries, types) + text)))
 
 
 LIST_TYPE = {

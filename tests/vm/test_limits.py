@@ -108,27 +108,23 @@ def test_signal_handlers_run_during_a_call_and_may_end_it():
 
 def test_a_machine_runs_one_call_at_a_time():
     vm = VirtualMachine(loops())
-    started = threading.Event()
 
     def work():
-        started.set()
         with pytest.raises(Trap):
             vm.run(0, FOREVER, 1)
 
     thread = threading.Thread(target=work)
     thread.start()
-    started.wait()
-    deadline = time.monotonic() + 5
-    code = ""
-    while code != "machine-busy" and time.monotonic() < deadline:
-        try:
+    while vm.stats()["invocations"] == 0:
+        time.sleep(0)
+    try:
+        with pytest.raises(RelayError) as caught:
             vm.invoke("fib", 1)
-        except RelayError as reason:
-            code = reason.code
-    while thread.is_alive():
-        vm.interrupt()
-        thread.join(0.01)
-    assert code == "machine-busy"
+    finally:
+        while thread.is_alive():
+            vm.interrupt()
+            thread.join(0.01)
+    assert caught.value.code == "machine-busy"
 
 
 def test_other_python_threads_run_during_a_call():

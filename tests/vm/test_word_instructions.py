@@ -23,7 +23,21 @@ def samples(dtype: DType) -> list:
         return [False, True]
     if dtype.is_float:
         big = {"float16": 60000.0, "float32": 3e38, "float64": 1e308}[dtype.name]
-        numbers = [0.0, -0.0, 1.0, -1.0, 0.1, 2.5, -3.7, 7.0, big, -big, math.inf, -math.inf, math.nan]
+        numbers = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.1,
+            2.5,
+            -3.7,
+            7.0,
+            big,
+            -big,
+            math.inf,
+            -math.inf,
+            math.nan,
+        ]
         return [dtype.numpy.type(v) for v in [*numbers, 5.960464477539063e-08]]
     values = {0, 1, 2, 3, 7, 100, dtype.max, dtype.max - 1, dtype.bits - 1, dtype.bits}
     if dtype.kind == "int":

@@ -31,6 +31,7 @@ static rvm_segment *segment_new(rvm_machine *m, uint64_t bytes) {
     }
     segment->previous = segment->next = NULL;
     segment->bytes = bytes;
+    m->stack_bytes += bytes;
     segment->top = segment->start;
     segment->end = (uint8_t *)segment + bytes;
     return segment;
@@ -44,6 +45,7 @@ static void segment_free(rvm_machine *m, rvm_segment *segment) {
 #else
     munmap(segment, bytes);
 #endif
+    m->stack_bytes -= bytes;
     heap_uncharge(&m->heap, bytes);
 }
 

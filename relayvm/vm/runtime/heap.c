@@ -259,8 +259,8 @@ static void *alloc_large(rvm_heap *heap, unsigned size_class) {
     if (!heap_charge(heap, bytes)) {
         return NULL;
     }
-    void *memory = aligned_alloc(RVM_ALIGN_BYTES, (size_t)bytes);
-    if (!memory) {
+    void *memory = NULL;
+    if (posix_memalign(&memory, RVM_ALIGN_BYTES, (size_t)bytes)) {
         heap_uncharge(heap, bytes);
         return NULL;
     }

@@ -129,12 +129,7 @@ void rvm_machine_stats(const rvm_machine *m, rvm_stats *stats) {
     memset(stats, 0, sizeof *stats);
     stats->held_bytes = m->heap.held_bytes;
     stats->peak_bytes = m->heap.peak_bytes;
-    for (const rvm_segment *segment = m->segment; segment; segment = segment->next) {
-        stats->stack_bytes += segment->bytes;
-    }
-    for (const rvm_segment *segment = m->segment->previous; segment; segment = segment->previous) {
-        stats->stack_bytes += segment->bytes;
-    }
+    stats->stack_bytes = m->stack_bytes;
     stats->steps = m->total_steps;
     stats->kernel_calls = m->kernel_calls;
     stats->invocations = m->invocations;

@@ -62,6 +62,7 @@ typedef struct rvm_machine {
     rvm_program *program;
     rvm_segment *segment;
     uint8_t *top, *limit; /* of the current segment */
+    uint64_t stack_bytes; /* of all segments */
     uint64_t depth, max_depth;
     int64_t fuel;       /* left of the slice, while no interpreter holds it in a register */
     int64_t slice;      /* steps handed out with it */
@@ -102,6 +103,7 @@ const rvm_trap_record *rvm_machine_trap(const rvm_machine *machine);
 
 void rvm_machine_interrupt(rvm_machine *machine);
 void rvm_machine_trim(rvm_machine *machine);
+/* May be called while the machine runs; the counters are then those of different moments. */
 void rvm_machine_stats(const rvm_machine *machine, rvm_stats *stats);
 
 /* Stress builds: lets the k-th allocation from now fail (0: none). Returns false in other builds. */

@@ -45,6 +45,7 @@ typedef struct {
 void rvm_value_inspect(uint64_t value, rvm_value_info *info);
 void rvm_value_retain(uint64_t value);
 void rvm_value_release(uint64_t value);
+void rvm_value_drop(uint64_t value, rvm_program *program);
 void rvm_value_fields(uint64_t value, uint64_t *fields);
 void rvm_value_copy_data(uint64_t value, void *to);
 bool rvm_value_read_reference(uint64_t value, uint64_t *content);

@@ -38,6 +38,11 @@ void rvm_value_release(uint64_t value) {
     heap_host_unlock();
 }
 
+void rvm_value_drop(uint64_t value, rvm_program *program) {
+    rvm_value_release(value);
+    rvm_program_release(program);
+}
+
 void rvm_value_fields(uint64_t value, uint64_t *fields) {
     const rvm_object *object = word_object(value);
     if (object->kind == RVM_ARRAY) {

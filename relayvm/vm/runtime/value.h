@@ -19,6 +19,8 @@ typedef struct rvm_value_info {
 void rvm_value_inspect(uint64_t value, rvm_value_info *info);
 void rvm_value_retain(uint64_t value);
 void rvm_value_release(uint64_t value);
+/* A host's handle of a value also holds the program, which must outlive its layouts' last objects; both go here. */
+void rvm_value_drop(uint64_t value, rvm_program *program);
 /* Fields of a cell or items of an array, lent. */
 void rvm_value_fields(uint64_t value, uint64_t *fields);
 void rvm_value_copy_data(uint64_t value, void *to);

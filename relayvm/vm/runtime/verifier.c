@@ -172,7 +172,7 @@ static int check_leaves_nothing(pass *p) {
 static int count_work(pass *p) {
     *p->work += p->v.function->slots + 1u;
     if (*p->work <= MAX_WORK) return 0;
-    return verifier_refuse(&p->v, "is one of too many jumps over too many registers");
+    return verifier_refuse(&p->v, "is in a program with too many jumps over too many registers");
 }
 
 /* Make `facts` what holds both there and in `other`. Borrowed registers first, while the numbers of
@@ -208,7 +208,7 @@ static waiting_state *new_state(pass *p) {
     }
     const uint64_t slots = p->v.function->slots;
     if (++p->num_waiting * (slots + 1) > MAX_WAITING_FACTS) {
-        verifier_refuse(&p->v, "is one of too many jumps over too many registers");
+        verifier_refuse(&p->v, "is in a program with too many jumps over too many registers");
         return NULL;
     }
     state = malloc(sizeof *state + slots * sizeof(rvm_fact));
@@ -288,6 +288,7 @@ static int step(pass *p) {
 
 static int run(pass *p) {
     const rvm_function *function = p->v.function;
+    if (rvm_decode(function, 0, &p->v.decoded, p->v.error) || count_work(p)) return -1;
     enter(p);
     for (uint32_t unit = 0; unit < function->num_units; unit += p->v.decoded.num_units) {
         if (rvm_decode(function, unit, &p->v.decoded, p->v.error)) return -1;
