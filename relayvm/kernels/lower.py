@@ -37,10 +37,13 @@ from relayvm.kernels import simplify as s
 from relayvm.kernels.bounds import ensure_bounds
 from relayvm.kernels.compute import (
     ArgReduce,
+    Cast,
     Compute,
     Placeholder,
     Reduce,
+    Scalar,
     ScalarExpr,
+    Select,
     Tensor,
     TensorLoad,
     compute,
@@ -274,18 +277,20 @@ def work_estimate(outputs: tuple[Tensor, ...]) -> Dim:
         size: Dim = 1
         for extent in tensor.shape:
             size = dim_mul(size, extent)
-        total = dim_add(total, dim_mul(size, _body_work(body_of(tensor).body, kept)))
+        work = dim_add(_body_work(body_of(tensor).body, kept), 1)
+        total = dim_add(total, dim_mul(size, work))
     return total
 
 
 def _body_work(expr: ScalarExpr, kept: set[Tensor]) -> Dim:
-    work: Dim = 1
+    """Count operators on data; what only makes an index costs nothing."""
+    if isinstance(expr, TensorLoad):
+        inlined = expr.tensor not in kept and isinstance(expr.tensor.op, Compute)
+        return _body_work(body_of(expr.tensor).body, kept) if inlined else 0
+    work: Dim = 1 if isinstance(expr, (Scalar, Cast, Select, Reduce, ArgReduce)) else 0
     for node in operands(expr):
         work = dim_add(work, _body_work(node, kept))
     if isinstance(expr, (Reduce, ArgReduce)):
         for axis in expr.axes:
             work = dim_mul(work, axis.extent)
-    inlined = isinstance(expr, TensorLoad) and expr.tensor not in kept
-    if inlined and isinstance(expr, TensorLoad) and isinstance(expr.tensor.op, Compute):
-        work = dim_add(work, _body_work(expr.tensor.op.body, kept))
     return work
