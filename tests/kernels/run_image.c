@@ -1,4 +1,4 @@
-/* Runs one phase of a flat image: maps code, fills import slots, calls it on one file of memory. */
+/* Runs a kernel of a flat image: maps code, fills import slots, calls phases on a file of memory. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static void *load(const char *path, size_t *size, int executable)
     return memory;
 }
 
-/* run_image CODE MEMORY OUT [slot name]... -- offset begin end dims... @ operand-offsets... */
+/* run_image CODE MEMORY OUT [slot name]... -- [phase-offset extent]... @ dims... @ operand-offsets... */
 int main(int argc, char **argv)
 {
     size_t code_bytes, memory_bytes;
@@ -38,16 +38,22 @@ int main(int argc, char **argv)
         memcpy(code + atol(argv[at]), &address, 8);
     }
     __builtin___clear_cache(code, code + code_bytes);
-    long offset = atol(argv[at + 1]);
-    int64_t begin = atol(argv[at + 2]), end = atol(argv[at + 3]), dims[64];
-    void *args[64], *scratch = aligned_alloc(64, 1 << 20);
+    int phases = ++at;
+    while (strcmp(argv[at], "@"))
+        at++;
+    int64_t dims[64];
     int count = 0;
-    for (at += 4; at < argc && strcmp(argv[at], "@"); at++)
+    for (at++; strcmp(argv[at], "@"); at++)
         dims[count++] = atol(argv[at]);
+    void *args[64], *scratch = aligned_alloc(64, 1 << 20);
     count = 0;
     for (at++; at < argc; at++)
         args[count++] = memory + atol(argv[at]);
-    int32_t trap = ((phase_fn *)(void *)(code + offset))(args, dims, begin, end, scratch);
+    int32_t trap = 0;
+    for (at = phases; !trap && strcmp(argv[at], "@"); at += 2) {
+        phase_fn *phase = (phase_fn *)(void *)(code + atol(argv[at]));
+        trap = phase(args, dims, 0, atol(argv[at + 1]), scratch);
+    }
     FILE *out = fopen(argv[3], "wb");
     if (!out || fwrite(memory, 1, memory_bytes, out) != memory_bytes || fclose(out))
         return 4;

@@ -15,6 +15,7 @@ from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_object, module_text
 from relayvm.kernels.link import link_object, merge_images
 from relayvm.kernels.scalar_ops import SCALAR_OPS
+from tests.kernels.test_generated_nests import NESTS, check_nest, link_nests
 from tests.kernels.test_generated_scalars import _op_nest, _same_bits, _values
 from tests.kernels.test_link import FILL, TABLE
 
@@ -45,13 +46,16 @@ class Runner:
 
     def __init__(self, folder):
         self.folder = folder
+        self.image = None
         self.program = folder / "run_image"
         source = __file__.replace("test_aarch64.py", "run_image.c")
         command = [*_compiler(), "-O1", "-static", source, "-o", str(self.program)]
         subprocess.run(command, check=True)
 
-    def call(self, image, kernel, arrays, dims=()):
-        """Run the first phase over [0, 1); arrays are updated in place. Returns the trap code."""
+    def call(self, kernel, arrays, dims=(), extents=(1,), scratch_bytes=0):
+        """Run all phases of a kernel; arrays are updated in place. Returns the trap code."""
+        image = self.image
+        assert scratch_bytes <= 1 << 20
         code, memory, out = (self.folder / n for n in ("code", "memory", "out"))
         code.write_bytes(image.code)
         offsets = np.cumsum([0, *(-(-a.nbytes // 64) * 64 for a in arrays)])
@@ -60,11 +64,14 @@ class Runner:
             data[offset : offset + array.nbytes] = array.tobytes()
         memory.write_bytes(data)
         slots = [str(w) for name, slot in image.imports for w in (slot, name)]
-        where = [image.entries[kernel][0], 0, 1, *dims, "@", *offsets[:-1]]
+        phases = [word for pair in zip(image.entries[kernel], extents) for word in pair]
+        where = [*phases, "@", *dims, "@", *offsets[:-1]]
         command = [QEMU, self.program, code, memory, out, *slots, "--", *where]
         result = subprocess.run(list(map(str, command)), check=True, capture_output=True)
         written = out.read_bytes()
         for offset, array in zip(offsets, arrays):
+            if not array.flags.writeable:
+                continue
             array[...] = np.frombuffer(written, array.dtype, array.size, offset).reshape(
                 array.shape
             )
@@ -94,21 +101,29 @@ def test_scalar_functions_have_the_same_bits_on_aarch64(runner):
         "\n".join(nest_functions(n, n.name, ()) for n in nests),
         {n.name: (f"{n.name}.0",) for n in nests},
     )
+    runner.image = image
     for (op, dtype), nest in zip(cases, nests):
         operands = [_values(dtype, seed) for seed in range(op.arity)]
         expected = op(*operands)
         result = np.empty_like(expected)
-        assert runner.call(image, nest.name, [*operands, result]) == 0
+        assert runner.call(nest.name, [*operands, result]) == 0
         assert _same_bits(result, expected).all(), nest.name
 
 
 def test_imports_constants_and_jump_tables_work_on_aarch64(runner):
     fill = _link(FILL.replace("%VALUE", "9"), {"fill": ("k.0",)})
     image = merge_images([("fill", fill), ("table", _link(TABLE, {"table": ("k.0",)}))])
+    runner.image = image
     out = np.zeros(8, np.uint8)
-    assert runner.call(image, "fill", [out], [5]) == 0
+    assert runner.call("fill", [out], [5]) == 0
     assert out.tolist() == [9] * 5 + [0] * 3
     for n, expected in [(0, 44), (1, 70), (2, 11), (3, 80), (4, 90), (9, -1)]:
         word = np.zeros(1, np.int64)
-        assert runner.call(image, "table", [word], [n]) == 0
+        assert runner.call("table", [word], [n]) == 0
         assert word[0] == expected
+
+
+def test_nests_have_the_same_bits_on_aarch64(runner):
+    runner.image = link_nests(ARM)
+    for name in [n for n in NESTS if n.endswith("_scheduled")]:
+        check_nest(runner, name, sizes=[(3, 33)])

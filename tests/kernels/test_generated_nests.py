@@ -249,30 +249,34 @@ def _run(image, name, arrays, sizes):
     return code, results
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NESTS)
-def test_generated_code_gives_the_bits_of_the_interpreter(image, name):
+def check_nest(image, name, sizes):
+    """Compare a kernel of an image with the interpreter, for each (n, m)."""
     computation, nest = NESTS[name]
     rng = np.random.default_rng(4)
-    for n, m in SIZES:
-        sizes = {N: n, M: m}
-        arrays = [_array(t, sizes, rng) for t in computation.inputs]
-        if computation.strided:
-            arrays = [
-                np.broadcast_to(a[:1] if n else a, a.shape) if k in computation.strided else a
-                for k, a in enumerate(arrays)
-            ]
+    for n, m in sizes:
+        dims = {N: n, M: m}
+        arrays = [_array(t, dims, rng) for t in computation.inputs]
+        arrays = [
+            np.broadcast_to(a[:1], a.shape) if k in computation.strided and n else a
+            for k, a in enumerate(arrays)
+        ]
         try:
             expected = interpret(nest, arrays, {"n": n, "m": m})
         except IndexTrap:
             expected = None
-        code, results = _run(image, name, arrays, sizes)
+        code, results = _run(image, name, arrays, dims)
         if expected is None:
             assert code == 1
             continue
         assert code == 0
         for result, wanted in zip(results, expected):
             assert result.tobytes() == wanted.tobytes(), (n, m)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NESTS)
+def test_generated_code_gives_the_bits_of_the_interpreter(image, name):
+    check_nest(image, name, SIZES)
 
 
 def test_a_scalar_result_fills_its_whole_slot(image):
