@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from relayvm.base.diagnostics import InternalError
+from relayvm.base.diagnostics import InternalError, RelayError
 from relayvm.base.settings import flag, setting
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_module
@@ -57,7 +57,7 @@ class Recorder:
 
 def report_fault(name: str, module: Module) -> InternalError:
     """Return the error for a pass that failed, after writing the module it failed on to a file."""
-    reason = traceback.format_exc(limit=-1).strip().splitlines()[-1]
+    reason = _reason()
     try:
         handle, path = tempfile.mkstemp(prefix=f"relayvm-{name}-", suffix=".relay")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -66,3 +66,11 @@ def report_fault(name: str, module: Module) -> InternalError:
     except Exception as second:
         again = f"; the module could not be written either: {second}"
     return InternalError(f"pass `{name}` failed: {reason}{again}")
+
+
+def _reason() -> str:
+    """Return what the exception being handled says, on one line."""
+    caught = sys.exc_info()[1]
+    if isinstance(caught, RelayError):
+        return "; ".join(d.message for d in caught.diagnostics)
+    return traceback.format_exc(limit=-1).strip().splitlines()[-1]

@@ -61,7 +61,7 @@ def _entry(module: Module, name: str) -> tuple[Module, str]:
     if len(args) != len(params):
         message = f"`@{stem}` has {len(params)} type parameters, `{name}` gives {len(args)}"
         raise error("polymorphic-entry", message, function.span)
-    own = f"{stem}.entry"
+    own = f"{stem}_entry"
     while own in module.functions:
         own += "_"
     wrapper = _instance(stem, function, dict(zip(params, args)))

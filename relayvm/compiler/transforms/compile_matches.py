@@ -142,7 +142,7 @@ class _Compiler:
         params = tuple(Var(v.name, _type(v), span=v.span, checked_type=_type(v)) for v in free)
         body = substitute(leaf.rhs, dict(zip(free, params)))
         kind = FuncType(tuple(_type(p) for p in params), _type(leaf.rhs))
-        name = f"{self.owner}.case{len(self.outlined)}"
+        name = f"{self.owner}_case{len(self.outlined)}"
         while name in self.module.functions:
             name += "_"
         self.outlined[name] = Function(

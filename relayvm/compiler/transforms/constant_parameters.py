@@ -150,6 +150,7 @@ class _Solution:
         self.cells: dict[int, _Cell] = {}
         self.bound: dict[int, Expr] = {}
         self.locals: dict[int, Function] = {}
+        self.variables: dict[int, Var] = {}
         self.calls: list[tuple[Call, Function]] = []
         self.solve()
 
@@ -178,6 +179,7 @@ class _Solution:
                 self.bound[id(node.var)] = node.value
                 if isinstance(node.value, Function):
                     self.locals[id(node.var)] = node.value
+                    self.variables[id(node.var)] = node.var
 
     def scan(self, function: Function) -> None:
         """Note the calls of known functions; a function that is used in any other way is spoiled."""
@@ -274,6 +276,11 @@ class _Solution:
         if not changed:
             return self.module
         values = {var: expr for constants in changed.values() for var, expr in constants.items()}
+        # A let-bound function changes its type, so its name is a new variable without annotation.
+        for node_var, local in self.locals.items():
+            if id(local) in changed:
+                old = self.variables[node_var]
+                values[node_var] = replace(old, type_annotation=None, checked_type=None)
         callees = {id(call): callee for call, callee in self.calls if id(callee) in changed}
 
         def step(before: Expr, after: Expr) -> Expr:
@@ -286,6 +293,10 @@ class _Solution:
                     if id(param) not in values
                 ]
                 return replace(after, args=tuple(kept), type_args=())
+            if isinstance(after, Let) and id(after.var) in values:
+                renamed = values[id(after.var)]
+                assert isinstance(renamed, Var)
+                return replace(after, var=renamed)
             if isinstance(after, Function) and id(before) in changed:
                 kept_params = tuple(p for p in after.params if id(p) not in values)
                 return _with_sizes(replace(after, params=kept_params, checked_type=None), before)

@@ -23,7 +23,7 @@ from relayvm.ir.expr import (
     Var,
 )
 from relayvm.ir.module import Module
-from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ir.types import FuncType, TensorType, TupleType, Type
 from relayvm.ir.visit import free_vars
 from relayvm.ops.operator import Fusion, Operator
 
@@ -80,6 +80,9 @@ class _Node:
 
 
 def _fuse_block(bindings: list[Binding], tail: Expr) -> Expr:
+    if _kernel_operator(tail) is not None:
+        named = Var("v", tail.checked_type, span=tail.span, checked_type=tail.checked_type)
+        bindings, tail = [*bindings, Binding(named, tail, tail.span)], named
     nodes = _analyse(bindings, tail)
     if not any(node.operator for node in nodes):
         return rebuild_block(bindings, tail)
@@ -353,8 +356,13 @@ class _GroupBuilder:
         kind: Type = types[0] if single else TupleType(types)
         tail = flat[0] if single else Tuple(tuple(flat), checked_type=kind)
         span = self.body[-1].span
+        if tail is self.body[-1].var:
+            tail = self.body.pop().value
         body = rebuild_block(self.body, tail)
-        function = Function(tuple(self.params), body, kind, (), PRIMITIVE, span=span)
+        signature = FuncType(tuple(self._checked(p) for p in self.params), kind)
+        function = Function(
+            tuple(self.params), body, kind, (), PRIMITIVE, span=span, checked_type=signature
+        )
         call = Call(function, tuple(self.args), span=span, checked_type=kind)
         if single:
             return [Binding(single, call, self.own[single].span)]

@@ -32,7 +32,7 @@ def lift_closures(module: Module) -> Module:
     that it does not capture itself.
 
     `def @f(%x) { let %g = fn (%y) { add(%x, %y) }; %g }`
-    -> `def @f(%x) { @f.lambda0(%x) }`, `def @f.lambda0(%x, Closure=1) { fn (%y) { add(%x, %y) } }`
+    -> `def @f(%x) { @f_lambda(%x) }`, `def @f_lambda(%x, Closure=1) { fn (%y) { add(%x, %y) } }`
     """
     lifter = _Lifter(set(module.functions))
     functions: dict[str, Function] = {}
@@ -116,7 +116,7 @@ class _Lifter:
         return Call(callee, tuple(captures), span=function.span, checked_type=kind)
 
     def fresh_name(self, name: Var | None) -> str:
-        stem = f"{self.owner}.{name.name if name is not None else 'lambda'}"
+        stem = f"{self.owner}_{name.name if name is not None else 'lambda'}"
         candidate, count = stem, 0
         while candidate in self.names:
             count += 1
