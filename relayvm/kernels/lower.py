@@ -282,15 +282,24 @@ def work_estimate(outputs: tuple[Tensor, ...]) -> Dim:
     return total
 
 
-def _body_work(expr: ScalarExpr, kept: set[Tensor]) -> Dim:
-    """Count operators on data; what only makes an index costs nothing."""
-    if isinstance(expr, TensorLoad):
-        inlined = expr.tensor not in kept and isinstance(expr.tensor.op, Compute)
-        return _body_work(body_of(expr.tensor).body, kept) if inlined else 0
-    work: Dim = 1 if isinstance(expr, (Scalar, Cast, Select, Reduce, ArgReduce)) else 0
-    for node in operands(expr):
-        work = dim_add(work, _body_work(node, kept))
-    if isinstance(expr, (Reduce, ArgReduce)):
-        for axis in expr.axes:
-            work = dim_mul(work, axis.extent)
-    return work
+def _body_work(body: ScalarExpr, kept: set[Tensor]) -> Dim:
+    """Count operators on data, each shared one once; what only makes an index costs nothing."""
+    total: Dim = 0
+    seen: set[int] = set()
+    stack: list[tuple[ScalarExpr, Dim]] = [(body, 1)]
+    while stack:
+        expr, times = stack.pop()
+        if id(expr) in seen:
+            continue
+        seen.add(id(expr))
+        if isinstance(expr, TensorLoad):
+            if expr.tensor not in kept and isinstance(expr.tensor.op, Compute):
+                stack.append((expr.tensor.op.body, times))
+            continue
+        if isinstance(expr, (Reduce, ArgReduce)):
+            for axis in expr.axes:
+                times = dim_mul(times, axis.extent)
+        if isinstance(expr, (Scalar, Cast, Select, Reduce, ArgReduce)):
+            total = dim_add(total, times)
+        stack += [(node, times) for node in operands(expr)]
+    return total

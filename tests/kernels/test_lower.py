@@ -88,7 +88,7 @@ def test_work_counts_the_products_of_a_contraction():
     (state, *_, weight, _) = case.computation.inputs
     products = state.shape[0] * weight.shape[0] * weight.shape[1]
     work = signature(case.computation).work
-    assert 2 * products <= work <= 2 * products + 200 * state.shape[0] * state.shape[1]
+    assert 2 * products <= work <= 5 * products
 
 
 def test_a_tree_node_runs_in_three_phases():
