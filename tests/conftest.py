@@ -1,4 +1,4 @@
-"""The golden-file fixture, shared by all tests: compares text with a file, or rewrites it with --update-golden."""
+"""The golden-file fixture: compares text with a file, or rewrites it with --update-golden."""
 
 from __future__ import annotations
 

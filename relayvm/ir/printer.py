@@ -183,9 +183,7 @@ class _Printer:
         block = scope.block
         lines: Rope = []
         self.lines[block] = lines
-        while isinstance(node, Let) and not self.scopes.is_shared(node):
-            if self.scopes.inner[id(node)].block is not block:
-                break
+        while isinstance(node, Let) and self.scopes.inner[id(node)].block is block:
             recursive = isinstance(node.value, Function)
             binder = self._binder(node.var) if recursive else ""
             value = yield self._placed(node.value)
