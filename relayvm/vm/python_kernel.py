@@ -1,4 +1,4 @@
-"""Kernels whose phases are Python functions: for tests, and for running nests on their interpreter."""
+"""Kernels whose phases are Python functions: for tests and for interpreted nests."""
 
 from __future__ import annotations
 

@@ -183,11 +183,9 @@ class Converter:
         words = self._fields(type_.layout, LayoutKind.ARRAY, type_.fields)
         if not isinstance(value, (tuple, list)):
             raise wrong(where, type_, value)
-        count = len(value)
-        names = (f"item {i} of {where}" for i in range(count))
-        items = self._collect(value, type_.fields * count, words * count, names)
+        items = self._items(value, type_.fields[0], words[0], where)
         given = ffi.new("uint64_t[]", items)
-        return owned(lib.rvm_value_new_array(self.program, type_.layout, given, count))
+        return owned(lib.rvm_value_new_array(self.program, type_.layout, given, len(items)))
 
     def _is_mine(self, value: NativeValue) -> bool:
         return bool(value.converter.program == self.program)
@@ -210,24 +208,34 @@ class Converter:
         return 0
 
     def _list_object(self, value: Sequence[Any], type_: ValueType, where: str) -> int:
-        """Build a list-like data type from a Python list, from its end."""
+        """Build a list-like data type from a Python list."""
         data_type = self.data_type(type_.name)
         shape = _list_shape(data_type)
         if shape is None:
             raise wrong(where, type_, value)
         nil, cons, item = shape
         words = self._fields(cons.layout, LayoutKind.CONSTRUCTOR, cons.fields)
-        rest = self._cell(nil.layout, [])
-        for i in range(len(value) - 1, -1, -1):
-            try:
-                place = self.to_place(
-                    value[i], cons.fields[item], words[item], f"item {i} of {where}"
-                )
-            except BaseException:
-                lib.rvm_value_release(rest)
-                raise
-            rest = self._cell(cons.layout, (place, rest) if item == 0 else (rest, place))
-        return rest
+        self._fields(nil.layout, LayoutKind.CONSTRUCTOR, ())
+        items = self._items(value, cons.fields[item], words[item], where)
+        given = ffi.new("uint64_t[]", items)
+        return owned(
+            lib.rvm_value_new_list(self.program, nil.layout, cons.layout, item, given, len(items))
+        )
+
+    def _items(
+        self, values: Sequence[Any], type_: ValueType, is_word: bool, where: str
+    ) -> list[int]:
+        """Convert items of one type; an error names the item."""
+        made: list[int] = []
+        try:
+            for value in values:
+                made.append(self.to_place(value, type_, is_word, where))
+        except BaseException:
+            if not is_word:
+                self._drop(made, (False,) * len(made))
+            self.to_place(values[len(made)], type_, is_word, f"item {len(made)} of {where}")
+            raise
+        return made
 
     def _rebuild(self, value: Any, type_: ValueType, where: str) -> int:
         """Build an object from anything with `constructor` and `fields`, without recursion."""
@@ -494,7 +502,10 @@ class DataValue(NativeValue):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DataValue):
             return NotImplemented
-        return _same(self, other)
+        same = lib.rvm_value_equal(self._item, other._item)
+        if same < 0:
+            raise error("out-of-memory", "there is no memory to compare values")
+        return bool(same)
 
     def __repr__(self) -> str:
         return _show(self, REPR_DEPTH)
@@ -519,56 +530,6 @@ def _show_field(value: Any, depth: int) -> str:
     if isinstance(value, (tuple, list)):
         return f"({', '.join(_show(v, max(0, depth - 1)) for v in value)})"
     return repr(value)
-
-
-def _same(left: DataValue, right: DataValue) -> bool:
-    """Compare without recursion; objects on the stack are kept alive by the two roots."""
-    one, two = left.converter, right.converter
-    a, b = ffi.new("rvm_value_info *"), ffi.new("rvm_value_info *")
-    stack = [(left._item, right._item)]
-    while stack:
-        x, y = stack.pop()
-        if x == y:
-            continue
-        lib.rvm_value_inspect(x, a)
-        lib.rvm_value_inspect(y, b)
-        if a.kind != b.kind:
-            return False
-        if a.kind == TENSOR:
-            if not np.array_equal(_lent_array(a), _lent_array(b)) or a.dtype != b.dtype:
-                return False
-            continue
-        if a.kind == REFERENCE or a.num_fields != b.num_fields:
-            return False
-        row, other = one.layout(a.layout), two.layout(b.layout)
-        if row.kind is LayoutKind.CLOSURE or (row.kind, row.name, row.words, row.dtypes) != (
-            other.kind,
-            other.name,
-            other.words,
-            other.dtypes,
-        ):
-            return False
-        xs, ys = ffi.new("uint64_t[]", a.num_fields or 1), ffi.new("uint64_t[]", b.num_fields or 1)
-        lib.rvm_value_fields(x, xs)
-        lib.rvm_value_fields(y, ys)
-        for i in range(a.num_fields):
-            j = 0 if row.kind is LayoutKind.ARRAY else i
-            dtype = row.dtypes[j]
-            if dtype is None:
-                stack.append((xs[i], ys[i]))
-            elif number_of_word(xs[i], dtype) != number_of_word(ys[i], dtype):
-                return False
-    return True
-
-
-def _lent_array(info: Any) -> Any:
-    """Return an array over the memory of a tensor that is kept alive elsewhere."""
-    dtype = BY_CODE[info.dtype].numpy
-    shape = tuple(info.dims[0 : info.rank])
-    if not info.elements:
-        return np.empty(shape, dtype)
-    data = ffi.buffer(info.data, info.elements * dtype.itemsize)
-    return np.frombuffer(data, dtype).reshape(shape)
 
 
 class Closure(NativeValue):

@@ -22,7 +22,8 @@ INT_REF = {"kind": "ref", "text": "ref(int64)", "layout": 3, "fields": [INT]}
 
 
 def tensor(*dims, dtype="float32"):
-    text = f"Tensor[({', '.join('?' if d is None else str(d) for d in dims)}{',' * (len(dims) == 1)}), {dtype}]"
+    sizes = ", ".join("?" if d is None else str(d) for d in dims)
+    text = f"Tensor[({sizes}{',' * (len(dims) == 1)}), {dtype}]"
     return {"kind": "tensor", "text": text, "dtype": dtype, "dims": list(dims)}
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from relayvm.base.diagnostics import RelayError, Trap
-from relayvm.vm.executable import Executable, _open
 from relayvm.vm.assembly import assemble
 from relayvm.vm.codec import encode
+from relayvm.vm.executable import Executable, _open
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.machine import VirtualMachine
 from relayvm.vm.python_kernel import bind_python_kernel

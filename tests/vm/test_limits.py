@@ -1,4 +1,4 @@
-"""Steps, depth, memory, interrupts and signals: every limit is a trap, after which the machine runs on."""
+"""Steps, depth, memory, interrupts and signals: every limit is a trap; the machine runs on."""
 
 from __future__ import annotations
 

@@ -110,7 +110,9 @@ uint64_t rvm_value_new_cell(const rvm_program *program, uint32_t layout, const u
     if (cell) {
         object_init(heap, &cell->head, RVM_CELL, shape->number, shape->size_class);
         cell->shape = shape;
-        memcpy(cell->fields, fields, shape->num_fields * sizeof *fields);
+        for (unsigned i = 0; i < shape->num_fields; i++) {
+            cell->fields[i] = fields[i];
+        }
     } else {
         drop_fields(heap, shape, fields);
     }

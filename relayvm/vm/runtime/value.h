@@ -54,6 +54,12 @@ int32_t rvm_machine_invoke(rvm_machine *machine, uint32_t function, const rvm_ar
                            rvm_value_info *infos);
 uint64_t rvm_value_load_word(uint8_t dtype, const void *element);
 
+/* value_graph.c: 1 if equal, 0 if not, -1 if memory ran out. NaN, references and functions equal only themselves. */
+int rvm_value_equal(uint64_t a, uint64_t b);
+/* A list of constructors `nil` (no fields) and `cons` (two, of which `item` is the item); consumes the items. */
+uint64_t rvm_value_new_list(const rvm_program *program, uint32_t nil, uint32_t cons, uint32_t item,
+                            const uint64_t *items, uint64_t count);
+
 /* What the host needs to know of a program. */
 typedef struct rvm_function_info {
     uint32_t num_params, num_results;
