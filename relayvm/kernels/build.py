@@ -94,6 +94,10 @@ def build_native(kernels: Sequence[Kernel], target: Target) -> list[Kernel]:
 def _with_images(kernels: Sequence[Kernel], target: Target, checked: bool) -> list[Kernel]:
     if not kernels:
         return []
+    names = [kernel.name for kernel in kernels]
+    if len(set(names)) < len(names):
+        double = next(n for n in names if names.count(n) > 1)
+        raise error("bad-executable", f"two kernels are called `{double}`")
     cache = kernel_cache()
     keys = [kernel_key(kernel, target) for kernel in kernels]
     images: dict[str, Image] = {}
@@ -119,6 +123,7 @@ def _with_images(kernels: Sequence[Kernel], target: Target, checked: bool) -> li
 
 
 def _check(kernels: Iterable[Kernel]) -> None:
+    """Raise a RelayError where a kernel that came from elsewhere is not safe to compile."""
     for kernel in kernels:
         nest = parse_nest(kernel.nest)
         verify_nest(nest)

@@ -192,7 +192,8 @@ def compile_jobs(jobs: Sequence[Job]) -> list[Image]:
     limit = worker_limit()
     started = limit in _pools and len(jobs) > 1
     few = len(jobs) == 1 or sum(len(job.nest) for job in jobs) < _TEXT_WORTH_WORKERS
-    if limit == 0 or (few and not started):
+    # An embedded interpreter has no program to start workers with.
+    if limit == 0 or not sys.executable or (few and not started):
         return [_compile(job) for job in jobs]
     if limit not in _pools:
         _pools[limit] = Pool(limit)

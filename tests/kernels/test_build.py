@@ -175,6 +175,21 @@ def test_artifacts_are_kept_on_demand(tmp_path, monkeypatch):
     assert "define i32 @kernel.0" in kept["scale.ll"]
 
 
+def test_artifacts_of_a_foreign_name_stay_in_their_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("RELAYVM_KEEP", str(tmp_path / "keep"))
+    (kernel,) = build_kernels([_scale()], HOST, native=False)
+    build_native([replace(kernel, name="../../scale")], HOST)
+    assert {p.name for p in tmp_path.iterdir()} == {"cache", "keep"}
+    assert len(list((tmp_path / "keep").iterdir())) == 3
+
+
+def test_two_kernels_of_one_name_are_refused():
+    (kernel,) = build_kernels([_scale()], HOST, native=False)
+    with pytest.raises(RelayError) as caught:
+        build_native([kernel, kernel], HOST)
+    assert caught.value.code == "bad-executable"
+
+
 WARM = """
 import sys
 from tests.kernels.test_build import HOST, _add_one, _scale

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ def keep_artifacts(job: Job, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     cpu: Cpu = target_cpu(Target.parse(job.target))
     text = module_text(nest_functions(parse_nest(job.nest), SYMBOL, job.in_place), cpu)
-    (folder / f"{job.name}.nest").write_text(job.nest)
-    (folder / f"{job.name}.ll").write_text(text)
-    (folder / f"{job.name}.s").write_text(compile_assembly(text, cpu))
+    # A name may come from a file; it must not lead out of the folder.
+    name = re.sub(r"[^A-Za-z0-9_]", "_", job.name)[:100]
+    (folder / f"{name}.nest").write_text(job.nest)
+    (folder / f"{name}.ll").write_text(text)
+    (folder / f"{name}.s").write_text(compile_assembly(text, cpu))
