@@ -200,4 +200,8 @@ ERROR_CODES: dict[str, str] = {
         "Nests that the compiler makes keep all rules, so the file was changed or is damaged; "
         "compile the program again."
     ),
+    "rank-limit": (
+        "A tensor has more axes than kernels can address, which is 8.\n\n"
+        "Join axes with `reshape` before the operator, or remove those of size 1 with `squeeze`."
+    ),
 }

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, Union
 
 import numpy as np
 
+from relayvm.base.abi import MAX_RANK
 from relayvm.base.dims import Dim
 from relayvm.base.dtypes import dtype_of
 from relayvm.base.shapes import ShapeError
@@ -141,9 +142,14 @@ class Operator(Op):
         """Return the type of a call; raises ShapeError, whose `code` tells the kind of mistake."""
         check_operands(self.name, self.constrained_operands, types)
         try:
-            return self.rule(*types, **self.complete_attrs(attrs))
+            result = self.rule(*types, **self.complete_attrs(attrs))
         except ZeroDivisionError:
             raise ShapeError(f"a size in `{self.name}` is divided by 0") from None
+        for tensor in result.fields if isinstance(result, TupleType) else (result,):
+            if isinstance(tensor, TensorType) and tensor.rank > MAX_RANK:
+                message = f"the result of `{self.name}` has rank {tensor.rank}, above {MAX_RANK}"
+                raise ShapeError(message, "rank-limit")
+        return result
 
     def call_type(
         self, types: Sequence[Type], attrs: Mapping[str, AttrValue], args: Sequence[Expr]

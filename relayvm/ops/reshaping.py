@@ -84,6 +84,9 @@ def _split_axis(walk: _Reshaping, parts: Dims) -> None:
     """Apply code -4: the next axis is split in two, one of which may be -1."""
     if len(parts) != 2 or parts == (-1, -1):
         raise ShapeError("code -4 of `reshape` needs two sizes after it", "bad-attribute")
+    for part in parts:
+        if isinstance(part, AnyDim) or (isinstance(part, int) and part < -1):
+            raise ShapeError(f"code -4 of `reshape` cannot split into {part}", "bad-attribute")
     whole = walk.take(-4)
     known = parts[1] if parts[0] == -1 else parts[0]
     rest = _quotient(whole, known, "the axis that code -4 splits and its parts")

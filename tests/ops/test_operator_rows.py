@@ -158,3 +158,19 @@ def test_a_size_in_an_attribute_may_be_a_symbol() -> None:
     module = infer_types(parse_module(text, OPS))
     result = Evaluator(module).call("main", [np.ones((4, 2), np.float32)])
     assert [r.shape for r in result] == [(4, 1), (3, 4, 2), (2, 4)]
+
+
+def test_an_index_outside_is_an_error_only_where_the_mode_says_so() -> None:
+    data, indices = np.arange(4), np.array([1, 9, -1], np.int32)
+    assert OPS["take"].evaluate([data, indices], {}).tolist() == [1, 3, 0]
+    assert OPS["take"].evaluate([data, indices], {"mode": "wrap"}).tolist() == [1, 1, 3]
+    with pytest.raises(IndexError, match="index 9 is outside an axis of 4"):
+        OPS["take"].evaluate([data, indices], {"mode": "fast"})
+    with pytest.raises(IndexError, match="empty axis"):
+        OPS["take"].evaluate([data[:0], indices], {})
+
+
+def test_a_rank_above_the_limit_is_an_error() -> None:
+    with pytest.raises(ShapeError, match="has rank 9, above 8") as caught:
+        OPS["expand_dims"].result_type([TensorType((), FLOAT32)], {"axis": 0, "num_newaxis": 9})
+    assert caught.value.code == "rank-limit"
