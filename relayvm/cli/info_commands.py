@@ -58,11 +58,13 @@ def run_info(_options: argparse.Namespace) -> int:
     print(f"python    {platform.python_version()} on {platform.platform()}")
     for name in ("numpy", "llvmlite", "cffi", "torch", "onnxruntime"):
         print(f"{name:9} {_version(name)}")
-    try:
-        from relayvm.kernels.build import describe_host
+    from relayvm.base.target import Target
+    from relayvm.kernels.build import compiler_available
+    from relayvm.kernels.codegen.cpu import host_triple, target_cpu
 
-        print(describe_host())
-    except ImportError:
+    print(f"host      {host_triple()}")
+    print(f"code for  {target_cpu(Target()).description}")
+    if not compiler_available():
         print("llvmlite is missing: saved native code runs, nothing can be compiled")
     return 0
 
@@ -84,5 +86,10 @@ def run_cache(options: argparse.Namespace) -> int:
         clear_cache()
         print("the kernel cache is empty", file=sys.stderr)
         return 0
-    print(cache_info())
+    info = cache_info()
+    if info.folder is None:
+        print("the kernel cache is turned off (RELAYVM_CACHE is empty)")
+        return 0
+    print(f"{info.folder}: {info.entries} kernels, {info.size_bytes / 2**20:.1f} MiB")
+    print(f"bound: {info.limit_bytes / 2**20:.0f} MiB (RELAYVM_CACHE_MIB)")
     return 0

@@ -17,6 +17,7 @@ from relayvm.compiler.lower.program import lower_module
 from relayvm.compiler.optimize import optimize
 from relayvm.ir.module import Module
 from relayvm.ir.prelude import parse_program
+from relayvm.kernels.build import build_native
 from relayvm.ops import OPS
 from relayvm.ops.operator import Operator
 from relayvm.vm.codec import encode
@@ -93,11 +94,5 @@ def load(
     otherwise it is compiled again from the portable kernels in the file.
     """
     return load_executable(
-        path_or_bytes, native=native, verify_constants=verify_constants, builder=_builder
+        path_or_bytes, native=native, verify_constants=verify_constants, builder=build_native
     )
-
-
-def _builder(*args: Any) -> Any:
-    from relayvm.kernels.build import build_native
-
-    return build_native(*args)
