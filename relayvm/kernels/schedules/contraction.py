@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from relayvm.base.dtypes import INT64
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels import simplify as s
 from relayvm.kernels.schedules.elementwise import emit_stage, last_axis
-from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame, Reduction
+from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame, Reduction, Run
 from relayvm.kernels.schedules.plan import Stage
 from relayvm.kernels.schedules.reduction import Rule, combined, lane_loop, rule_of
 
@@ -86,7 +87,7 @@ class _Tiling:
         records = discover(self.context, self.stage, probe)
         if not records:
             raise NotAContraction
-        lengths = {_length(self.context, r.reduction) for r in records}
+        lengths = {product(_extents(self.context, r.reduction)) for r in records}
         if len(lengths) != 1:
             raise NotAContraction
         self.length = lengths.pop()
@@ -100,8 +101,10 @@ class _Tiling:
         for record in records:
             rule = rule_of(record.reduction)
             acc = n.Var("va", rule.dtype, n.LANES)
-            combined(emitter, rule, record.reduction.body, _inside(record, k), acc)
-        if any(has_gather(stmt) for stmt in emitter.statements):
+            frame = _inside(emitter, record, k)
+            value = combined(emitter, rule, record.reduction.body, frame, acc)
+            emitter.bind(value)
+        if any(isinstance(t, n.Let) and is_unfit(t.value) for t in emitter.statements):
             raise NotAContraction
 
     def phase(self) -> n.Phase:
@@ -224,11 +227,12 @@ class _Tiling:
                 for record, rule, tile in zip(found[cell], rules, tiles):
                     held = n.TileLoad(tile, n.const(number))
                     body = record.reduction.body
-                    value = combined(emitter, rule, body, _inside(record, k), held)
+                    frame = _inside(emitter, record, k)
+                    value = combined(emitter, rule, body, frame, held)
                     if mask is not None:
                         value = n.select(mask, value, held)
                     emitter.statements.append(n.TileStore(tile, n.const(number), value))
-            emitter.share_loads = shared
+            emitter.share_loads, emitter.run = shared, None
 
         lane_loop(emitter, self.length, step)
         for row in range(rows):
@@ -265,33 +269,48 @@ def _no_reduction(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Exp
     raise NotAContraction
 
 
-def _axis(reduction: c.Reduce) -> c.IndexVar | None:
-    axes = [a for a in reduction.axes if a.extent != 1]
-    if len(axes) > 1:
-        raise NotAContraction
-    return axes[0] if axes else None
+def _axes(reduction: c.Reduce) -> tuple[c.IndexVar, ...]:
+    return tuple(a for a in reduction.axes if a.extent != 1)
 
 
-def _length(context: Context, reduction: c.Reduce) -> n.Expr:
-    axis = _axis(reduction)
-    return n.const(1) if axis is None else context.dim(axis.extent)
+def _extents(context: Context, reduction: c.Reduce) -> tuple[n.Expr, ...]:
+    return tuple(context.dim(a.extent) for a in _axes(reduction))
 
 
-def _inside(record: Record, k: n.Expr) -> Frame:
-    axis = _axis(record.reduction)
+def product(extents: tuple[n.Expr, ...]) -> n.Expr:
+    """Return the number of elements of a box."""
+    total: n.Expr = n.const(1)
+    for extent in extents:
+        total = s.mul(total, extent)
+    return total
+
+
+def _stand_in(number: int) -> n.Expr:
+    return n.Broadcast(n.Var(f"axis{number}"), n.LANES, INT64)
+
+
+def _inside(emitter: Emitter, record: Record, k: n.Expr) -> Frame:
+    """Return the frame at position `k` of the reduced box, whose axes run in lanes as one."""
+    axes = _axes(record.reduction)
     frame = dict(record.frame)
-    for other in record.reduction.axes:
-        frame[other] = n.Ramp(k, n.const(1), n.LANES) if other is axis else n.const(0)
+    frame.update({a: n.const(0) for a in record.reduction.axes})
+    position = n.Ramp(k, n.const(1), n.LANES)
+    emitter.run = None
+    if len(axes) == 1:
+        frame[axes[0]] = position
+    elif axes:
+        stand_ins = tuple(_stand_in(number) for number in range(len(axes)))
+        frame.update(zip(axes, stand_ins))
+        extents = _extents(emitter.context, record.reduction)
+        emitter.run = Run(stand_ins, extents, position)
     return frame
 
 
-def has_gather(stmt: n.Stmt) -> bool:
-    """Return whether a bound value reads memory element by element."""
-    return isinstance(stmt, n.Let) and _gathers(stmt.value)
-
-
-def _gathers(expr: n.Expr) -> bool:
-    return isinstance(expr, n.Gather) or any(_gathers(e) for e in n.children(expr))
+def is_unfit(expr: n.Expr) -> bool:
+    """Return whether a value reads memory element by element, or uses a stand-in of an axis."""
+    if isinstance(expr, n.Gather) or (isinstance(expr, n.Var) and expr.name.startswith("axis")):
+        return True
+    return any(map(is_unfit, n.children(expr)))
 
 
 def _parts(count: int, largest: int) -> list[int]:

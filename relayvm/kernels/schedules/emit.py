@@ -26,6 +26,19 @@ Frame = dict[c.IndexVar, n.Expr]
 Reduction = Union[c.Reduce, c.ArgReduce]
 
 
+@dataclass(frozen=True)
+class Run:
+    """Axes that run through memory as one: their stand-ins, extents, and the position in the run.
+
+    A load whose last indices are the stand-ins takes the position; stand-ins must not be used
+    otherwise, which the schedule that sets a run checks.
+    """
+
+    axes: tuple[n.Expr, ...]
+    extents: tuple[n.Expr, ...]
+    position: n.Ramp
+
+
 class CannotVectorise(Exception):
     """A value has no vector form here; the schedule takes scalars instead."""
 
@@ -79,6 +92,7 @@ class Emitter:
         self.guard: n.Expr | None = None
         self.share_loads = False
         self.flat: tuple[tuple[n.Expr, ...], n.Expr] | None = None
+        self.run: Run | None = None
         self._memo: list[dict[tuple[object, ...], n.Expr]] = [{}]
         self._frames: dict[tuple[object, ...], Frame] = {}
         self._alive: list[object] = []
@@ -250,6 +264,7 @@ class Emitter:
         """Return elements of a buffer, masked by the guard unless proved without it."""
         if self.flat is not None and indices == self.flat[0]:
             indices = (self.flat[1],)
+        indices = self._along_run(buffer, indices)
         lanes = max((i.lanes for i in indices), default=1)
         guard = None if self._proved(buffer, indices) else self.guard
         plain = tuple(i.value if isinstance(i, n.Broadcast) else i for i in indices)
@@ -268,6 +283,19 @@ class Emitter:
                 return self._shared(n.Load(buffer, (*plain[:-1], last.base), width, mask))
             return self._shared(n.Load(buffer, plain, 1, guard))
         return self._gather(buffer, indices, guard, lanes)
+
+    def _along_run(self, buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> tuple[n.Expr, ...]:
+        run = self.run
+        if run is None or buffer.access is not Access.DENSE:
+            return indices
+        count = len(run.axes)
+        if indices[-count:] != run.axes or buffer.shape[-count:] != run.extents:
+            return indices
+        outer = tuple(i.value if isinstance(i, n.Broadcast) else i for i in indices[:-count])
+        if any(i.lanes > 1 for i in outer):
+            return indices
+        start = flat_index(buffer, (*outer, *(n.const(0) for _ in run.axes)))
+        return (s.add(start, run.position),)
 
     def _gather(
         self, buffer: n.Buffer, indices: tuple[n.Expr, ...], guard: n.Expr | None, lanes: int

@@ -21,7 +21,7 @@ from relayvm.kernels.compute import (
     TensorLoad,
 )
 
-MAX_INLINE_DEPTH = 24
+MAX_INLINE_DEPTH = 40
 CHEAP = frozenset(
     ("add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "fma", "floor")
     + ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "ceil", "round")
