@@ -13,7 +13,7 @@ from relayvm.base.dims import AnyDim, Dim, DimExpr
 from relayvm.base.dtypes import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, DType, dtype_of
 from relayvm.base.shapes import ShapeError
 from relayvm.ir.expr import AttributeSchema, AttrValue, OperandSchema
-from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ir.types import FuncType, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +216,8 @@ def _check_operand(
     elif constraint.is_tuple:
         tensors = ()
     if not all(isinstance(t, TensorType) for t in tensors) or (constraint.is_tuple and not tensors):
-        message = f"operand `{operand.name}` of `{op_name}` must be {constraint.text}"
-        raise ShapeError(message, "type-mismatch")
+        wanted = f"operand `{operand.name}` of `{op_name}` must be {constraint.text}"
+        raise ShapeError(f"{wanted}, got {_class_text(given)}", "type-mismatch")
     for tensor in tensors:
         assert isinstance(tensor, TensorType)
         if tensor.dtype not in constraint.dtypes:
@@ -225,6 +225,24 @@ def _check_operand(
             raise ShapeError(f"{wanted}, got {tensor.dtype}", "dtype-mismatch")
         if constraint.same_as_previous and isinstance(previous, TensorType):
             require_same_dtype(previous.dtype, tensor.dtype, f"dtypes of `{op_name}`'s operands")
+
+
+def _class_text(given: Type) -> str:
+    match given:
+        case TensorType():
+            return "a tensor"
+        case TupleType(fields):
+            return f"a tuple of {len(fields)} fields" if fields else "the empty tuple"
+        case FuncType():
+            return "a function"
+        case RefType():
+            return "a reference"
+        case TypeCall(head):
+            return f"a value of data type `{head.name}`"
+        case TypeVar(name):
+            return f"a value of type parameter `{name}`"
+        case _:
+            return "a value of another type"
 
 
 def require_same_dtype(a: DType, b: DType, what: str) -> DType:

@@ -236,11 +236,11 @@ def test_what_only_a_run_can_tell_is_left_as_a_check(
             "dtypes of `add`'s operands differ: float32 and int32",
         ),
         (
-            "add",
-            [tensor(3), TupleType(())],
+            "exp",
+            [TupleType(())],
             {},
             "type-mismatch",
-            "operand `rhs` of `add` must be a tensor of the same dtype as the operand before it",
+            "operand `data` of `exp` must be a tensor of floats, got the empty tuple",
         ),
         (
             "exp",
@@ -319,7 +319,7 @@ def test_what_only_a_run_can_tell_is_left_as_a_check(
             [tensor(2)],
             {},
             "type-mismatch",
-            "operand `data` of `concatenate` must be a tuple of tensors",
+            "operand `data` of `concatenate` must be a tuple of tensors, got a tensor",
         ),
         (
             "transpose",
