@@ -1,6 +1,8 @@
-"""The evaluator: what a Relay program means, in Python and numpy. The oracle of the compiler; never fast.
+"""The evaluator: what a Relay program means, in Python and numpy. The oracle of the compiler; never
+fast.
 
-Runs typed and untyped modules. Neither deep recursion nor long loops touch Python's stack; tail calls take no space.
+Runs typed and untyped modules. Neither deep recursion nor long loops touch Python's stack; tail
+calls take no space.
 """
 
 from __future__ import annotations
@@ -118,7 +120,9 @@ class Evaluator:
     _codes: dict[str, Code] = field(default_factory=dict)
 
     def call(self, name: str, args: Sequence[Any] = ()) -> Any:
-        """Return the result of a global function; arguments are arrays, numbers, tuples and data values."""
+        """Return the result of a global function; arguments are arrays, numbers, tuples and data
+        values.
+        """
         return self.apply(Closure(self, self.code_of(name)), tuple(to_value(a) for a in args))
 
     def evaluate(self, expr: Expr) -> Any:
@@ -153,7 +157,9 @@ Handler = Callable[["_Run", Instruction], None]
 
 
 class _Run:
-    """One run: the current frame, block and place in it, the blocks left open, and the frames of the callers."""
+    """One run: the current frame, block and place in it, the blocks left open, and the frames of
+    the callers.
+    """
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
@@ -178,10 +184,12 @@ class _Run:
             handlers[instruction[0]](self, instruction)
         return self.result
 
-    # -- Calls ------------------------------------------------------------------------------------------------------
+    # -- Calls ------------------------------------------------------------------------------------
 
     def enter(self, closure: Closure, args: Sequence[Any], span: Span | None) -> None:
-        """Make a frame for the function, bind its parameters and test them against what is declared."""
+        """Make a frame for the function, bind its parameters and test them against what is
+        declared.
+        """
         code = closure.code
         if len(args) != len(code.params):
             raise InternalError(f"@{code.name} takes {len(code.params)} arguments, got {len(args)}")
@@ -224,7 +232,9 @@ class _Run:
             self.leave_function(function)
 
     def callee(self, value: Any, args: list[Any]) -> Any:
-        """Return the closure to enter, or the result where the callee is no code (a constructor, an operator)."""
+        """Return the closure to enter, or the result where the callee is no code (a constructor, an
+        operator).
+        """
         if isinstance(value, Closure):
             return value
         if isinstance(value, GlobalName):
@@ -254,7 +264,7 @@ class _Run:
         captured = tuple([row[s] for s in code.captures])
         row[result] = Closure(self.evaluator, code, captured, row[DIMS_SLOT])
 
-    # -- Blocks -----------------------------------------------------------------------------------------------------
+    # -- Blocks -----------------------------------------------------------------------------------
 
     def choose(self, instruction: Instruction) -> None:
         _, condition, true_arm, false_arm, returns_here = instruction
@@ -289,7 +299,7 @@ class _Run:
                 row[destination] = row[source][number]
         return True
 
-    # -- Values -----------------------------------------------------------------------------------------------------
+    # -- Values -----------------------------------------------------------------------------------
 
     def construct(self, instruction: Instruction) -> None:
         _, result, constructor, slots = instruction
@@ -357,7 +367,7 @@ class _Run:
     def check_rule(
         self, code: OperatorCode, args: list[Any], attrs: dict[str, Any], node: Call
     ) -> None:
-        """Run the shape rule on what is really there, as the residual checks do in compiled code."""
+        """Run the shape rule on what is really there, as compiled code does with its checks."""
         if code.operator.is_data_dependent:
             return
         exact = code.operator.result_type([array_type(a) for a in args], attrs)
@@ -368,14 +378,16 @@ class _Run:
                     message = f"axis {axis} of the result is {real}, declared {known}"
                     raise self.trap("run-time-shape", message, node.span)
 
-    # -- Checks -----------------------------------------------------------------------------------------------------
+    # -- Checks -----------------------------------------------------------------------------------
 
     def check_slot(self, instruction: Instruction) -> None:
         _, slot, declared, what, span = instruction
         self.check(self.row[slot], declared, what, span, self.row[DIMS_SLOT])
 
     def check(self, value: Any, declared: Type, what: str, span: Span | None, dims: Any) -> None:
-        """Trap unless a value has the declared dims; a size variable is bound where it first stands alone."""
+        """Trap unless a value has the declared dims; a size variable is bound where it first stands
+        alone.
+        """
         if isinstance(declared, TupleType):
             for part, type_ in zip(value, declared.fields):
                 self.check(part, type_, what, span, dims)
@@ -399,7 +411,9 @@ class _Run:
 
 
 def _known_size(dim: Dim, size: int, dims: dict[DimVar, int] | None) -> int | None:
-    """Return the size that `dim` demands, binding a variable that is still free; None if it demands nothing."""
+    """Return the size that `dim` demands, binding a variable that is still free; None if it demands
+    nothing.
+    """
     if isinstance(dim, AnyDim) or (isinstance(dim, DimExpr) and dims is None):
         return None
     if isinstance(dim, int):

@@ -1,7 +1,8 @@
 """Translation of functions into the flat code that the evaluator runs.
 
-Each function has one row of slots. Variables and shared nodes are slots; a node is computed by code that stands in the
-block of its own scope, so that sharing needs no bookkeeping at run time. Blocks nest; they are entered and left.
+Each function has one row of slots. Variables and shared nodes are slots; a node is computed by code
+that stands in the block of its own scope, so that sharing needs no bookkeeping at run time. Blocks
+nest; they are entered and left.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ class GlobalName:
 
 @dataclass(slots=True, eq=False)
 class OperatorCode:
-    """What one call of an operator needs: its attributes are complete, `checked` asks for the shape rule."""
+    """What one call of an operator needs: its attributes are complete, `checked` asks for the shape
+    rule.
+    """
 
     operator: Operator
     attrs: dict[str, Any]
@@ -87,7 +90,9 @@ class OperatorCode:
 
 @dataclass(slots=True, eq=False)
 class Code:
-    """The code of one function. `row` holds the constants; `captures` are slots of the creating function."""
+    """The code of one function. `row` holds the constants; `captures` are slots of the creating
+    function.
+    """
 
     name: str
     function: Function
@@ -136,7 +141,7 @@ class _Translator:
         trampoline(self.function_body(self.function, frame))
         return code
 
-    # -- Functions --------------------------------------------------------------------------------------------------
+    # -- Functions --------------------------------------------------------------------------------
 
     def function_body(self, function: Function, frame: _Frame) -> Recursive[None]:
         code = frame.code
@@ -161,7 +166,9 @@ class _Translator:
         code.body.append((RETURN, slot))
 
     def tail(self, node: Expr, scope: Scope) -> Recursive[None]:
-        """Emit code that returns the value of `node`, which is the last thing that `scope` evaluates."""
+        """Emit code that returns the value of `node`, which is the last thing that `scope`
+        evaluates.
+        """
         frame, block = self.places[scope]
         while isinstance(node, Let) and self.is_new(node, scope):
             yield self.bind(node, frame, block)
@@ -184,7 +191,7 @@ class _Translator:
     def is_new(self, node: Expr, scope: Scope) -> bool:
         return not is_atomic(node) and id(node) not in self.done and self.scopes.of(node) is scope
 
-    # -- Values -----------------------------------------------------------------------------------------------------
+    # -- Values -----------------------------------------------------------------------------------
 
     def value(self, node: Expr) -> Recursive[int]:
         """Emit code for `node` unless it is there already; return the key of its value."""
@@ -227,7 +234,8 @@ class _Translator:
     def bind(self, let: Let, frame: _Frame, block: Block) -> Recursive[None]:
         value = let.value
         if isinstance(value, Function):
-            # The variable is visible in the function: both are the same key, known before the body is emitted.
+            # The variable is visible in the function: both are the same key, known before the body
+            # is emitted.
             self.done[id(let.var)] = id(value)
         key = yield self.value(value)
         self.done[id(let.var)] = key
@@ -356,7 +364,7 @@ class _Translator:
             stack.extend(reversed(parts))
         return steps
 
-    # -- Slots ------------------------------------------------------------------------------------------------------
+    # -- Slots ------------------------------------------------------------------------------------
 
     def new(self, frame: _Frame, node: Expr) -> int:
         slot = frame.code.new_slot()
@@ -364,7 +372,9 @@ class _Translator:
         return slot
 
     def slot(self, frame: _Frame, key: int) -> int:
-        """Return the slot of a value in `frame`; one of an enclosing function is captured on the way in."""
+        """Return the slot of a value in `frame`; one of an enclosing function is captured on the
+        way in.
+        """
         if key in frame.slots:
             return frame.slots[key]
         if key in self.constants:

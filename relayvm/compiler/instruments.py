@@ -1,4 +1,4 @@
-"""What is recorded while passes run: dumps, times, artefacts by stage, and the report of a fault."""
+"""What is recorded while passes run: dumps, times, artefacts by stage, reports of faults."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""The table of passes, in the order in which they run, and what each requires, ensures and breaks."""
+"""The table of passes, in the order in which they run, and what each requires and ensures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from relayvm.compiler.entries import choose_entries
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.pipeline import Pass, Property, run_pipeline
 from relayvm.compiler.transforms.compile_matches import compile_matches
@@ -20,7 +18,7 @@ from relayvm.compiler.transforms.eliminate_dead_code import (
 from relayvm.compiler.transforms.fold_constants import fold_constants
 from relayvm.compiler.transforms.fuse import fuse
 from relayvm.compiler.transforms.inline import inline
-from relayvm.compiler.transforms.instantiate import instantiate, needs_uniform
+from relayvm.compiler.transforms.instantiate import instantiate
 from relayvm.compiler.transforms.lift_closures import lift_closures
 from relayvm.compiler.transforms.to_anf import to_anf
 from relayvm.ir.module import Module
@@ -135,28 +133,3 @@ def run_passes(
     if names is None:
         names = [row.name for row in PASSES.values() if row.opt_level <= opt_level]
     return run_pipeline(module, PASSES, names, verify)
-
-
-@dataclass(frozen=True, slots=True)
-class Optimized:
-    """A module in lowered form: `entries` maps the host's names to functions of `module`."""
-
-    module: Module
-    entries: Mapping[str, str]
-    uniform: bool
-
-
-def optimize(
-    module: Module,
-    opt_level: int = 3,
-    entries: Iterable[str] | None = None,
-    verify: bool | None = None,
-) -> Optimized:
-    """Return the module after all passes of `opt_level`, ready for lowering.
-
-    `entries` as in `relayvm.compile`. Raises RelayError for mistakes in the program, and
-    `unknown-entry`.
-    """
-    chosen, names = choose_entries(module, entries)
-    lowered = run_passes(chosen, opt_level=opt_level, verify=verify)
-    return Optimized(lowered, names, needs_uniform(lowered))

@@ -26,7 +26,7 @@ class Property(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One row: a pass by name. It runs at `opt_level` and above; `breaks` is what it may destroy."""
+    """One row. It runs at `opt_level` and above; `breaks` is what it may destroy."""
 
     name: str
     run: Callable[[Module], Module]
@@ -78,7 +78,9 @@ class _State:
         self.verify = verify
 
     def run(self, step: Pass) -> None:
-        """Run one pass after whatever provides the properties that it requires and that are missing."""
+        """Run one pass after whatever provides the properties that it requires and that are
+        missing.
+        """
         for needed in Property:
             if needed in step.requires and needed not in self.held:
                 self.run(self.provider(needed))

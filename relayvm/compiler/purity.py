@@ -1,7 +1,7 @@
 """Which expressions read, write or make references: the only effects there are.
 
-Traps and endless loops are no effects: the value of an unused expression need not be computed. Calls of unknown
-functions are taken to do whatever any function of the module does.
+Traps and endless loops are no effects: the value of an unused expression need not be computed.
+Calls of unknown functions are taken to do whatever any function of the module does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Bottom-up rebuilding of expressions that knows each node before and after, and copies with fresh binders."""
+"""Bottom-up rebuilding of expressions that knows each node before and after, and copies with fresh
+binders.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ def with_parts(node: Expr, done: Mapping[int, Expr]) -> Expr:
 
 
 class TypeMap:
-    """A mapping of types: variables to types or dims, and what `apply_to_data` makes of data types."""
+    """A mapping of types: variables to types or dims, and what `data` makes of data types."""
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """Where a shared node is evaluated: in the least scope that encloses all its uses.
 
-Function bodies, branches of `if` and clauses of `match` are scopes; the body of a let is not. A node whose scope lies
-outside of its first use is evaluated just before the construct that opens the inner scope.
+Function bodies, branches of `if` and clauses of `match` are scopes; the body of a let is not. A
+node whose scope lies outside of its first use is evaluated just before the construct that opens the
+inner scope.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def common_scope(a: Scope, b: Scope) -> Scope:
 
 
 def is_atomic(expr: Expr) -> bool:
-    """Return True if `expr` needs no evaluation: a variable, global, constant, operator or constructor."""
+    """Return True if `expr` needs no evaluation: a variable, global, constant, operator or
+    constructor.
+    """
     return isinstance(expr, LEAVES)
 
 

@@ -10,9 +10,11 @@ Recursive = Generator["Recursive[Any]", Any, T]
 
 
 def trampoline(start: Recursive[T]) -> T:
-    """Return the result of a generator that yields the generators it calls and is sent their results.
+    """Return the result of a generator that yields the generators it calls and is sent their
+    results.
 
-    `value = yield visit(child)` is a call: depth is bounded by memory, not by Python's recursion limit.
+    `value = yield visit(child)` is a call: depth is bounded by memory, not by Python's recursion
+    limit.
     """
     stack: list[Recursive[Any]] = [start]
     value: Any = None

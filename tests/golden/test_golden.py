@@ -1,4 +1,6 @@
-"""Runs every golden file: line one is the `opt` command, then a module, then what the passes make of it."""
+"""Runs every golden file: line one is the `opt` command, then a module, then what the passes make
+of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters that are the same constant at every call become that constant, also through recursion."""
+"""Parameters that are the same constant at every call become it, also through recursion."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def constant_parameters(module: Module) -> Module:
 
 
 def _entry_groups(module: Module) -> list[list[str]]:
-    """Return the recursive groups that hold an entry and are also called from outside of the group."""
+    """Return the recursive groups that hold an entry and are also called from outside."""
     graph = call_graph(module)
     entries = set(entry_names(module))
     groups = []
@@ -182,7 +182,7 @@ class _Solution:
                     self.variables[id(node.var)] = node.var
 
     def scan(self, function: Function) -> None:
-        """Note the calls of known functions; a function that is used in any other way is spoiled."""
+        """Note the calls of known functions; a function used in any other way is spoiled."""
         for node in post_order(function):
             parts = same_scope_children(node) + scope_bodies(node)
             for position, part in enumerate(parts):
@@ -207,7 +207,7 @@ class _Solution:
 
     def meet(self, param: Var, value: _Cell) -> bool:
         old = self.cells[id(param)]
-        if value is None or old == _VARIES or old == value:
+        if value is None or old in (_VARIES, value):
             return False
         self.cells[id(param)] = value if old is None else _VARIES
         return True

@@ -48,7 +48,9 @@ class _Sharer:
         self.count = 0
 
     def rewrite(self, node: Expr) -> Recursive[Expr]:
-        """Return what stands for `node`; nodes are visited in the order in which they are evaluated."""
+        """Return what stands for `node`; nodes are visited in the order in which they are
+        evaluated.
+        """
         known = self.done.get(id(node))
         if known is not None:
             return known

@@ -1,4 +1,4 @@
-"""Dead code: lets, projections and pattern variables that nobody uses, and functions nobody calls."""
+"""Dead code: lets, projections, pattern variables and functions that nobody uses."""
 
 from __future__ import annotations
 

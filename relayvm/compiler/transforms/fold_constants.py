@@ -139,7 +139,7 @@ class _Folder:
         return self.evaluate(node)
 
     def evaluate(self, node: Call) -> Expr:
-        """Return the value of a closed call as an expression, or the call where it cannot be had."""
+        """Return the value of a closed call as an expression, or the call if there is none."""
         closed = Call(
             node.op,
             tuple(self.resolve(a) for a in node.args),
@@ -196,11 +196,11 @@ class _Folder:
             case PatternTuple():
                 parts = data.fields if isinstance(data, Tuple) else None
             case PatternConstructor():
-                made = isinstance(data, Call) and isinstance(data.op, Constructor)
-                parts = data.args if made and isinstance(data, Call) else None
-                if made and isinstance(data, Call) and isinstance(data.op, Constructor):
-                    if data.op.index != pattern.constructor.index:
-                        return False
+                if not isinstance(data, Call) or not isinstance(data.op, Constructor):
+                    return None
+                if data.op.index != pattern.constructor.index:
+                    return False
+                parts = data.args
             case _:
                 return True
         if parts is None:

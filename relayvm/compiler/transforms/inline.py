@@ -1,4 +1,6 @@
-"""Inlining: small or once-called global functions, let-bound functions called once, and names of atoms."""
+"""Inlining: small or once-called global functions, let-bound functions called once, and names of
+atoms.
+"""
 
 from __future__ import annotations
 
@@ -133,12 +135,15 @@ def _local_functions_called_once(function: Function) -> set[int]:
         if isinstance(node, Call) and isinstance(node.op, Var):
             calls[id(node.op)] = calls.get(id(node.op), 0) + 1
         if isinstance(node, Let) and isinstance(node.value, Function):
-            if not is_primitive(node.value) and not node.value.type_params:
-                bound[id(node.var)] = node.value
+            bound[id(node.var)] = node.value
     return {
         var
         for var, value in bound.items()
-        if calls.get(var) == 1 and mentions.get(var) == 1 and not _mentions(value, var)
+        if calls.get(var) == 1
+        and mentions.get(var) == 1
+        and not is_primitive(value)
+        and not value.type_params
+        and not _mentions(value, var)
     }
 
 
@@ -147,7 +152,7 @@ def _mentions(expr: Expr, var: int) -> bool:
 
 
 def _expand_global(call: Call, callee: Function) -> Expr:
-    """Return a fresh copy of the body with the arguments bound; the call itself if types forbid it."""
+    """Return a fresh copy of the body with the arguments bound; the call if types forbid it."""
     if callee.type_params and len(call.type_args) != len(callee.type_params):
         return call
     if any(isinstance(t, ShapeArg) and isinstance(t.dim, AnyDim) for t in call.type_args):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -106,9 +105,10 @@ def _first_polymorphic_let(function: Function) -> Let | None:
     """Return an outermost let of a polymorphic function."""
     found = None
     for node in post_order(function.body):
-        if isinstance(node, Let) and isinstance(node.value, Function):
-            if type_params_only(node.value.type_params):
-                found = node
+        value = node.value if isinstance(node, Let) else None
+        if isinstance(value, Function) and type_params_only(value.type_params):
+            assert isinstance(node, Let)
+            found = node
     return found
 
 
@@ -337,7 +337,8 @@ class _InstanceCopier(Copier):
             for position, part in enumerate(children(node))
             if isinstance(part, GlobalVar)
         }
-        new = super()._node(node, ChainMap(globals_, done) if globals_ else done)  # type: ignore[arg-type]
+        known: Mapping[int, Expr] = _Overlay(globals_, done) if globals_ else done
+        new = super()._node(node, known)
         if isinstance(new, Call):
             if isinstance(new.op, Constructor):
                 new = replace(new, op=self.instance(new.checked_type, new.op))
@@ -368,6 +369,17 @@ class _InstanceCopier(Copier):
             parts = tuple(self.typed(p, t) for p, t in zip(pattern.patterns, own.inputs))
             return replace(pattern, constructor=own, patterns=parts)
         return pattern
+
+
+class _Overlay(dict[int, Expr]):
+    """A few entries in front of a mapping that is too large to copy."""
+
+    def __init__(self, own: Mapping[int, Expr], rest: Mapping[int, Expr]) -> None:
+        super().__init__(own)
+        self.rest = rest
+
+    def __missing__(self, key: int) -> Expr:
+        return self.rest[key]
 
 
 def _is_shape(arg: Type) -> bool:

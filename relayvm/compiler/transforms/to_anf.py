@@ -124,7 +124,9 @@ class _Normalizer:
         return not is_atomic(node) and id(node) not in self.names and self.scopes.of(node) is scope
 
     def atom(self, node: Expr) -> Recursive[Expr]:
-        """Return the atom that stands for the value of `node`, naming it if that is still to be done."""
+        """Return the atom that stands for the value of `node`, naming it if that is still to be
+        done.
+        """
         if isinstance(node, Var):
             return self.names.get(id(node), node)
         if is_atomic(node):
@@ -176,7 +178,8 @@ class _Normalizer:
             case Function():
                 if is_primitive(node):
                     return node
-                return (yield self.function(node))
+                function: Function = yield self.function(node)
+                return function
             case If():
                 cond = yield self.atom(node.cond)
                 arms = self.scopes.opened(node)
