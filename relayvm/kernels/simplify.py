@@ -296,7 +296,9 @@ def choose(condition: Expr, a: Expr, b: Expr) -> Expr:
 
 
 def both(a: Expr, b: Expr) -> Expr:
-    """Return the conjunction, without literal parts."""
+    """Return the conjunction, of bools without literal and equal parts."""
+    if a.dtype is not BOOL:
+        return call("logical_and", a, b)
     for x, y in ((a, b), (b, a)):
         known = x.value if isinstance(x, Broadcast) else x
         if isinstance(known, Const):
