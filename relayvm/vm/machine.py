@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relayvm.base.diagnostics import error
-from relayvm.base.dtypes import BY_NAME
+from relayvm.base.dtypes import BY_NAME, DTYPES
 from relayvm.base.settings import setting
 from relayvm.vm.arrays import Symbols, array_argument, wrong
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.manifest import Entry, Parameter, ValueType
 from relayvm.vm.traps import trap_error
-from relayvm.vm.values import TENSOR, Closure, converter_of, take_array, to_word
+from relayvm.vm.values import TENSOR, Closure, converter_of, to_word
 
 if TYPE_CHECKING:
     from relayvm.vm.executable import Executable
@@ -75,7 +75,7 @@ class VirtualMachine:
             raise error("out-of-memory", "there is no memory for a machine within `max_memory`")
         self.handle = ffi.gc(handle, lib.rvm_machine_free)
         lib.rvm_machine_set_poll(self.handle, lib.relayvm_poll, ffi.NULL)
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._calls: dict[str, _Call] = {}
 
     def run(self, *args: Any, **named: Any) -> Any:
@@ -124,15 +124,6 @@ class VirtualMachine:
         entry = Entry(type_.text, row.function, parameters, type_.fields[-1])
         return _Call(self, entry, closure)(tuple(args), {})
 
-    def enter(self) -> None:
-        """Take the machine for one call; raises RelayError `machine-busy`."""
-        if not self._lock.acquire(blocking=False):
-            raise error("machine-busy", "the machine is running already")
-
-    def leave(self) -> None:
-        """Give the machine back."""
-        self._lock.release()
-
     def stats(self) -> dict[str, int]:
         """Return counters: bytes held, at most held, and mapped for frames; steps and calls."""
         stats = ffi.new("rvm_stats *")
@@ -150,11 +141,8 @@ class VirtualMachine:
 
     def trim(self) -> None:
         """Give memory that is kept for later calls back to the system."""
-        self.enter()
-        try:
+        with self.lock:
             lib.rvm_machine_trim(self.handle)
-        finally:
-            self.leave()
 
     def interrupt(self) -> None:
         """End the call that runs now, from any thread, with the trap `interrupted`."""
@@ -199,6 +187,8 @@ def _poll(context: Any) -> int:
 
 
 Setter = Callable[[Any, Symbols], None]
+DTYPE_OF_CODE = tuple(row.numpy for row in sorted(DTYPES, key=lambda row: row.code))
+invoke, take_data, from_buffer = lib.rvm_machine_invoke, lib.rvm_value_take_data, ffi.from_buffer
 
 
 class _Call:
@@ -210,6 +200,9 @@ class _Call:
         self.machine = machine
         self.entry = entry
         self.closure = closure
+        self.handle = machine.handle
+        self.lock = machine.lock
+        self.function = entry.function
         converter = machine.converter
         info = ffi.new("rvm_function_info *")
         if not lib.rvm_program_function(converter.program, entry.function, info):
@@ -222,17 +215,24 @@ class _Call:
         self.result_words = tuple(
             info.result_class[i] == WORD_CLASS for i in range(info.num_results)
         )
-        self.results_types = self._result_types(len(self.result_words))
+        types = self._result_types(len(self.result_words))
         count = max(1, info.num_params)
         self.args = ffi.new("rvm_argument[]", count)
         self.results = ffi.new("uint64_t[]", max(1, info.num_results))
         self.infos = ffi.new("rvm_value_info[]", max(1, info.num_results))
+        self.objects: list[Any] = []
+        if closure is not None:
+            self.args[0].kind = OBJECT
+            self.objects.append(self.args[0])
         self.setters = [
             self._setter(p, self.args[i + skip], self.classes[i + skip])
             for i, p in enumerate(entry.parameters)
         ]
-        self.has_objects = any(s.__name__ == "set_object" for s in self.setters)
-        self.single = entry.result if len(self.results_types) == 1 else None
+        self.takers = [
+            self._taker(i, type_, is_word)
+            for i, (type_, is_word) in enumerate(zip(types, self.result_words))
+        ]
+        self.single = self.takers[0] if len(self.takers) == 1 else None
 
     def _disagrees(self) -> Exception:
         return error("bad-executable", f"the manifest and the code of `{self.entry.name}` disagree")
@@ -256,44 +256,46 @@ class _Call:
             return _array_setter(type_, where, slot)
         converter = self.machine.converter
 
+        slot.kind = OBJECT
+        self.objects.append(slot)
+
         def set_object(value: Any, symbols: Symbols) -> None:
             slot.word = converter.to_object(value, type_, where)
-            slot.kind = OBJECT
 
         return set_object
 
     def __call__(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if named or len(args) != len(self.names):
             args = self._bind(args, named)
-        machine = self.machine
-        machine.enter()
+        lock = self.lock
+        if not lock.acquire(False):
+            raise error("machine-busy", "the machine is running already")
         try:
-            self._set_arguments(args)
-            if self.closure is not None:
-                self.args[0].kind = OBJECT
-                self.args[0].word = self.closure.retained()
-            code = lib.rvm_machine_invoke(
-                machine.handle, self.entry.function, self.args, self.results, self.infos
-            )
-            if code:
-                self._fail(code)
-            return self._take_results()
-        finally:
-            machine.leave()
-
-    def _set_arguments(self, args: tuple[Any, ...]) -> None:
-        symbols: Symbols = {}
-        done = 0
-        try:
+            symbols: Symbols = {}
             for setter, value in zip(self.setters, args):
                 setter(value, symbols)
-                done += 1
+            if self.closure is not None:
+                self.args[0].word = self.closure.retained()
+            code = invoke(self.handle, self.function, self.args, self.results, self.infos)
+            for slot in self.objects:
+                slot.word = 0
+            if code:
+                self._fail(code)
+            if self.single is not None:
+                return self.single()
+            return tuple([take() for take in self.takers])
         except BaseException:
-            skip = len(self.classes) - len(self.names)
-            for i in range(done):
-                if self.args[i + skip].kind == OBJECT:
-                    lib.rvm_value_release(self.args[i + skip].word)
+            self._drop_objects()
             raise
+        finally:
+            lock.release()
+
+    def _drop_objects(self) -> None:
+        """Drop the arguments that a call did not come to take."""
+        for slot in self.objects:
+            if slot.word:
+                lib.rvm_value_release(slot.word)
+                slot.word = 0
 
     def _bind(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         """Return all arguments in order; raises RelayError `wrong-argument` for a wrong count."""
@@ -325,22 +327,48 @@ class _Call:
             raise error("machine-busy", "the machine is running already")
         raise trap_error(self.machine.converter, lib.rvm_machine_trap(self.machine.handle))
 
-    def _take_results(self) -> Any:
-        values = []
-        converter = self.machine.converter
-        for i, (is_word, type_) in enumerate(zip(self.result_words, self.results_types)):
-            if not is_word and self.infos[i].kind == TENSOR:
-                values.append(take_array(self.results[i], self.infos[i]))
-            else:
-                values.append(converter.from_place(self.results[i], type_, is_word, self.machine))
-        return values[0] if self.single is not None else tuple(values)
+    def _taker(self, i: int, type_: ValueType, is_word: bool) -> Callable[[], Any]:
+        """Return what makes the Python value of result `i` after a run."""
+        results, info, machine = self.results, self.infos[i], self.machine
+        if is_word:
+            dtype = BY_NAME[type_.dtype].numpy
+            word = np.frombuffer(ffi.buffer(results), dtype, 1, 8 * i).reshape(())
+            return word.copy
+        dims = np.frombuffer(ffi.buffer(info.dims), np.int64)
+        to_python = machine.converter.to_python
+
+        def take() -> Any:
+            if info.kind != TENSOR:
+                return to_python(results[i], type_, machine)
+            array = np.empty(dims[: info.rank].tolist(), DTYPE_OF_CODE[info.dtype])
+            take_data(results[i], from_buffer(array))
+            return array
+
+        return take
 
 
 def _word_setter(type_: ValueType, where: str, slot: Any) -> Setter:
-    slot.kind = WORD
+    """Return the setter of a word parameter; plain Python numbers are stored in place."""
+    slot.kind, slot.word = WORD, 0
+    dtype = BY_NAME[type_.dtype]
+    word = ffi.addressof(slot, "word")
+    low, high = dtype.min, dtype.max
+    plain: type = float if dtype.is_float else int
+    spelled = {"float32": "float *", "float64": "double *", "int64": "int64_t *"}
+    place = ffi.cast(spelled.get(dtype.name, "uint64_t *"), word)
+    if dtype.name not in spelled:
+        low, high = 1, 0  # nothing is plain
+    numpy_dtype, scalar = dtype.numpy, dtype.numpy.type
 
     def set_word(value: Any, symbols: Symbols) -> None:
-        slot.word = to_word(value, type_, where)
+        kind: Any = type(value)
+        if kind is scalar or (kind is np.ndarray and not value.ndim and value.dtype == numpy_dtype):
+            value = value.item()
+            kind = type(value)
+        if kind is plain and low <= value <= high:
+            place[0] = value
+        else:
+            word[0] = to_word(value, type_, where)
 
     return set_word
 
@@ -369,7 +397,7 @@ def _array_setter(type_: ValueType, where: str, slot: Any) -> Setter:
             for axis in range(rank):
                 slot.dims[axis] = array.shape[axis]
             last_shape = array.shape
-        kept = ffi.from_buffer(array) if array.size else ffi.NULL
+        kept = from_buffer(array)
         slot.data = kept
 
     return set_array

@@ -54,6 +54,31 @@ static inline void pass_arguments(const rvm_function *callee, rvm_frame *frame, 
     }
 }
 
+/* The arguments of a loop: most stand where they must already, and then one more needs no buffer. */
+static inline void pass_to_itself(rvm_machine *m, const rvm_function *callee, const uint16_t *p, uint32_t n,
+                                  uint64_t *r) {
+    const uint16_t *slot = callee->param_slot;
+    uint32_t moved = 0, last = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (p[i] != slot[i]) {
+            moved++;
+            last = i;
+        }
+    }
+    if (moved == 0) {
+        return;
+    }
+    if (moved == 1) {
+        uint64_t value = r[p[last]];
+        if (callee->param_class[last] == RVM_CLASS_OWNED) {
+            r[p[last]] = 0;
+        }
+        r[slot[last]] = value;
+        return;
+    }
+    scatter(gather_classes(m->gather, p, n, r, callee->param_class), slot, n, r);
+}
+
 static int32_t closure_target(rvm_machine *m, uint64_t word, uint16_t signature, const rvm_function **callee) {
     const rvm_object *object = word_object(word);
     if (object->kind == RVM_CELL) {
@@ -236,12 +261,11 @@ dispatch:
     OP(tail_call) {
         callee = &m->program->functions[pc[1]];
         uint32_t n = pc[2];
-        const uint64_t *values = callee->owned ? gather_classes(m->gather, pc + 3, n, r, callee->param_class)
-                                               : gather_words(m->gather, pc + 3, n, r);
         if (callee == frame->function) {
-            scatter(values, callee->param_slot, n, r);
+            pass_to_itself(m, callee, pc + 3, n, r);
             ENTER(callee->code);
         }
+        gather_classes(m->gather, pc + 3, n, r, callee->param_class);
         goto enter_tail;
     }
 
