@@ -45,6 +45,7 @@ class Deferred(Task):
     def __init__(self, out: Hole, span: Span | None) -> None:
         super().__init__()
         self.out = out
+        out.state.produced = True
         self.span = span
         self.done = False
 

@@ -190,6 +190,7 @@ class DimSolver:
         if renaming:
             parts += [h for dim in renaming.values() for h in dim_holes(dim)]
         for hole in dim_holes(target):
+            hole.fed = True
             if hole.solves:
                 hole.flows.append(flow)
                 parts.append(hole)
@@ -224,12 +225,15 @@ class DimSolver:
                 found |= solution.decide(final=True)
         return found
 
-    def settle_from_above(self) -> bool:
-        """Give holes into which nothing flows the dim that their uses ask for; True if one was."""
+    def settle_from_above(self, fed: bool) -> bool:
+        """Give empty holes the dim that their uses ask for; True if one was.
+
+        Those that nothing flows into come first, for from them the `fed` ones may get their dims.
+        """
         chosen: dict[DimHole, Dim] = {}
         for flow in self.flows:
             hole = hole_of(flow.source)
-            if hole is None or hole.value is not None or flow.renaming:
+            if hole is None or hole.value is not None or hole.fed != fed or flow.renaming:
                 continue
             wanted = known_dim(flow.target)
             if wanted is not None and (hole not in chosen or is_any(chosen[hole])):

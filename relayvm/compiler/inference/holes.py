@@ -116,7 +116,8 @@ class HoleState:
     """What is known of a hole. `above` are flows out of it, `below` flows into it; `group` is its
     union-find parent.
 
-    Holes of one group have types of one skeleton (equal up to dims).
+    Holes of one group have types of one skeleton (equal up to dims). A `produced` one waits for
+    the result of an operator.
     """
 
     owner: Owner
@@ -126,6 +127,7 @@ class HoleState:
     listeners: list[Task] = field(default_factory=list)
     group: HoleState | None = None
     poisoned: bool = False
+    produced: bool = False
 
     def representative(self) -> HoleState:
         """Return the state that stands for the group."""
@@ -153,9 +155,9 @@ class Hole(IncompleteType):
     state: HoleState = field(kw_only=True)
 
 
-def new_hole(owner: Owner) -> Hole:
+def new_hole(owner: Owner, produced: bool = False) -> Hole:
     """Return an empty hole."""
-    return Hole(state=HoleState(owner))
+    return Hole(state=HoleState(owner, produced=produced))
 
 
 POISON: Type = TypeVar("<error>")
@@ -167,16 +169,18 @@ class DimHole(DimVar):
 
     A joining hole takes the least dim that covers all that flows in. A solving one (`solves`)
     stands for a ShapeVar of a called function: it is the first known solution of what flows into
-    the parameters that mention it.
+    the parameters that mention it. Something flows into a `fed` one, so that its uses do not decide
+    it.
     """
 
-    __slots__ = ("flows", "listeners", "solves", "value")
+    __slots__ = ("fed", "flows", "listeners", "solves", "value")
 
     def __init__(self, name: str, solves: bool = False) -> None:
         super().__init__(name)
         self.value: Dim | None = None
         self.listeners: list[Task] = []
         self.solves = solves
+        self.fed = False
         self.flows: list[Task] = []
 
 
@@ -224,9 +228,11 @@ def replace_dims(dim: Dim, values: Renaming) -> Dim:
         return ANY
 
 
-def fresh_dim(solves: bool = False, name: str = "_") -> DimExpr:
-    """Return a dim that is a new hole."""
-    return symbol(DimHole(name, solves))
+def fresh_dim(fed: bool = False) -> DimExpr:
+    """Return a dim that is a new hole; `fed` if it gets its value from an operator."""
+    hole = DimHole("_")
+    hole.fed = fed
+    return symbol(hole)
 
 
 def is_any(dim: Dim | None) -> bool:

@@ -22,7 +22,8 @@ from relayvm.ir.types import FuncType, TupleType, Type, TypeCall
 def bind_pattern(context: Context, clause: Clause, type_: Type, rejected: set[int]) -> bool:
     """Let a value of a type flow into the pattern of a clause; False if the pattern is wrong.
 
-    `rejected` are the ids of types for which another clause of the match got a message already.
+    A pattern for a value whose own type is wrong is not known to be right. `rejected` are the ids
+    of types for which another clause of the match got a message already.
     """
     ok = True
     stack: list[tuple[Pattern, Type]] = [(clause.lhs, type_)]
@@ -35,7 +36,9 @@ def bind_pattern(context: Context, clause: Clause, type_: Type, rejected: set[in
             case PatternVar():
                 _bind_variable(context, pattern, type_, span)
             case PatternTuple():
-                fields = _tuple_fields(context, pattern, type_, span)
+                inner = _tuple_fields(context, pattern, type_, span)
+                ok &= inner is not None
+                fields = inner or (POISON,) * len(pattern.patterns)
                 stack.extend(zip(pattern.patterns, fields))
             case PatternConstructor():
                 inner = _constructor_fields(context, pattern, type_, span, rejected)
@@ -57,10 +60,10 @@ def _bind_variable(context: Context, pattern: PatternVar, type_: Type, span: Spa
 
 def _tuple_fields(
     context: Context, pattern: PatternTuple, type_: Type, span: Span | None
-) -> tuple[Type, ...]:
+) -> tuple[Type, ...] | None:
     type_ = prune(type_)
     if type_ is POISON:
-        return (POISON,) * len(pattern.patterns)
+        return None
     if isinstance(type_, TupleType) and len(type_.fields) == len(pattern.patterns):
         return type_.fields
     owner = Owner("a field of a tuple", span, derived=True)
@@ -68,8 +71,9 @@ def _tuple_fields(
     message = (
         f"the pattern is a tuple of {count(len(shape.fields), 'field')}, the value is {{actual}}"
     )
-    context.solver.flow(type_, shape, Reason(span, message, type_, shape))
-    return shape.fields
+    reason = Reason(span, message, type_, shape)
+    context.solver.flow(type_, shape, reason)
+    return None if reason.reported else shape.fields
 
 
 def _constructor_fields(
@@ -90,7 +94,7 @@ def _constructor_fields(
         context.reporter.report("wrong-arity", message, span)
         return None
     type_ = prune(type_)
-    if id(type_) in rejected:
+    if type_ is POISON or id(type_) in rejected:
         return None
     result = scheme.ret_type
     assert isinstance(result, TypeCall)
@@ -100,11 +104,10 @@ def _constructor_fields(
             return scheme.arg_types
         return context.instance(scheme, constructor, span, given)[0].arg_types
     instance = context.solver.instantiate(scheme, f"`{constructor.name}`", span)[0]
-    if type_ is not POISON:
-        message = f"`{constructor.name}` is a pattern for {{expected}}, the value is {{actual}}"
-        reason = Reason(span, message, type_, instance.ret_type)
-        context.solver.flow(type_, instance.ret_type, reason)
-        if reason.reported:
-            rejected.add(id(type_))
-            return None
+    message = f"`{constructor.name}` is a pattern for {{expected}}, the value is {{actual}}"
+    reason = Reason(span, message, type_, instance.ret_type)
+    context.solver.flow(type_, instance.ret_type, reason)
+    if reason.reported:
+        rejected.add(id(type_))
+        return None
     return instance.arg_types

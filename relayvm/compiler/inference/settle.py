@@ -22,9 +22,11 @@ def settle(context: Context) -> None:
         solver.queue.drain()
         if _each(context, lambda task: task.complete_inputs()):
             continue
-        if solver.dims.settle_solutions() or solver.dims.settle_from_above():
+        if solver.dims.settle_solutions() or solver.dims.settle_from_above(fed=False):
             continue
         if _each(context, lambda task: task.fail()):
+            continue
+        if solver.dims.settle_from_above(fed=True):
             continue
         if not solver.dims.settle_rest():
             break

@@ -16,6 +16,7 @@ from relayvm.compiler.inference.holes import (
     POISON,
     DimHole,
     Hole,
+    HoleState,
     Mode,
     Owner,
     Pending,
@@ -116,7 +117,7 @@ class TypeSolver:
             self._infinite(reason)
             self.poison(hole)
             return False
-        hole.state.bound = self._open(skeleton, hole.state.owner)
+        hole.state.bound = _open(skeleton, hole.state)
         self._wake(hole)
         return True
 
@@ -197,27 +198,6 @@ class TypeSolver:
         if self.bind(hole, known, reason):
             stack.append((source, target, mode))
 
-    def _open(self, type_: Type, owner: Owner) -> Type:
-        match type_:
-            case TensorType() if type_.shape:
-                return TensorType(tuple(fresh_dim() for _ in type_.shape), type_.dtype)
-            case TupleType():
-                return TupleType(tuple(new_hole(owner) for _ in type_.fields))
-            case FuncType():
-                args = tuple(new_hole(owner) for _ in type_.arg_types)
-                return FuncType(args, new_hole(owner))
-            case RefType():
-                return RefType(new_hole(owner))
-            case TypeCall():
-                return TypeCall(
-                    type_.func,
-                    tuple(
-                        ShapeArg(fresh_dim()) if isinstance(a, ShapeArg) else new_hole(owner)
-                        for a in type_.args
-                    ),
-                )
-        return type_
-
     def _flow_known(
         self,
         source: Type,
@@ -270,3 +250,31 @@ class TypeSolver:
         stack.append((source.ret_type, target.ret_type, mode))
         stack.extend((b, a, mode) for a, b in zip(source.arg_types, target.arg_types))
         return True
+
+
+def _open(type_: Type, state: HoleState) -> Type:
+    """Return the outermost part of a type with holes for its parts, which stand for parts of a
+    hole.
+    """
+    owner, produced = state.owner, state.produced
+    match type_:
+        case TensorType() if type_.shape:
+            return TensorType(tuple(fresh_dim(produced) for _ in type_.shape), type_.dtype)
+        case TupleType():
+            return TupleType(tuple(new_hole(owner, produced) for _ in type_.fields))
+        case FuncType():
+            args = tuple(new_hole(owner, produced) for _ in type_.arg_types)
+            return FuncType(args, new_hole(owner, produced))
+        case RefType():
+            return RefType(new_hole(owner, produced))
+        case TypeCall():
+            return TypeCall(
+                type_.func,
+                tuple(
+                    ShapeArg(fresh_dim(produced))
+                    if isinstance(a, ShapeArg)
+                    else new_hole(owner, produced)
+                    for a in type_.args
+                ),
+            )
+    return type_
