@@ -45,6 +45,63 @@ static uint64_t random_object(const rvm_program *program, int depth) {
     return rvm_value_new_cell(program, number, fields);
 }
 
+/* --- kernels: one that reads and writes all that its signature promises it ---------------------- */
+
+enum { KERNELS = 4 };
+static const rvm_program *running;
+static volatile uint8_t sink;
+
+static void read_input(const rvm_operand *operand, const uint8_t *data, const int64_t *sizes, const int64_t *strides) {
+    const int64_t bytes = rvm_dtype_bytes[operand->dtype];
+    int64_t last = 0;
+    for (uint32_t i = 0; i < operand->rank; i++) {
+        if (sizes[i] == 0) return;
+        last += (sizes[i] - 1) * strides[i];
+    }
+    sink = data[0];
+    sink = data[(last + 1) * bytes - 1];
+}
+
+static void touch(const rvm_kernel *kernel, uint32_t i, void *data, const int64_t *dims, const int64_t **strides) {
+    const rvm_operand *operand = &kernel->operands[i];
+    int64_t sizes[RVM_MAX_RANK], dense[RVM_MAX_RANK], count = 1;
+    for (uint32_t axis = operand->rank; axis-- > 0;) {
+        if (rvm_dim_value(&kernel->dims[operand->dims + axis], dims, &sizes[axis]) || sizes[axis] < 0) abort();
+        dense[axis] = count;
+        count *= sizes[axis];
+    }
+    if (operand->direction == RVM_DIRECTION_OUTPUT && count > 0)
+        memset(data, 0, (size_t)count * (operand->access == RVM_ACCESS_SCALAR ? 8 : rvm_dtype_bytes[operand->dtype]));
+    else if (operand->access == RVM_ACCESS_STRIDED)
+        read_input(operand, data, sizes, *strides);
+    else
+        read_input(operand, data, sizes, dense);
+    if (operand->access == RVM_ACCESS_STRIDED) *strides += operand->rank;
+}
+
+static int32_t work(uint32_t number, void *const *args, const int64_t *dims, void *scratch) {
+    const rvm_kernel *kernel = &running->kernels[number];
+    const int64_t *strides = dims + kernel->num_vars;
+    int64_t bytes;
+    for (uint32_t i = 0; i < kernel->num_operands; i++) touch(kernel, i, args[i], dims, &strides);
+    if (rvm_dim_value(&kernel->scratch, dims, &bytes) == 0 && bytes > 0) memset(scratch, 0, (size_t)bytes);
+    return 0;
+}
+
+#define PHASE(k)                                                                                     \
+    static int32_t phase_##k(void *const *a, const int64_t *d, int64_t b, int64_t e, void *scratch) { \
+        return b < e ? work(k, a, d, scratch) : 0;                                                   \
+    }
+PHASE(0) PHASE(1) PHASE(2) PHASE(3)
+static const rvm_phase phases[KERNELS] = {phase_0, phase_1, phase_2, phase_3};
+
+static void link_kernels(rvm_program *program) {
+    running = program;
+    for (uint32_t k = 0; k < program->num_kernels; k++)
+        for (uint32_t p = 0; p < program->kernels[k].num_phases; p++)
+            program->kernels[k].phases[p] = k < KERNELS ? phases[k] : rvm_kernel_empty;
+}
+
 static int32_t run(rvm_machine *machine, const rvm_function *function) {
     uint64_t args[MAX_PARAMS], results[MAX_PARAMS];
     for (uint32_t i = 0; i < function->num_params; i++)
@@ -61,10 +118,7 @@ static int32_t run(rvm_machine *machine, const rvm_function *function) {
 
 static void run_all(rvm_program *program) {
     uint32_t runs = 0, traps = 0;
-    for (uint32_t k = 0; k < program->num_kernels; k++) {
-        rvm_phase phase = rvm_kernel_empty;
-        for (uint32_t p = 0; p < program->kernels[k].num_phases; p++) program->kernels[k].phases[p] = phase;
-    }
+    link_kernels(program);
     rvm_machine *machine = rvm_machine_new(program, MAX_MEMORY, MAX_STEPS, MAX_DEPTH);
     if (machine == NULL) {
         printf("accepted 0 0: no memory for a machine\n");

@@ -16,12 +16,63 @@ from relayvm.vm.codec import encode
 from relayvm.vm.decode import decode
 from relayvm.vm.format import RECORDS, SECTIONS
 from relayvm.vm.isa import BY_OPCODE
+from tests.fuzz.random_programs import random_program
 from tests.vm.damage import FIELD_CODES, place, repair
 from tests.vm.programs import LISTS, LOOPS
 from tests.vm.samples import PROBES, program
 
 REPAIRED = 0.9
 EDGES = (0, 1, 2, 3, 7, 8, 64, 255, 0xFFFF, 0xFFFFFFFF, 1 << 46, (1 << 63) - 1, (1 << 64) - 1)
+
+# Kernels reached with tensors that fit: dense, strided, scalar, in place, sized by a value.
+KERNELS = """
+constant c0 float32 (2) x0000803f00000040
+kernel k0 "in_place" {
+  var d0 "n" operand 0 axis 0
+  input dense float32 (d0)
+  input strided float32 (d0, 3)
+  input scalar int64 ()
+  output dense float32 (d0)
+  output scalar int64 ()
+  check d0 * 3 == 6 "n"
+  in_place 3 0
+  scratch d0 * 8
+  phase d0
+  phase 1
+  work d0 * d0
+}
+kernel k1 "sized" {
+  var d0 "n" operand 0 axis -1
+  var d1 "m" operand 1 axis 1
+  input scalar int64 ()
+  input dense float32 (2, d1)
+  output dense int8 (d0, max(d1, 2), d0 // 2 + 1)
+  scratch 0
+  phase d0
+  work d0 * d1 + 1
+}
+function f0 "run" (w) -> (w) registers 6 5 1 {
+    tensor_from_words o0, float32, (w0, w0)
+    tensor_from_words o1, float32, (w0, w0, w0, w0, w0, w0)
+    word w1, 2
+    word w2, 3
+    tensor_view_take o2, o1, (w1, w2)
+    kernel_reuse k0, 1, (o0, o2, w0), (o3, w3)
+    constant b0, c0
+    kernel k0, (b0, o2, w3), (o0, w3)
+    kernel k1, (w1, o2), (o4)
+    tensor_dim w4, o4, 2
+    release o4
+    kernel k1, (w0, o2), (o4)
+    release o4
+    release o3
+    release o2
+    slice_view o2, o0, w3, w1
+    release o2
+    release o0
+    return (w4)
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -37,8 +88,9 @@ def seeds(choice: random.Random) -> list[bytes]:
     probes = list(PROBES.values())
     choice.shuffle(probes)
     groups = [probes[i : i + 4] for i in range(0, len(probes), 4)]
-    texts = [encode(assemble(text)) for text in (LISTS, LOOPS)]
-    return texts * 10 + [encode(program(*group, stored=True)) for group in groups]
+    texts = [encode(assemble(text)) for text in (LISTS, LOOPS, KERNELS)]
+    written = [encode(random_program(choice.randrange(1 << 30), 2, 20)) for _ in range(20)]
+    return texts * 10 + written + [encode(program(*group, stored=True)) for group in groups]
 
 
 def mutants(count: int, seed: int) -> Iterator[Mutant]:
@@ -77,6 +129,8 @@ def damage_operand(choice: random.Random, data: bytearray) -> None:
     begin, size = place(bytes(data), "code")
     code = np.frombuffer(bytes(data[begin : begin + size]), "<u2")
     starts = list(_units_of_operands(code))
+    if not starts:
+        return
     unit, kind = choice.choice(starts)
     value = int(code[unit])
     near = (value + 1, value - 1, choice.randrange(4), choice.randrange(12))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from relayvm.base.abi import (
@@ -116,8 +118,14 @@ def image_of(*names: str) -> Image:
 
 def build(kernels, target):
     """Return the kernels with code that does nothing: a builder for `load`."""
-    image = image_of(*(k.name for k in kernels))
-    return [Kernel(k.name, k.nest, k.signature, image) for k in kernels]
+    return [
+        dataclasses.replace(k, image=dataclasses.replace(image_of(), entries=_entries(k)))
+        for k in kernels
+    ]
+
+
+def _entries(built: Kernel) -> dict[str, tuple[int, ...]]:
+    return {built.name: (0,) * len(built.signature.phases)}
 
 
 def program(*functions: FunctionCode, entry: int = 1, stored: bool = False) -> Program:
