@@ -51,7 +51,7 @@ void heap_destroy(rvm_heap *heap, rvm_object *object);
 void heap_release_shared(rvm_heap *heap, rvm_object *object);
 
 /* Makes `object` and all it reaches usable by any thread and independent of the host's arrays. False if memory ran
- * out; then what was reached is leaked rather than unsafe. */
+ * out; then the caller must drop it. */
 bool heap_share(rvm_heap *heap, rvm_object *object);
 
 /* Empties the references that only cycles keep alive; valid when no frame of the machine holds any object. */

@@ -84,6 +84,11 @@ static int32_t share_results(rvm_machine *m, const rvm_function *function, const
     if (shared) {
         return 0;
     }
+    for (unsigned i = 0; i < function->num_results; i++) {
+        if (function->result_class[i] == RVM_CLASS_OWNED) {
+            object_release(&m->heap, word_object(results[i]));
+        }
+    }
     int32_t trap = trap_out_of_memory(m);
     trap_unwind(m, NULL, NULL, trap);
     return trap;

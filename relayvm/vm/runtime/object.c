@@ -149,7 +149,7 @@ typedef struct share_list {
     rvm_object **items;
     size_t length, capacity;
     rvm_object *first_items[256];
-    bool failed;
+    bool failed, stuck;
 } share_list;
 
 static void share_push(rvm_heap *heap, share_list *list, uint64_t word) {
@@ -168,7 +168,7 @@ static void share_push(rvm_heap *heap, share_list *list, uint64_t word) {
         bool inlined = list->items == list->first_items;
         rvm_object **items = realloc(inlined ? NULL : list->items, capacity * sizeof *items);
         if (!items) {
-            list->failed = true;
+            list->failed = list->stuck = true;
             return;
         }
         for (size_t i = 0; inlined && i < list->length; i++) {
@@ -184,8 +184,7 @@ static void share_children(rvm_heap *heap, share_list *list, rvm_object *object)
     if (object->kind == RVM_TENSOR) {
         rvm_tensor *tensor = (rvm_tensor *)(void *)object;
         if (tensor->storage && tensor->storage->foreign && !tensor_detach(heap, tensor)) {
-            list->failed = true;
-            return;
+            list->failed = true; /* the rest is shared all the same, so that it can be dropped */
         }
         share_push(heap, list, object_word(tensor->storage));
     } else if (object->kind == RVM_ARRAY) {
@@ -212,9 +211,9 @@ bool heap_share(rvm_heap *heap, rvm_object *object) {
     list.items = list.first_items;
     list.length = 0;
     list.capacity = sizeof list.first_items / sizeof *list.first_items;
-    list.failed = false;
+    list.failed = list.stuck = false;
     share_push(heap, &list, object_word(object));
-    while (list.length && !list.failed) {
+    while (list.length && !list.stuck) {
         share_children(heap, &list, list.items[--list.length]);
     }
     if (list.items != list.first_items) {

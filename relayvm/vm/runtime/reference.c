@@ -78,6 +78,7 @@ bool reference_write(rvm_heap *heap, rvm_ref *ref, uint64_t value) {
     bool shared = is_shared(ref);
     if (shared) {
         if (objects && !heap_share(heap, word_object(value))) {
+            object_release(heap, word_object(value));
             return false;
         }
         lock(ref);

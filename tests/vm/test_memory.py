@@ -1,0 +1,88 @@
+"""Memory: nothing is left behind, the steady state asks the system for nothing, deep runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from relayvm.vm.library import lib
+from relayvm.vm.machine import VirtualMachine
+from tests.vm.programs import list_machine, loops
+
+stress_build = pytest.mark.skipif(
+    lib.rvm_is_stress_build(), reason="the stress build keeps no memory"
+)
+
+
+@stress_build
+def test_the_steady_state_asks_the_system_for_nothing():
+    vm = list_machine()
+    items = list(range(2000))
+
+    def work():
+        values = vm.invoke("reverse", items)
+        vm.invoke("map", vm.invoke("adder", 1), values)
+        vm.invoke("sum", vm.invoke("range", 3000))
+        vm.invoke("squares", 5000)
+        vm.invoke("make_cycle", 1)
+
+    for _ in range(3):
+        work()
+    before = vm.stats()["system_calls"]
+    for _ in range(20):
+        work()
+    assert vm.stats()["system_calls"] == before
+
+
+def test_cycles_through_references_are_collected():
+    vm = list_machine()
+    vm.invoke("make_cycle", 1)
+    before = vm.stats()["held_bytes"]
+    for _ in range(1000):
+        vm.invoke("make_cycle", 1)
+    assert vm.stats()["held_bytes"] == before
+
+
+def test_trim_gives_memory_back():
+    vm = list_machine()
+    vm.invoke("sum_owned", vm.invoke("range", 100_000))
+    vm.invoke("squares", 100_000)
+    vm.trim()
+    assert vm.stats()["held_bytes"] < 1 << 20
+    assert vm.invoke("sum", vm.invoke("range", 10)) == 45
+
+
+def test_loops_do_not_hold_more_memory_the_longer_they_run():
+    vm = VirtualMachine(loops(), max_memory=1 << 20)
+    vm.run(0, 200_000, 1)
+    assert vm.stats()["held_bytes"] == vm.stats()["stack_bytes"]
+
+
+def test_a_deep_recursion_returns():
+    vm = VirtualMachine(loops())
+    assert vm.invoke("depth", 100_000) == 100_000
+
+
+@pytest.mark.slow
+def test_a_recursion_a_million_deep_returns_and_can_be_trimmed():
+    vm = VirtualMachine(loops())
+    assert vm.invoke("depth", 1_000_000) == 1_000_000
+    vm.trim()
+    assert vm.stats()["held_bytes"] < 1 << 20
+
+
+@pytest.mark.slow
+def test_a_list_of_a_million_elements_is_built_mapped_and_folded():
+    vm = list_machine()
+    mapped = vm.invoke("map", vm.invoke("adder", 1), vm.invoke("range", 1_000_000))
+    assert vm.invoke("sum", mapped) == 500000500000
+    del mapped
+    vm.trim()
+    assert vm.stats()["held_bytes"] < 1 << 20
+
+
+@pytest.mark.slow
+def test_forty_million_iterations_do_not_grow_memory():
+    vm = VirtualMachine(loops(), max_memory=1 << 20)
+    before = vm.stats()["peak_bytes"]
+    vm.run(0, 40_000_000, 1)
+    assert vm.stats()["peak_bytes"] == before
