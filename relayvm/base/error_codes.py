@@ -5,21 +5,27 @@ from __future__ import annotations
 ERROR_CODES: dict[str, str] = {
     "syntax": (
         "The text is not Relay.\n\n"
-        "The carets stand under the token that cannot come at this place; the message lists what can. "
+        "The carets stand under the token that cannot come at this place; the message lists what "
+        "can. "
         "`relayvm/ir/grammar.md` holds the whole grammar."
     ),
     "unknown-target": (
-        "A target names a device kind and, optionally, its CPU.\n\nKnown is `cpu`, with `-mtriple=`, `-mcpu=` and `-mattr=` as LLVM spells them, for example `cpu -mcpu=skylake-avx512`."
+        "A target names a device kind and, optionally, its CPU.\n\n"
+        "Known is `cpu`, with `-mtriple=`, `-mcpu=` and `-mattr=` as LLVM spells them, for example "
+        "`cpu -mcpu=skylake-avx512`."
     ),
     "bad-setting": (
-        "An environment variable of RelayVM has a value that cannot be read.\n\n`relayvm settings` lists each with its default and meaning."
+        "An environment variable of RelayVM has a value that cannot be read.\n\n"
+        "`relayvm settings` lists each with its default and meaning."
     ),
     "shape-mismatch": (
         "Sizes that must agree are different.\n\n"
-        "The message names both axes and both sizes. A size written `?` or as a symbol is compared when the program runs."
+        "The message names both axes and both sizes. A size written `?` or as a symbol is compared "
+        "when the program runs."
     ),
     "dtype-mismatch": (
-        "An operand has an element type that the operator does not take, or two operands differ in it.\n\n"
+        "An operand has an element type that the operator does not take, or two operands differ in "
+        "it.\n\n"
         'Nothing is converted silently: write `cast(x, dtype="float32")`.'
     ),
     "type-mismatch": (
@@ -39,118 +45,168 @@ ERROR_CODES: dict[str, str] = {
         "Axes count from 0; negative ones count from the end, -1 being the last."
     ),
     "bad-literal": (
-        "A number or string literal means nothing.\n\nIntegers are int32, or int64 where they do not fit; a suffix "
-        "names another type: `1i64`, `1u8`. Floats end in `f`, with the width behind it if it is not 32: `1.5f`, `1f64`, "
+        "A number or string literal means nothing.\n\n"
+        "Integers are int32, or int64 where they do not fit; a suffix "
+        "names another type: `1i64`, `1u8`. Floats end in `f`, with the width behind it if it is "
+        "not 32: `1.5f`, `1f64`, "
         "`1e-3f16`; also `inff`, `-inff` and `nanf`."
     ),
     "bad-dim": (
-        "A dim cannot be what it says.\n\nA dim is an integer of at least 0, `?`, or an expression over names such as "
+        "A dim cannot be what it says.\n\n"
+        "A dim is an integer of at least 0, `?`, or an expression over names such as "
         "`n*2 + 1`, `n // 2`, `min(n, m)`."
     ),
     "bad-metadata": (
-        "A reference into the metadata section, or the section itself, cannot be read.\n\nThe section stands at the end "
-        "of the text after `#[metadata]`: a JSON object with a list `relay.Constant` of objects with `dtype`, `shape` and "
-        "`data`, the elements in base64, little-endian and row-major. `meta[relay.Constant][0]` is the first of them."
+        "A reference into the metadata section, or the section itself, cannot be read.\n\n"
+        "The section stands at the end "
+        "of the text after `#[metadata]`: a JSON object with a list `relay.Constant` of objects "
+        "with `dtype`, `shape` and "
+        "`data`, the elements in base64, little-endian and row-major. `meta[relay.Constant][0]` is "
+        "the first of them."
     ),
     "duplicate-name": (
-        "A name is given to two things.\n\nFunctions, data types and constructors each have one definition in a module; "
+        "A name is given to two things.\n\n"
+        "Functions, data types and constructors each have one definition in a module; "
         "parameters, variables of one pattern and attributes of one call have different names."
     ),
     "library-conflict": (
-        "A function of the library works on a library definition that the program replaces by its own.\n\nFor example, a "
-        "program with its own `type List` cannot call the library's `@map`. Rename one, or define the function as well."
+        "A function of the library works on a library definition that the program replaces by its "
+        "own.\n\n"
+        "For example, a "
+        "program with its own `type List` cannot call the library's `@map`. Rename one, or define "
+        "the function as well."
     ),
     "missing-attribute": (
-        "A call lacks an attribute that has no default.\n\nAttributes are written after the operands: `clip(%x, a_min=0f, a_max=6f)`."
+        "A call lacks an attribute that has no default.\n\n"
+        "Attributes are written after the operands: `clip(%x, a_min=0f, a_max=6f)`."
     ),
     "too-deep": (
-        "Types, patterns or attribute values are nested deeper than any program needs.\n\nExpressions may nest as deep as you like."
+        "Types, patterns or attribute values are nested deeper than any program needs.\n\n"
+        "Expressions may nest as deep as you like."
     ),
     "unknown-attribute": (
-        "A call gives an attribute that the operator does not have.\n\nThe message lists those it has."
+        "A call gives an attribute that the operator does not have.\n\n"
+        "The message lists those it has."
     ),
     "unknown-constructor": (
-        "A pattern or expression names a constructor that no data type has.\n\nConstructors come from the `type` "
+        "A pattern or expression names a constructor that no data type has.\n\n"
+        "Constructors come from the `type` "
         "definitions of the module, or from the library: `Cons`, `Nil`, `Some`, `None`, `Rose`."
     ),
     "unknown-function": (
         "A name that begins with `@` is not a function of the module or of the library."
     ),
     "unknown-operator": (
-        "A bare name in an expression is neither an operator nor a constructor.\n\nVariables are written `%x`, global functions `@f`."
+        "A bare name in an expression is neither an operator nor a constructor.\n\n"
+        "Variables are written `%x`, global functions `@f`."
     ),
     "unknown-type": (
-        "A name in the place of a type is not one.\n\nTypes are element types such as `float32`, `Tensor[(2, n), float32]`, "
-        "tuples, `fn (A) -> B`, `ref(T)`, data types, and the type parameters of the function or data type. "
+        "A name in the place of a type is not one.\n\n"
+        "Types are element types such as `float32`, `Tensor[(2, n), float32]`, "
+        "tuples, `fn (A) -> B`, `ref(T)`, data types, and the type parameters of the function or "
+        "data type. "
         "A dim name must be a type parameter too: `def @f[n](%x: Tensor[(n,), float32])`."
     ),
     "unknown-variable": (
-        "A name that begins with `%` is not bound here.\n\nVariables are bound by parameters, `let`, patterns and "
+        "A name that begins with `%` is not bound here.\n\n"
+        "Variables are bound by parameters, `let`, patterns and "
         "`%0 = ...;`. A `let` variable is not visible in its own value unless that is a function."
     ),
     "unsupported-version": (
         "The text was written for another version of the format.\n\nOnly version 0.0.5 is read."
     ),
     "wrong-kind": (
-        "A dim stands where a type is needed, or a type where a dim is, or a data type has another number of arguments.\n\n"
-        "A type parameter used as a dim is of kind ShapeVar everywhere; write `[n: ShapeVar]` to say so."
+        "A dim stands where a type is needed, or a type where a dim is, or a data type has another "
+        "number of arguments.\n\n"
+        "A type parameter used as a dim is of kind ShapeVar everywhere; write `[n: ShapeVar]` to "
+        "say so."
     ),
     "not-a-function": (
-        "Something that is no function is called.\n\nOnly operators, constructors, global functions and values of a function type `fn (...) -> ...` can be called."
+        "Something that is no function is called.\n\n"
+        "Only operators, constructors, global functions and values of a function type `fn (...) -> "
+        "...` can be called."
     ),
     "incomplete-match": (
-        "A `match` leaves values without a clause.\n\nThe message shows values that no clause fits. Add clauses for them, end with `_ => ...`, or write `match?`, which traps where no clause fits."
+        "A `match` leaves values without a clause.\n\n"
+        "The message shows values that no clause fits. Add clauses for them, end with `_ => ...`, "
+        "or write `match?`, which traps where no clause fits."
     ),
     "cannot-infer": (
-        "A type does not follow from the program.\n\nNothing that is known about a parameter, a type argument or a result fixes its type. Annotate it: `%x: Tensor[(2, 3), float32]`, `-> int32`, or give the call its type arguments."
+        "A type does not follow from the program.\n\n"
+        "Nothing that is known about a parameter, a type argument or a result fixes its type. "
+        "Annotate it: `%x: Tensor[(2, 3), float32]`, `-> int32`, or give the call its type "
+        "arguments."
     ),
     "infinite-type": (
-        "A type would have to contain itself.\n\nA value is used as a part of its own type, for example a list as its own element, or a function calls itself with another instance of its type parameters without annotations. Annotate the parameters and the result."
+        "A type would have to contain itself.\n\n"
+        "A value is used as a part of its own type, for example a list as its own element, or a "
+        "function calls itself with another instance of its type parameters without annotations. "
+        "Annotate the parameters and the result."
     ),
     "tuple-index": (
-        "A field is taken that the tuple does not have.\n\nFields are numbered from 0: a tuple of two fields has `.0` and `.1`."
+        "A field is taken that the tuple does not have.\n\n"
+        "Fields are numbered from 0: a tuple of two fields has `.0` and `.1`."
     ),
     "operator-value": (
-        "An operator is used as a value.\n\nOperators can only be called, for their types depend on their operands. Wrap it in a function: `fn (%x) { exp(%x) }`."
+        "An operator is used as a value.\n\n"
+        "Operators can only be called, for their types depend on their operands. Wrap it in a "
+        "function: `fn (%x) { exp(%x) }`."
     ),
     "bad-condition": (
-        "The condition of `if` is not a rank-0 bool.\n\nCompare the value (`%x > 0`), or reduce a tensor with `all` or `any`."
+        "The condition of `if` is not a rank-0 bool.\n\n"
+        "Compare the value (`%x > 0`), or reduce a tensor with `all` or `any`."
     ),
     "not-a-reference": (
-        "A value that is no reference is read or written as one.\n\nReferences are made by `ref(value)`."
+        "A value that is no reference is read or written as one.\n\n"
+        "References are made by `ref(value)`."
     ),
     "runtime-not-built": (
-        "The compiled part of the virtual machine is missing or cannot be imported.\n\nBuild it with `python -m relayvm.vm.runtime.build` (a C compiler and cffi are needed), or install a wheel."
+        "The compiled part of the virtual machine is missing or cannot be imported.\n\n"
+        "Build it with `python -m relayvm.vm.runtime.build` (a C compiler and cffi are needed), or "
+        "install a wheel."
     ),
     "wrong-argument": (
-        "An argument of a run is not of its parameter's type.\n\nThe message names the parameter, its type and what was given. Nothing was run. Arrays need the declared dtype: `x.astype(numpy.float32)` makes one; a size that is a number or a symbol must agree with the other arguments."
+        "An argument of a run is not of its parameter's type.\n\n"
+        "The message names the parameter, its type and what was given. Nothing was run. Arrays "
+        "need the declared dtype: `x.astype(numpy.float32)` makes one; a size that is a number or "
+        "a symbol must agree with the other arguments."
     ),
     "unknown-entry": (
-        "The executable has no function of this name that can be called.\n\nThe message lists those that it has; `compile(..., entries=[...])` decides which there are."
+        "The executable has no function of this name that can be called.\n\n"
+        "The message lists those that it has; `compile(..., entries=[...])` decides which there "
+        "are."
     ),
     "machine-busy": (
-        "A virtual machine runs one invocation at a time.\n\nMake one machine for each thread; they are cheap and share the executable."
+        "A virtual machine runs one invocation at a time.\n\n"
+        "Make one machine for each thread; they are cheap and share the executable."
     ),
     "not-ready": (
-        "The executable has kernels without code for this machine.\n\nLoad it with `relayvm.load`, which builds what is missing or says why it may not."
+        "The executable has kernels without code for this machine.\n\n"
+        "Load it with `relayvm.load`, which builds what is missing or says why it may not."
     ),
     "index-out-of-range": (
-        "An index is outside its axis or array.\n\nThe trap names the source line of the access and the sizes."
+        "An index is outside its axis or array.\n\n"
+        "The trap names the source line of the access and the sizes."
     ),
     "run-time-shape": (
-        "A size that is known only at run time is not what the program requires.\n\nThe trap names both sizes and the line that requires them to agree."
+        "A size that is known only at run time is not what the program requires.\n\n"
+        "The trap names both sizes and the line that requires them to agree."
     ),
     "match-failed": (
         "No clause of a `match?` fits the value.\n\nAdd the missing patterns or a `_` clause."
     ),
     "out-of-memory": (
-        "The program needs more memory than the machine may use.\n\nThe limit is `VirtualMachine(max_memory=...)` in bytes, by default 80% of what the process may use. The machine stays usable."
+        "The program needs more memory than the machine may use.\n\n"
+        "The limit is `VirtualMachine(max_memory=...)` in bytes, by default 80% of what the "
+        "process may use. The machine stays usable."
     ),
     "out-of-steps": (
-        "The program took more steps than `VirtualMachine(max_steps=...)` allows.\n\nA step is the entry of a function; a kernel counts as its work divided by 4,096."
+        "The program took more steps than `VirtualMachine(max_steps=...)` allows.\n\n"
+        "A step is the entry of a function; a kernel counts as its work divided by 4,096."
     ),
     "out-of-depth": (
-        "Calls are nested deeper than `VirtualMachine(max_depth=...)` allows.\n\nThe default is 2,000,000. A recursion whose last act is the call needs no depth."
+        "Calls are nested deeper than `VirtualMachine(max_depth=...)` allows.\n\n"
+        "The default is 2,000,000. A recursion whose last act is the call needs no depth."
     ),
     "interrupted": ("The run was stopped by `vm.interrupt()` or a signal."),
     "empty-reference": ("A reference is read while its value is taken out for an update in place."),
@@ -159,36 +215,49 @@ ERROR_CODES: dict[str, str] = {
     ),
     "bad-value": ("A value is outside what an operator or instruction accepts."),
     "ill-formed": (
-        "A program built or changed in Python breaks a rule of structure.\n\nEvery variable has one binder and is used in its "
-        "scope; functions, data types and constructors that are named exist in the module; type parameters are in scope and "
+        "A program built or changed in Python breaks a rule of structure.\n\n"
+        "Every variable has one binder and is used in its "
+        "scope; functions, data types and constructors that are named exist in the module; type "
+        "parameters are in scope and "
         "of the right kind. A text that the parser accepts never breaks them."
     ),
     "bad-executable": (
-        "The file is not an executable, or a part of it is not what an executable may hold.\n\nThe message names the byte. A file that "
+        "The file is not an executable, or a part of it is not what an executable may hold.\n\n"
+        "The message names the byte. A file that "
         "`relayvm.compile` wrote is never refused; copy it again, or compile the program again."
     ),
     "executable-version": (
-        "The executable has a format that this RelayVM does not read.\n\nThe message names both versions. Compile the program again, or "
+        "The executable has a format that this RelayVM does not read.\n\n"
+        "The message names both versions. Compile the program again, or "
         "install the RelayVM that wrote the file."
     ),
     "checksum-mismatch": (
-        "The file has changed since it was written.\n\nThe message names the section. Copy the file again, or compile the program again. "
-        "The checksum of constants is compared by `relayvm verify` and `load(verify_constants=True)`."
+        "The file has changed since it was written.\n\n"
+        "The message names the section. Copy the file again, or compile the program again. "
+        "The checksum of constants is compared by `relayvm verify` and "
+        "`load(verify_constants=True)`."
     ),
     "native-not-allowed": (
-        "The file's native code may not run, and its portable kernels cannot be compiled here.\n\nNative code of a file runs only with "
-        "`load(..., native=True)`, if the CPU has the features it needs. Otherwise kernels are compiled from the file, which needs llvmlite."
+        "The file's native code may not run, and its portable kernels cannot be compiled here.\n\n"
+        "Native code of a file runs only with "
+        "`load(..., native=True)`, if the CPU has the features it needs. Otherwise kernels are "
+        "compiled from the file, which needs llvmlite."
     ),
     "bad-assembly": (
-        "The text is not bytecode assembly.\n\n`relayvm disassemble FILE` shows how it is written; `docs/reference/instructions.md` lists "
+        "The text is not bytecode assembly.\n\n"
+        "`relayvm disassemble FILE` shows how it is written; `docs/reference/instructions.md` "
+        "lists "
         "the instructions."
     ),
     "unknown-pass": ("No pass has this name.\n\n`relayvm opt` lists the passes."),
     "unknown-parameter": (
-        "`params` names a parameter that the entry does not have.\n\nThe message lists those it has."
+        "`params` names a parameter that the entry does not have.\n\n"
+        "The message lists those it has."
     ),
     "bad-option": (
-        "An option of a virtual machine is not one that it has.\n\n`docs/reference` lists the options of `VirtualMachine`; limits are whole numbers of at least 0."
+        "An option of a virtual machine is not one that it has.\n\n"
+        "`docs/reference` lists the options of `VirtualMachine`; limits are whole numbers of at "
+        "least 0."
     ),
     "nest-syntax": (
         "The text is not a loop nest.\n\n"
