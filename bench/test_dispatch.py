@@ -1,4 +1,4 @@
-"""What the machine itself costs: loops, calls, cells, calls from Python. No kernels in any of them."""
+"""What the machine itself costs, without kernels: loops, calls, cells, calls from Python."""
 
 from __future__ import annotations
 
@@ -62,4 +62,4 @@ def test_list_built_and_folded(compare, benchmark) -> None:
 
 def test_call_from_python(compare) -> None:
     vm, x = machine(), np.zeros(16, np.float32)
-    compare(lambda: vm.invoke("same", x), numpy_copy=lambda: x.copy())
+    compare(lambda: vm.invoke("same", x), numpy_copy=x.copy)

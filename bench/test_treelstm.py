@@ -1,4 +1,4 @@
-"""The Tree-LSTM, one tree a call on one thread: the whole path from Python value to Python value."""
+"""The Tree-LSTM, one tree a call on one thread, from Python value to Python value."""
 
 from __future__ import annotations
 

@@ -26,7 +26,11 @@ def test_arithmetic_on_tensors_is_one_kernel() -> None:
 
 
 def test_scalars_live_in_registers() -> None:
-    text = "def @main(%n: int32) -> int32 { if (%n < 2) { %n } else { @main(%n - 1) + @main(%n - 2) } }"
+    text = """
+    def @main(%n: int32) -> int32 {
+      if (%n < 2) { %n } else { @main(%n - 1) + @main(%n - 2) }
+    }
+    """
     assert run(text, 20) == 6765
 
 
@@ -84,7 +88,8 @@ def test_a_reference_is_written_in_order() -> None:
 @pytest.mark.parametrize("rows", [0, 1, 5, 33])
 def test_a_symbolic_size_fits_every_size(rows: int) -> None:
     text = """
-    def @main[n](%x: Tensor[(n, 4), float32], %w: Tensor[(3, 4), float32]) -> Tensor[(n, 3), float32] {
+    def @main[n](%x: Tensor[(n, 4), float32],
+                 %w: Tensor[(3, 4), float32]) -> Tensor[(n, 3), float32] {
       nn.relu(nn.dense(%x, %w))
     }
     """

@@ -40,7 +40,8 @@ def main() -> int:
         for ours, numpys in zip(root, treelstm.numpy_encode(tree, vectors, weights))
     )
     console.print(
-        f"{len(trees)} trees, {count_tokens(trees)} tokens: greatest difference to numpy {worst:.1e}"
+        f"{len(trees)} trees, {count_tokens(trees)} tokens: "
+        f"greatest difference to numpy {worst:.1e}"
     )
     print_times(console, treelstm.measure(trees, relayvm.VirtualMachine(exe), weights))
     same = saved_file_agrees(exe, roots)

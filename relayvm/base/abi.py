@@ -1,7 +1,7 @@
-"""What crosses between compiled code, the machine and files: kernel signatures, images and their C structs.
+"""What compiled code, the machine and files share: signatures, images and their C structs.
 
-The tables `C_STRUCTS` and `TRAP_CODES` are the one home of layouts shared with C; headers, cffi declarations and
-LLVM types are generated from them.
+The tables `C_STRUCTS` and `TRAP_CODES` are the one home of layouts shared with C; headers, cffi
+declarations and LLVM types are generated from them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Direction(IntEnum):
 class Access(IntEnum):
     """How a kernel reaches an operand.
 
-    DENSE: row-major, its dims alone say where an element is. STRIDED: `rank` element strides follow in `dims`, in
-    operand order after the dim variables; an axis of size 1 has stride 0. SCALAR: pointer to a register slot holding
-    the value's own bits.
+    DENSE: row-major, its dims alone say where an element is. STRIDED: `rank` element strides
+    follow in `dims`, in operand order after the dim variables; an axis of size 1 has stride 0.
+    SCALAR: pointer to a register slot holding the value's own bits.
     """
 
     DENSE = 0
@@ -58,7 +58,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class DimSource:
-    """Where the machine reads a dim variable: an axis of an input, or the value of a scalar input (`axis` -1)."""
+    """Where a dim variable is read: an axis of an input, or a scalar input's value (`axis` -1)."""
 
     operand: int
     axis: int
@@ -77,10 +77,11 @@ class DimCheck:
 class KernelSignature:
     """All that the machine needs to call a kernel safely.
 
-    Operands are inputs first, then outputs, in the order of `args`. `dims[i]` is the value of `dim_vars[i]`, read as
-    `sources[i]` says; strides of STRIDED operands follow. Every input dim is checked against its expression, then
-    `checks`; outputs are allocated with their dims. `in_place` pairs (output, input) by operand index. `scratch_bytes`
-    may depend on dims. `phases[p]` is the extent of phase p's outer axis; they run in order with a barrier between.
+    Operands are inputs first, then outputs, in the order of `args`. `dims[i]` is the value of
+    `dim_vars[i]`, read as `sources[i]` says; strides of STRIDED operands follow. Every input dim
+    is checked against its expression, then `checks`; outputs are allocated with their dims.
+    `in_place` pairs (output, input) by operand index. `scratch_bytes` may depend on dims.
+    `phases[p]` is the extent of phase p's outer axis; they run in order with a barrier between.
     `work` estimates scalar operations of the whole kernel.
     """
 
@@ -109,9 +110,10 @@ IMAGE_IMPORTS = ("memcpy", "memmove", "memset")
 class Image:
     """Position-independent machine code of one or more kernels, relocated and ready to be mapped.
 
-    `code` is `.text` and `.rodata` laid out with 64-byte alignment; `entries[kernel][phase]` is the offset of a
-    phase function. `imports` pairs a name of `IMAGE_IMPORTS` with the offset of the 8-byte slot that receives its
-    address when the image is mapped. `features` are the CPU features without which it must not run.
+    `code` is `.text` and `.rodata` laid out with 64-byte alignment; `entries[kernel][phase]` is
+    the offset of a phase function. `imports` pairs a name of `IMAGE_IMPORTS` with the offset of
+    the 8-byte slot that receives its address when the image is mapped. `features` are the CPU
+    features without which it must not run.
     """
 
     triple: str
@@ -123,7 +125,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A built kernel: its portable nest as text, its signature, and the image that holds its code, if any."""
+    """A built kernel: its portable nest as text, its signature, and the image of its code."""
 
     name: str
     nest: str

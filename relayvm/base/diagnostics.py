@@ -28,8 +28,8 @@ class Note:
 class Diagnostic:
     """One error: its code in the table, what is wrong, where, and what else is needed to see why.
 
-    `label` stands beside the carets. `help` is one way out; the line that names `relayvm explain` is added
-    where there is none.
+    `label` stands beside the carets. `help` is one way out; the line that names `relayvm explain`
+    is added where there is none.
     """
 
     code: str
@@ -106,7 +106,7 @@ class RelayError(Exception):
 
 
 class Trap(RelayError):
-    """A failure of a running program: the reason, the source line and the call stack, innermost frame first.
+    """A failure of a running program: reason, source line and call stack, innermost frame first.
 
     The machine that raised it stays usable.
     """
@@ -139,7 +139,7 @@ def error(
 
 @dataclass(slots=True)
 class DiagnosticSink:
-    """Collects independent errors of one program; `raise_if_any` reports them all, in source order."""
+    """Collects independent errors of a program; `raise_if_any` reports all in source order."""
 
     limit: int = 100
     diagnostics: list[Diagnostic] = field(default_factory=list)

@@ -151,6 +151,7 @@ def _from_polynomial(polynomial: Polynomial) -> int | DimExpr:
 
 
 def dim_add(a: Dim, b: Dim) -> Dim:
+    """Return the sum."""
     if isinstance(a, AnyDim) or isinstance(b, AnyDim):
         return ANY
     if isinstance(a, int) and isinstance(b, int):
@@ -181,6 +182,7 @@ def dim_mul(a: Dim, b: Dim) -> Dim:
 
 
 def dim_sub(a: Dim, b: Dim) -> Dim:
+    """Return the difference."""
     return dim_add(a, dim_mul(b, -1))
 
 
@@ -203,6 +205,7 @@ def dim_floordiv(a: Dim, b: Dim) -> Dim:
 
 
 def dim_mod(a: Dim, b: Dim) -> Dim:
+    """Return `a - a // b * b`; 0 where every coefficient is a multiple of a constant `b`."""
     if isinstance(a, AnyDim) or isinstance(b, AnyDim):
         return ANY
     if isinstance(b, int):
@@ -220,10 +223,12 @@ def dim_mod(a: Dim, b: Dim) -> Dim:
 
 
 def dim_min(a: Dim, b: Dim) -> Dim:
+    """Return the smaller one, symbolic where neither is known to be."""
     return _extreme("min", min, a, b)
 
 
 def dim_max(a: Dim, b: Dim) -> Dim:
+    """Return the greater one, symbolic where neither is known to be."""
     return _extreme("max", max, a, b)
 
 

@@ -1,6 +1,7 @@
 """The table of element types: one row a dtype, with its name in every vocabulary.
 
-Everything that needs a dtype's spelling (numpy, C, LLVM, DLPack, text, opcodes) reads it from a row here.
+Everything that needs a dtype's spelling (numpy, C, LLVM, DLPack, text, opcodes) reads it from a
+row here.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 class DType:
     """One element type.
 
-    `kind` is one of `bool`, `int`, `uint`, `float`; `short` is the suffix used in instruction names;
-    `code` is the number stored in executables; `dlpack` is the DLPack type code.
+    `kind` is one of `bool`, `int`, `uint`, `float`; `short` is the suffix used in instruction
+    names; `code` is the number stored in executables; `dlpack` is the DLPack type code.
     """
 
     name: str

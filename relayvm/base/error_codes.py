@@ -1,4 +1,4 @@
-"""The table of error codes: each with what it means and the way out, as shown by `relayvm explain CODE`."""
+"""The table of error codes: what each means and the way out, as `relayvm explain` shows it."""
 
 from __future__ import annotations
 

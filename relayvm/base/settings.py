@@ -111,7 +111,7 @@ SETTINGS: dict[str, Setting] = {
 
 
 def setting(name: str) -> object:
-    """Return the value of one switch; raises RelayError `bad-setting` where its text cannot be read."""
+    """Return the value of a switch; raises RelayError `bad-setting` for a text it cannot read."""
     row = SETTINGS[name]
     text = os.environ.get(name, row.default)
     try:

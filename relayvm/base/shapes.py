@@ -1,7 +1,8 @@
 """The context in which a shape rule runs: it compares dims and notes what only a run can tell.
 
-One rule serves three times. With integers it folds or fails; with symbols the result stays symbolic; with a fresh
-variable for every `?` (`trace`) the result dims are the run-time shape program and `checks` what it must verify.
+One rule serves three times. With integers it folds or fails; with symbols the result stays
+symbolic; with a fresh variable for every `?` (`trace`) the result dims are the run-time shape
+program and `checks` what it must verify.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from relayvm.base.dims import ANY, AnyDim, Dim, dim_broadcast, dims_equal
 
 
 class ShapeError(Exception):
-    """A rule does not hold; caught by type inference, which adds the place. `code` is a row of the error table."""
+    """A rule does not hold; type inference adds the place. `code` is a row of the error table."""
 
     def __init__(self, message: str, code: str = "shape-mismatch") -> None:
         super().__init__(message)

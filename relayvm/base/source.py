@@ -1,4 +1,4 @@
-"""Source texts and spans: where a piece of a program stands, and how that place is shown with carets."""
+"""Source texts and spans: where a piece of a program stands, and how carets show it."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from relayvm.base.diagnostics import error
 class Target:
     """A device kind with the CPU it is compiled for.
 
-    `cpu` and `features` are LLVM's names; empty means the host's. Text form: `cpu`, `cpu -mcpu=skylake-avx512`,
-    `cpu -mcpu=generic -mattr=+neon -mtriple=aarch64-linux-gnu`.
+    `cpu` and `features` are LLVM's names; empty means the host's. Text form: `cpu`, `cpu
+    -mcpu=skylake-avx512`, `cpu -mcpu=generic -mattr=+neon -mtriple=aarch64-linux-gnu`.
     """
 
     kind: str = "cpu"

@@ -1,4 +1,4 @@
-"""Running programs: control flow, calls, closures, references, arrays; and calling them from Python."""
+"""Running programs: control flow, calls, closures, references, arrays; calls from Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traps: reason, source line with caret, call stack, variables by name; and what they leave behind."""
+"""Traps: reason, source line with caret, call stack, variables by name; what they leave."""
 
 from __future__ import annotations
 

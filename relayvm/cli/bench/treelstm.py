@@ -152,8 +152,9 @@ def measure(
 ) -> list[Row]:
     """Return a row for this machine, numpy, and PyTorch where it is installed, on one thread.
 
-    All run one tree a call over all trees, in alternation; the median of `repeat` passes counts. The
-    error is the greatest difference of a root's states to numpy's. `progress` is called after each pass.
+    All run one tree a call over all trees, in alternation; the median of `repeat` passes counts.
+    The error is the greatest difference of a root's states to numpy's. `progress` is called after
+    each pass.
     """
     vectors = word_vectors(trees, INPUT)
     values = [to_values(vm.executable, tree, vectors) for tree in trees]
