@@ -223,12 +223,14 @@ class AttributeSchema:
 class Op(Expr):
     """A primitive operator: a leaf. The rows of the operator table are instances of a subclass.
 
-    `attributes` in schema order: the printer omits those that equal their default.
+    `attributes` in schema order: the printer omits those that equal their default. `ignored` are
+    attributes that old texts carry and that mean nothing here: the parser drops them.
     """
 
     name: str
     operands: tuple[OperandSchema, ...]
     attributes: tuple[AttributeSchema, ...] = ()
+    ignored: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __repr__(self) -> str:
         return self.name

@@ -50,8 +50,7 @@ class Operator(Op):
 
     `ulp` bounds the error of one application in units in the last place of the result dtype,
     beside the reordering of a reduction (`reduction_size`). `no_gradient` is the reason why there
-    is no gradient, "" where there is one. `ignored` are attributes that old texts carry and that
-    mean nothing here.
+    is no gradient, "" where there is one.
     """
 
     rule: Callable[..., Type] = field(default=lambda: TupleType(()), kw_only=True)
@@ -59,7 +58,6 @@ class Operator(Op):
     has_effect: bool = field(default=False, kw_only=True)
     ulp: float = field(default=0, kw_only=True)
     no_gradient: str = field(default="", kw_only=True)
-    ignored: tuple[str, ...] = field(default=(), kw_only=True)
     doc: str = field(default="", kw_only=True)
     facets: dict[str, Callable[..., Any]] = field(default_factory=dict, kw_only=True)
 

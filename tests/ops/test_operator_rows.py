@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relayvm.base.dtypes import FLOAT32, INT8
+from relayvm.base.dtypes import FLOAT32, INT8, INT32
 from relayvm.base.shapes import ShapeError
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.infer_types import infer_expr, infer_types
@@ -174,3 +174,16 @@ def test_a_rank_above_the_limit_is_an_error() -> None:
     with pytest.raises(ShapeError, match="has rank 9, above 8") as caught:
         OPS["expand_dims"].result_type([TensorType((), FLOAT32)], {"axis": 0, "num_newaxis": 9})
     assert caught.value.code == "rank-limit"
+
+
+def test_old_texts_may_carry_attributes_that_mean_nothing_here() -> None:
+    texts = (
+        'arange(0, 10, 2, start=0, stop=10, step=2, dtype="int32")',
+        'broadcast_to(1, shape=[5], dtype="int32")',
+        "arange(1, 6, 1, start=meta[relay.Constant][0], step=meta[relay.Constant][1], "
+        'dtype="int32")',
+    )
+    for text in texts:
+        call = infer_expr(parse_expr(text, OPS))
+        assert call.checked_type == TensorType((5,), INT32)
+        assert set(call.attrs) <= {"dtype", "shape"}

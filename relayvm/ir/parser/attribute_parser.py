@@ -59,7 +59,18 @@ class AttributeParser(TypeParser):
             return self._values("[", "]", depth)
         if kind == "(" and self._is_tuple():
             return self._values("(", ")", depth)
+        if kind == "ident" and self.text == "meta" and self.kinds[self.index + 1] == "[":
+            return self._skip_metadata()
         return self._number_value()
+
+    def _skip_metadata(self) -> None:
+        """Skip `meta[relay.Constant][0]`: only attributes that are ignored hold expressions."""
+        self.advance()
+        for _ in range(2):
+            self.expect("[")
+            while self.kind not in ("]", "eof"):
+                self.advance()
+            self.expect("]")
 
     def _is_tuple(self) -> bool:
         """Tell a tuple from a dim in parentheses: a comma at its own depth, or nothing inside."""
@@ -134,6 +145,8 @@ class AttributeParser(TypeParser):
         rows = {row.name: row for row in op.attributes}
         result: dict[str, AttrValue] = {}
         for name, (value, name_span, value_span) in values.items():
+            if name in op.ignored:
+                continue
             if name not in rows:
                 known = ", ".join(f"`{row}`" for row in rows) or "none"
                 self.report(
