@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 
 from relayvm.compiler.purity import Purity
 from relayvm.compiler.rebuild import with_parts
@@ -37,6 +38,15 @@ def eliminate_common_subexpressions(module: Module) -> Module:
     return module.with_functions(functions)  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A call that has been made: where, and what stands for it."""
+
+    scope: Scope
+    expr: Expr
+    number: int
+
+
 class _Sharer:
     def __init__(self, function: Function, purity: Purity) -> None:
         self.purity = purity
@@ -44,7 +54,8 @@ class _Sharer:
         self.done: dict[int, Expr] = {}
         self.numbers: dict[int, int] = {}
         self.atoms: dict[Hashable, int] = {}
-        self.tables: dict[Scope, dict[Hashable, tuple[Expr, int]]] = {}
+        self.calls: dict[Hashable, list[_Known]] = {}
+        self.open: set[Scope] = {self.scopes.top}
         self.count = 0
 
     def rewrite(self, node: Expr) -> Recursive[Expr]:
@@ -77,23 +88,28 @@ class _Sharer:
         if is_atomic(node):
             yield self.rewrite(node)
             return
-        for part in same_scope_children(node) + scope_bodies(node):
+        for part in same_scope_children(node):
             yield self.rewrite(part)
+        for body, inner in zip(scope_bodies(node), self.scopes.opened(node)):
+            self.open.add(inner)
+            yield self.rewrite(body)
+            self.open.discard(inner)
         new = with_parts(node, self.done)
         key = self.key(node)
         if key is None:
             self.done[id(node)], self.numbers[id(node)] = new, self.fresh()
             return
-        scope: Scope | None = self.scopes.of(node)
-        home = self.tables.setdefault(self.scopes.of(node), {})
-        while scope is not None:
-            earlier = self.tables.get(scope, {}).get(key)
-            if earlier is not None:
-                self.done[id(node)], self.numbers[id(node)] = earlier
+        scope = self.scopes.of(node)
+        calls = self.calls.setdefault(key, [])
+        # Open scopes lie in each other, so those not deeper than this one enclose it.
+        while calls and calls[-1].scope not in self.open:
+            calls.pop()
+        for call in calls:
+            if call.scope in self.open and call.scope.depth <= scope.depth:
+                self.done[id(node)], self.numbers[id(node)] = call.expr, call.number
                 return
-            scope = scope.parent
         number = self.fresh()
-        home[key] = (new, number)
+        calls.append(_Known(scope, new, number))
         self.done[id(node)], self.numbers[id(node)] = new, number
 
     def key(self, node: Expr) -> Hashable | None:
