@@ -60,7 +60,8 @@ class AttributeParser(TypeParser):
         if kind == "(" and self._is_tuple():
             return self._values("(", ")", depth)
         if kind == "ident" and self.text == "meta" and self.kinds[self.index + 1] == "[":
-            return self._skip_metadata()
+            self._skip_metadata()
+            return None
         return self._number_value()
 
     def _skip_metadata(self) -> None:
