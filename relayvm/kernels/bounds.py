@@ -297,6 +297,8 @@ class Prover:
                 return [({}, poly_add(polynomial(extent), {(): -1}))]
             case Call("floor_mod", (_, divisor)):
                 top = poly_add(polynomial(divisor), {(): -1})
+                if not self.at_least_zero(polynomial(divisor), depth - 1):
+                    return []
                 return [({}, top if self.at_least_zero(top, depth - 1) else None)]
             case Call("floor_divide", (a, b)):
                 natural = self.at_least_zero(polynomial(a), depth - 1) and self.at_least_zero(

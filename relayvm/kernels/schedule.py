@@ -21,6 +21,7 @@ from relayvm.kernels.schedules.elementwise import column_phase, elementwise_phas
 from relayvm.kernels.schedules.emit import Context
 from relayvm.kernels.schedules.operand import stage_operands
 from relayvm.kernels.schedules.plan import Stage, inlines_reduction
+from relayvm.kernels.schedules.rows import group_phase, group_stages
 
 
 def schedule(computation: Computation, target: Target | None = None, opt_level: int = 3) -> n.Nest:
@@ -32,8 +33,13 @@ def schedule(computation: Computation, target: Target | None = None, opt_level: 
     kept = frozenset(parts.context.buffers)
     registers = vector_registers(target or Target())
     phases: list[n.Phase] = []
-    for stage in parts.stages:
-        phases += _stage_phases(parts.context, stage, kept, registers)
+    for group in group_stages(parts.context, parts.stages):
+        phase = group_phase(parts.context, group, registers) if len(group) > 1 else None
+        if phase is not None:
+            phases.append(phase)
+            continue
+        for stage in group:
+            phases += _stage_phases(parts.context, stage, kept, registers)
     return finish(computation.name, parts, phases)
 
 

@@ -69,7 +69,7 @@ def _sum_product(shape, k, factors, name="d"):
 
 
 def dense(r: Random) -> Case:
-    (m, vm), (k, vk), (u, vu) = r.size(9), r.size(50), r.size(37)
+    (m, vm), (k, vk), (u, vu) = r.size(7), r.size(36), r.size(22)
     x = c.placeholder("x", (m, k), "float32")
     w = c.placeholder("w", (u, k), "float32")
     b = c.placeholder("b", (u,), "float32")
@@ -82,7 +82,7 @@ def dense(r: Random) -> Case:
 
 
 def matmul(r: Random) -> Case:
-    (m, vm), (k, vk), (u, vu) = r.size(9), r.size(40), r.size(37)
+    (m, vm), (k, vk), (u, vu) = r.size(7), r.size(36), r.size(22)
     dtype = ["float32", "float64", "int8", "int32", "float16"][r.integer(0, 4)]
     x = c.placeholder("x", (m, k), dtype)
     w = c.placeholder("w", (k, u), dtype)
@@ -92,7 +92,7 @@ def matmul(r: Random) -> Case:
 
 
 def batch_matmul(r: Random) -> Case:
-    (g, vg), (m, vm), (k, vk), (u, vu) = r.size(3), r.size(7), r.size(20), r.size(20)
+    (g, vg), (m, vm), (k, vk), (u, vu) = r.size(3), r.size(5), r.size(18), r.size(18)
     x = c.placeholder("x", (g, m, k), "float32")
     w = c.placeholder("w", (g, u, k), "float32")
     d = _sum_product((g, m, u), k, lambda s, i, j, q: (x[s, i, q], w[s, j, q]))
@@ -100,9 +100,9 @@ def batch_matmul(r: Random) -> Case:
     return r.case("batch", (x, w), (d,), arrays, [arrays[0] @ np.swapaxes(arrays[1], 1, 2)])
 
 
-def tree_node(r: Random) -> Case:
-    k = r.integer(1, 20)
-    rows = r.integer(1, 2)
+def tree_node(r: Random, size: int | None = None) -> Case:
+    k = size or r.integer(1, 20)
+    rows = 1 if size else r.integer(1, 2)
     states = [c.placeholder(name, (rows, k), "float32") for name in ("hl", "hr", "cl", "cr")]
     hl, hr, cl, cr = states
     u = c.placeholder("u", (5 * k, 2 * k), "float32")

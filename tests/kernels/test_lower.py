@@ -91,8 +91,20 @@ def test_work_counts_the_products_of_a_contraction():
     assert 2 * products <= work <= 5 * products
 
 
-def test_a_tree_node_runs_in_three_phases():
-    assert len(signature(tree_node(Random(1)).computation).phases) == 3
+def test_only_a_product_that_is_worth_it_is_shared_out():
+    assert signature(tree_node(Random(1), 150).computation).phases == (1, 12, 1)
+    assert signature(tree_node(Random(1), 20).computation).phases == (1,)
+
+
+def test_a_softmax_runs_block_by_block_in_one_phase():
+    (n, _), k = rows(), 1000
+    x = c.placeholder("x", (symbol(n), k), "float32")
+    top = c.compute(x.shape[:1], lambda i: c.reduce("max", (k,), lambda q: x[i, q]))
+    e = c.compute(x.shape, lambda i, j: c.scalar("exp", x[i, j] - top[i]))
+    total = c.compute(x.shape[:1], lambda i: c.reduce("sum", (k,), lambda q: e[i, q]))
+    y = c.compute(x.shape, lambda i, j: c.scalar("divide", e[i, j], total[i]))
+    (phase,) = signature(Computation("softmax", (x,), (y,), (n,))).phases
+    assert [dim_value(phase, {n: k}) for k in (0, 4, 5)] == [0, 1, 2]
 
 
 def test_an_output_that_is_an_input_is_copied():

@@ -15,12 +15,15 @@ from relayvm.base.dtypes import INT64
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels import simplify as s
-from relayvm.kernels.schedules.elementwise import emit_stage, last_axis
+from relayvm.kernels.schedules.elementwise import blocks, emit_stage, last_axis
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame, Reduction, Run
 from relayvm.kernels.schedules.plan import Stage
 from relayvm.kernels.schedules.reduction import Rule, combined, lane_loop, rule_of
 
 COLUMN_BLOCK = 64
+FEW_ROWS = 8
+
+TileBody = Callable[[Emitter, n.Expr, int], None]
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ def contraction_phase(context: Context, stage: Stage, registers: int) -> n.Phase
     """Return the tiled phase of a stage whose reductions read memory along their axis, or None."""
     extents = tuple(context.dim(d) for d in stage.shape)
     try:
-        tiling = _Tiling(context, stage, extents, registers)
+        tiling = Tiling(context, stage, extents, registers)
         tiling.check()
         return tiling.phase()
     except (NotAContraction, CannotVectorise):
@@ -62,8 +65,8 @@ def discover(context: Context, stage: Stage, indices: tuple[n.Expr, ...]) -> lis
     return records
 
 
-class _Tiling:
-    """One stage with its tile sizes; `phase` emits it."""
+class Tiling:
+    """One stage with its tile sizes; `phase` emits all of it, `rows` a part."""
 
     def __init__(
         self, context: Context, stage: Stage, extents: tuple[n.Expr, ...], registers: int
@@ -107,16 +110,76 @@ class _Tiling:
         if any(isinstance(t, n.Let) and is_unfit(t.value) for t in emitter.statements):
             raise NotAContraction
 
+    @property
+    def few_rows(self) -> int | None:
+        """How many rows there are, where they are so few that columns are shared out instead."""
+        rows = self.extents[self.row_axis] if self.row_axis is not None else n.const(1)
+        if self.outer or not isinstance(rows, n.Const) or int(rows.value) > FEW_ROWS:
+            return None
+        return int(rows.value)
+
     def phase(self) -> n.Phase:
         """Return the phase: over blocks of columns where rows are few, else over blocks of rows."""
         emitter = Emitter(self.context, _no_reduction)
         if self.column_axis is None:
             return self._single(emitter)
-        rows = self.extents[self.row_axis] if self.row_axis is not None else n.const(1)
-        few = isinstance(rows, n.Const) and int(rows.value) <= 8
-        if not self.outer and few:
-            return self._by_columns(emitter, int(rows.value) if isinstance(rows, n.Const) else 1)
-        return self._by_rows(emitter)
+        rows = self.few_rows
+        return self._by_rows(emitter) if rows is None else self._by_columns(emitter, rows)
+
+    def whole(self, emitter: Emitter) -> None:
+        """Emit all results in the emitter's block."""
+        if self.column_axis is None:
+            self._results(emitter, {}, 1, 1)
+            return
+        rows = self.few_rows
+        if rows is not None:
+            self._columns_of_rows(emitter, {}, rows, n.const(0), self.extents[self.column_axis])
+            return
+        axis = self.outer[0] if self.outer else self.row_axis
+        assert axis is not None
+        self.rows(emitter, axis, n.const(0), self.extents[axis])
+
+    def rows(self, emitter: Emitter, axis: int, begin: n.Expr, end: n.Expr) -> None:
+        """Emit the results whose index on the first axis of more than one element is in a range."""
+        if axis == self.column_axis:
+            self._columns(emitter, {}, 1, begin, end)
+        elif axis == self.row_axis:
+            tile_loops(emitter, begin, end, self._height, self._row_tile({}))
+        else:
+            self._outer_loops(emitter, self.outer, {}, begin, end)
+
+    def _outer_loops(
+        self,
+        emitter: Emitter,
+        axes: list[int],
+        at: dict[int, n.Expr],
+        begin: n.Expr,
+        end: n.Expr,
+    ) -> None:
+        assert self.row_axis is not None
+        if not axes:
+            tile_loops(emitter, begin, end, self._height, self._row_tile(at))
+            return
+        var = self.context.names.var("i")
+        following = axes[1] if len(axes) > 1 else self.row_axis
+        with emitter.block() as body:
+            emitter.prover.add_range(var, begin, end)
+            here = {**at, axes[0]: var}
+            self._outer_loops(emitter, axes[1:], here, n.const(0), self.extents[following])
+        emitter.statements.append(n.For(var, begin, end, 1, tuple(body)))
+
+    @property
+    def _height(self) -> int:
+        return 4 if self.tile >= 16 else 2 if self.tile >= 4 else 1
+
+    def _row_tile(self, at: dict[int, n.Expr]) -> TileBody:
+        columns = self.extents[self.column_axis or 0]
+
+        def row_tile(emitter: Emitter, row: n.Expr, count: int) -> None:
+            here: dict[int, n.Expr] = {**at, self.row_axis or 0: row}
+            self._columns(emitter, here, count, n.const(0), columns)
+
+        return row_tile
 
     def _single(self, emitter: Emitter) -> n.Phase:
         var = self.context.names.var("b")
@@ -154,35 +217,14 @@ class _Tiling:
             done += height
 
     def _by_rows(self, emitter: Emitter) -> n.Phase:
-        assert self.row_axis is not None and self.column_axis is not None
-        names = self.context.names
-        axes = {k: names.var("i") for k in self.outer}
-        columns = self.extents[self.column_axis]
-        rows = self.extents[self.row_axis]
-        height = 4 if self.tile >= 16 else 2 if self.tile >= 4 else 1
+        axis = self.outer[0] if self.outer else self.row_axis
+        assert axis is not None
+        size = 1 if self.outer else self._height * 4
 
-        def row_tile(emitter: Emitter, row: n.Expr, count: int) -> None:
-            here: dict[int, n.Expr] = {**axes, self.row_axis or 0: row}
-            self._columns(emitter, here, count, n.const(0), columns)
+        def run(begin: n.Expr, end: n.Expr) -> None:
+            self.rows(emitter, axis, begin, end)
 
-        if axes:
-            for axis, var in axes.items():
-                emitter.prover.add_range(var, n.const(0), self.extents[axis])
-            with emitter.block() as body:
-                tile_loops(emitter, n.const(0), rows, height, row_tile)
-            statements = tuple(body)
-            for axis in reversed(self.outer[1:]):
-                statements = (n.For(axes[axis], n.const(0), self.extents[axis], 1, statements),)
-            return n.Phase(axes[self.outer[0]], self.extents[self.outer[0]], statements)
-        var = names.var("b")
-        size = height * 4
-        count = s.floordiv(s.add(rows, n.const(size - 1)), n.const(size))
-        with emitter.block() as body:
-            emitter.prover.add_range(var, n.const(0), count)
-            begin = s.mul(var, n.const(size))
-            end = emitter.bind(s.minimum(s.add(begin, n.const(size)), rows), "e")
-            tile_loops(emitter, begin, end, height, row_tile)
-        return n.Phase(var, count, tuple(body))
+        return blocks(self.context, emitter, self.extents[axis], run, size)
 
     def _columns(
         self, emitter: Emitter, at: dict[int, n.Expr], rows: int, begin: n.Expr, end: n.Expr
@@ -322,9 +364,6 @@ def _parts(count: int, largest: int) -> list[int]:
         parts.append(largest)
         count -= largest
     return parts
-
-
-TileBody = Callable[[Emitter, n.Expr, int], None]
 
 
 def tile_loops(emitter: Emitter, begin: n.Expr, end: n.Expr, width: int, body: TileBody) -> None:

@@ -38,13 +38,55 @@ def column_phase(context: Context, stage: Stage) -> n.Phase | None:
 def vector_phase(context: Context, stage: Stage, reducer: Reducer) -> n.Phase | None:
     """Return loops with the last axis (of more than one element) in lanes, or None."""
     extents = tuple(context.dim(d) for d in stage.shape)
-    lanes_axis = last_axis(extents)
-    if lanes_axis is None or is_small(extents[lanes_axis]):
+    axis = next((k for k, e in enumerate(extents) if e != n.const(1)), None)
+    if axis is None:
         return None
+    emitter = Emitter(context, reducer)
+
+    def run(begin: n.Expr, end: n.Expr) -> None:
+        vector_rows(emitter, stage, axis, begin, end)
+
     try:
-        return _vector_phase(context, stage, reducer, extents, lanes_axis)
+        return blocks(context, emitter, extents[axis], run, _block_size(extents, axis))
     except CannotVectorise:
         return None
+
+
+def _block_size(extents: tuple[n.Expr, ...], axis: int) -> int:
+    return BLOCK if all(e == n.const(1) for e in extents[axis + 1 :]) else 1
+
+
+def vector_rows(emitter: Emitter, stage: Stage, axis: int, begin: n.Expr, end: n.Expr) -> None:
+    """Emit the elements whose index on the first axis of more than one element is in a range.
+
+    Raises CannotVectorise where the last axis cannot run in lanes.
+    """
+    extents = tuple(emitter.context.dim(d) for d in stage.shape)
+    lanes_axis = last_axis(extents)
+    if lanes_axis is None or is_small(extents[lanes_axis]):
+        raise CannotVectorise("an axis that is too short")
+    zero: n.Expr = n.const(0)
+    edges = {k: (zero, e) for k, e in enumerate(extents) if e != n.const(1)}
+    edges[axis] = (begin, end)
+
+    def nested(at: dict[int, n.Expr], rest: list[int]) -> None:
+        low, high = edges[rest[0]]
+        if len(rest) == 1:
+
+            def step(k: n.Expr, mask: n.Expr | None) -> None:
+                here = {**at, lanes_axis or 0: n.Ramp(k, n.const(1), n.LANES)}
+                indices = tuple(here.get(d, n.const(0)) for d in range(len(extents)))
+                emit_stage(emitter, stage, indices, mask)
+
+            lane_loop(emitter, high, step, low)
+            return
+        var = emitter.context.names.var("i")
+        with emitter.block() as body:
+            emitter.prover.add_range(var, low, high)
+            nested({**at, rest[0]: var}, rest[1:])
+        emitter.statements.append(n.For(var, low, high, 1, tuple(body)))
+
+    nested({}, sorted(edges))
 
 
 def last_axis(extents: tuple[n.Expr, ...]) -> int | None:
@@ -55,35 +97,6 @@ def last_axis(extents: tuple[n.Expr, ...]) -> int | None:
 def is_small(extent: n.Expr) -> bool:
     """Return whether an extent is too short for vectors."""
     return isinstance(extent, n.Const) and int(extent.value) < MIN_VECTOR
-
-
-def _vector_phase(
-    context: Context, stage: Stage, reducer: Reducer, extents: tuple[n.Expr, ...], lanes_axis: int
-) -> n.Phase:
-    emitter = Emitter(context, reducer)
-    indices: list[n.Expr] = [n.const(0) for _ in extents]
-    outer = [k for k in range(lanes_axis) if extents[k] != n.const(1)]
-
-    def row(begin: n.Expr, end: n.Expr) -> None:
-        def step(at: n.Expr, mask: n.Expr | None) -> None:
-            here = list(indices)
-            here[lanes_axis] = n.Ramp(at, n.const(1), n.LANES)
-            emit_stage(emitter, stage, tuple(here), mask)
-
-        lane_loop(emitter, end, step, begin)
-
-    if not outer:
-        return blocks(context, emitter, extents[lanes_axis], row)
-    variables = {k: context.names.var("i") for k in outer}
-    indices = [variables.get(k, n.const(0)) for k in range(len(extents))]
-    for axis, var in variables.items():
-        emitter.prover.add_range(var, n.const(0), extents[axis])
-    with emitter.block() as body:
-        row(n.const(0), extents[lanes_axis])
-    statements = tuple(body)
-    for axis in reversed(outer[1:]):
-        statements = (n.For(variables[axis], n.const(0), extents[axis], 1, statements),)
-    return n.Phase(variables[outer[0]], extents[outer[0]], statements)
 
 
 def emit_stage(
@@ -132,6 +145,11 @@ def blocks(
             emitter.prover.add_range(var, n.const(0), n.const(1))
             run(n.const(0), total)
         return n.Phase(var, n.const(1), tuple(body))
+    if size == 1:
+        with emitter.block() as body:
+            emitter.prover.add_range(var, n.const(0), total)
+            run(var, s.add(var, n.const(1)))
+        return n.Phase(var, total, tuple(body))
     count = s.floordiv(s.add(total, n.const(size - 1)), n.const(size))
     with emitter.block() as body:
         emitter.prover.add_range(var, n.const(0), count)

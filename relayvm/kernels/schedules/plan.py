@@ -261,7 +261,7 @@ def identity_only(tensor: Tensor, other: Tensor, kept: set[Tensor]) -> bool:
     return True
 
 
-def _closure(tensor: Tensor, kept: AbstractSet[Tensor]) -> list[ScalarExpr]:
+def inlined_nodes(tensor: Tensor, kept: AbstractSet[Tensor]) -> list[ScalarExpr]:
     """Return the nodes of a kept tensor's body and of all that is inlined in it."""
     found: list[ScalarExpr] = []
     stack, seen = [tensor], {tensor}
@@ -279,9 +279,9 @@ def _closure(tensor: Tensor, kept: AbstractSet[Tensor]) -> list[ScalarExpr]:
 
 def reads(tensor: Tensor, other: Tensor, kept: AbstractSet[Tensor]) -> bool:
     """Return whether a kept tensor, with what it inlines, reads `other`."""
-    return any(isinstance(m, TensorLoad) and m.tensor is other for m in _closure(tensor, kept))
+    return any(isinstance(m, TensorLoad) and m.tensor is other for m in inlined_nodes(tensor, kept))
 
 
 def inlines_reduction(tensor: Tensor, kept: AbstractSet[Tensor]) -> bool:
     """Return whether a kept tensor, with what it inlines, reduces."""
-    return any(isinstance(m, (Reduce, ArgReduce)) for m in _closure(tensor, kept))
+    return any(isinstance(m, (Reduce, ArgReduce)) for m in inlined_nodes(tensor, kept))
