@@ -59,7 +59,7 @@ class Executable:
         `exe.adt("Tree").Node(left, right)`; a type with parameters is named with them, as in
         `exe.adt("List[int32]")`. Raises RelayError `unknown-type`.
         """
-        from relayvm.vm.values import data_type
+        from relayvm.vm.convert import data_type
 
         return data_type(self, name)
 

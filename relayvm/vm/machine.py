@@ -13,11 +13,12 @@ import numpy as np
 from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import BY_NAME, DTYPES
 from relayvm.base.settings import setting
-from relayvm.vm.arrays import Symbols, array_argument, wrong
+from relayvm.vm.arrays import Symbols, array_argument
+from relayvm.vm.convert import TENSOR, converter_of, to_word
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.manifest import Entry, Parameter, ValueType
 from relayvm.vm.traps import trap_error
-from relayvm.vm.values import TENSOR, Closure, converter_of, to_word
+from relayvm.vm.values import Closure
 
 if TYPE_CHECKING:
     from relayvm.vm.executable import Executable
@@ -401,6 +402,3 @@ def _array_setter(type_: ValueType, where: str, slot: Any) -> Setter:
         slot.data = kept
 
     return set_array
-
-
-__all__ = ["VirtualMachine", "wrong"]

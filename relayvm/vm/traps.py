@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relayvm.base.abi import TRAP_CODES, TrapCode
 from relayvm.base.diagnostics import Diagnostic, Note, Trap
 from relayvm.base.dtypes import BY_CODE, BY_NAME
 from relayvm.base.source import Source, Span
+from relayvm.vm.convert import Converter, number_of_word
 from relayvm.vm.library import ffi, lib
-
-if TYPE_CHECKING:
-    from relayvm.vm.values import Converter
 
 WORD = 0
 TENSOR = 1
@@ -88,8 +86,6 @@ def _variables(converter: Converter, record: Any) -> tuple[Note, ...]:
 
 
 def _value_text(converter: Converter, row: Any, dtype: str) -> str:
-    from relayvm.vm.values import number_of_word
-
     if row.kind == WORD:
         if dtype not in BY_NAME:
             return ""

@@ -1,0 +1,445 @@
+"""Conversion between Python values and those of the machine, both ways.
+
+Arrays are copied in both directions; data-type values, references and closures stay native
+objects. Nothing here recurses along a value, only along a type.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relayvm.base.diagnostics import error
+from relayvm.base.dtypes import BY_CODE, BY_NAME, DType
+from relayvm.vm.arrays import array_argument, wrong
+from relayvm.vm.library import ffi, lib
+from relayvm.vm.manifest import Constructor, DataType, ValueType
+from relayvm.vm.program import LayoutKind
+from relayvm.vm.values import Closure, DataValue, NativeValue, Reference, TypeNamespace
+
+if TYPE_CHECKING:
+    from relayvm.vm.executable import Executable
+    from relayvm.vm.machine import VirtualMachine
+
+TENSOR, CELL, REFERENCE, ARRAY = 1, 2, 3, 4
+WORD_CLASS = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRow:
+    """A layout as the executable's C tables hold it; `words[i]` says whether field i is a word."""
+
+    kind: LayoutKind
+    name: str
+    type_name: str
+    tag: int
+    words: tuple[bool, ...]
+    dtypes: tuple[DType | None, ...]
+    function: int
+    signature: int
+
+
+class Converter:
+    """Converts values of one executable; shared by all machines over it."""
+
+    def __init__(self, executable: Executable) -> None:
+        self.executable = executable
+        self.program = executable.handle
+        self.types = {t.name: t for t in executable.manifest.types}
+        self._layouts: dict[int, LayoutRow] = {}
+        self._constructors = {
+            c.layout: (t, c) for t in executable.manifest.types for c in t.constructors
+        }
+
+    def layout(self, number: int) -> LayoutRow:
+        """Return a layout by number; raises RelayError `bad-executable` where there is none."""
+        row = self._layouts.get(number)
+        if row is None:
+            row = self._layouts[number] = self._read_layout(number)
+        return row
+
+    def _read_layout(self, number: int) -> LayoutRow:
+        info = ffi.new("rvm_layout_info *")
+        if number < 0 or not lib.rvm_program_layout(self.program, number, info):
+            raise error("bad-executable", f"the manifest names layout {number}, which is missing")
+        fields = range(info.num_fields)
+        return LayoutRow(
+            LayoutKind(info.kind),
+            ffi.string(info.name).decode(),
+            ffi.string(info.type_name).decode(),
+            info.constructor,
+            tuple(info.field_class[i] == WORD_CLASS for i in fields),
+            tuple(BY_CODE.get(info.field_dtype[i]) for i in fields),
+            info.function,
+            info.signature,
+        )
+
+    def data_type(self, name: str) -> DataType:
+        """Return a data type by name; raises RelayError `unknown-type`."""
+        if name not in self.types:
+            known = ", ".join(f"`{n}`" for n in self.types) or "none"
+            raise error("unknown-type", f"there is no data type `{name}`; there are {known}")
+        return self.types[name]
+
+    # --- Python to machine ------------------------------------------------------------------------
+
+    def to_object(self, value: Any, type_: ValueType, where: str) -> int:
+        """Return an owned object for `value`; `where` names it in errors."""
+        match type_.kind:
+            case "tensor":
+                return self._tensor_object(value, type_, where)
+            case "tuple":
+                return self._tuple_object(value, type_, where)
+            case "data":
+                return self._data_object(value, type_, where)
+            case "function":
+                return self._closure_object(value, type_, where)
+            case "ref":
+                return self._reference_object(value, type_, where)
+            case "array":
+                return self._array_object(value, type_, where)
+        raise error("bad-executable", f"the manifest has a type of unknown kind `{type_.kind}`")
+
+    def to_place(self, value: Any, type_: ValueType, is_word: bool, where: str) -> int:
+        """Return the word, or an owned object, that stands for `value` in a field or register."""
+        if not is_word:
+            return self.to_object(value, type_, where)
+        if type_.kind != "tensor" or type_.dims:
+            raise error("bad-executable", f"the manifest gives {where} the type `{type_.text}`")
+        return to_word(value, type_, where)
+
+    def _tensor_object(self, value: Any, type_: ValueType, where: str) -> int:
+        array = array_argument(value, type_, where, {})
+        dims = ffi.new("int64_t[]", list(array.shape))
+        code = BY_NAME[type_.dtype].code
+        data = ffi.from_buffer(array) if array.size else ffi.NULL
+        return owned(lib.rvm_value_new_tensor(code, array.ndim, dims, data))
+
+    def field_words(
+        self, layout: int, kind: LayoutKind, types: Sequence[ValueType]
+    ) -> tuple[bool, ...]:
+        """Return which fields of a layout are words; raises RelayError `bad-executable`."""
+        row = self.layout(layout)
+        if row.kind is not kind or len(row.words) != len(types):
+            raise error("bad-executable", f"the manifest and layout {layout} do not agree")
+        return row.words
+
+    def _cell(self, layout: int, words: Sequence[int]) -> int:
+        return owned(
+            lib.rvm_value_new_cell(self.program, layout, ffi.new("uint64_t[]", list(words)))
+        )
+
+    def _collect(
+        self,
+        values: Sequence[Any],
+        types: Sequence[ValueType],
+        words: Sequence[bool],
+        names: Iterator[str],
+    ) -> list[int]:
+        """Convert fields one by one; on failure drops those that are made."""
+        made: list[int] = []
+        try:
+            for value, type_, is_word, name in zip(values, types, words, names):
+                made.append(self.to_place(value, type_, is_word, name))
+        except BaseException:
+            self._drop(made, words)
+            raise
+        return made
+
+    def _drop(self, made: Sequence[int], words: Sequence[bool]) -> None:
+        for item, is_word in zip(made, words):
+            if not is_word:
+                lib.rvm_value_release(item)
+
+    def _tuple_object(self, value: Any, type_: ValueType, where: str) -> int:
+        words = self.field_words(type_.layout, LayoutKind.TUPLE, type_.fields)
+        if not isinstance(value, (tuple, list)) or len(value) != len(words):
+            raise wrong(where, type_, value)
+        names = (f"field {i} of {where}" for i in range(len(words)))
+        return self._cell(type_.layout, self._collect(value, type_.fields, words, names))
+
+    def _closure_object(self, value: Any, type_: ValueType, where: str) -> int:
+        if not isinstance(value, Closure) or not self._is_mine(value):
+            raise wrong(where, type_, value)
+        if self.layout(value.layout).signature != type_.signature:
+            raise wrong(where, type_, value)
+        return value.retained()
+
+    def _reference_object(self, value: Any, type_: ValueType, where: str) -> int:
+        words = self.field_words(type_.layout, LayoutKind.REF, type_.fields)
+        if isinstance(value, Reference):
+            if not self._is_mine(value) or value.layout != type_.layout:
+                raise wrong(where, type_, value)
+            return value.retained()
+        content = self.to_place(value, type_.fields[0], words[0], f"the content of {where}")
+        return owned(lib.rvm_value_new_reference(self.program, type_.layout, content))
+
+    def _array_object(self, value: Any, type_: ValueType, where: str) -> int:
+        words = self.field_words(type_.layout, LayoutKind.ARRAY, type_.fields)
+        if not isinstance(value, (tuple, list)):
+            raise wrong(where, type_, value)
+        items = self._items(value, type_.fields[0], words[0], where)
+        given = ffi.new("uint64_t[]", items)
+        return owned(lib.rvm_value_new_array(self.program, type_.layout, given, len(items)))
+
+    def _is_mine(self, value: NativeValue) -> bool:
+        return bool(value.converter.program == self.program)
+
+    def _data_object(self, value: Any, type_: ValueType, where: str) -> int:
+        data_type = self.data_type(type_.name)
+        ready = self._ready(value, data_type)
+        if ready:
+            return ready
+        if isinstance(value, (list, tuple)):
+            return self._list_object(value, type_, where)
+        return self._rebuild(value, type_, where)
+
+    def _ready(self, value: Any, data_type: DataType) -> int:
+        """Return the object that `value` already is here, with one more count, or 0."""
+        if isinstance(value, DataValue) and self._is_mine(value):
+            first = data_type.constructors[0].layout
+            if first <= value.layout < first + len(data_type.constructors):
+                return value.retained()
+        return 0
+
+    def _list_object(self, value: Sequence[Any], type_: ValueType, where: str) -> int:
+        """Build a list-like data type from a Python list."""
+        data_type = self.data_type(type_.name)
+        shape = _list_shape(data_type)
+        if shape is None:
+            raise wrong(where, type_, value)
+        nil, cons, item = shape
+        words = self.field_words(cons.layout, LayoutKind.CONSTRUCTOR, cons.fields)
+        self.field_words(nil.layout, LayoutKind.CONSTRUCTOR, ())
+        items = self._items(value, cons.fields[item], words[item], where)
+        given = ffi.new("uint64_t[]", items)
+        return owned(
+            lib.rvm_value_new_list(self.program, nil.layout, cons.layout, item, given, len(items))
+        )
+
+    def _items(
+        self, values: Sequence[Any], type_: ValueType, is_word: bool, where: str
+    ) -> list[int]:
+        """Convert items of one type; an error names the item."""
+        made: list[int] = []
+        try:
+            for value in values:
+                made.append(self.to_place(value, type_, is_word, where))
+        except BaseException:
+            if not is_word:
+                self._drop(made, (False,) * len(made))
+            self.to_place(values[len(made)], type_, is_word, f"item {len(made)} of {where}")
+            raise
+        return made
+
+    def _rebuild(self, value: Any, type_: ValueType, where: str) -> int:
+        """Build an object from anything with `constructor` and `fields`, without recursion."""
+        stack = [self._open(value, type_, where)]
+        try:
+            while True:
+                frame = stack[-1]
+                if len(frame.made) == len(frame.values):
+                    stack.pop()
+                    made = self._cell(frame.constructor.layout, frame.made)
+                    if not stack:
+                        return made
+                    stack[-1].made.append(made)
+                    continue
+                i = len(frame.made)
+                item, item_type = frame.values[i], frame.constructor.fields[i]
+                if item_type.kind == "data" and not isinstance(item, (list, tuple)):
+                    ready = self._ready(item, self.data_type(item_type.name))
+                    if not ready:
+                        stack.append(self._open(item, item_type, f"a field of {where}"))
+                        continue
+                    frame.made.append(ready)
+                else:
+                    name = f"field {i} of `{frame.constructor.name}` in {where}"
+                    frame.made.append(self.to_place(item, item_type, frame.words[i], name))
+        except BaseException:
+            for frame in stack:
+                self._drop(frame.made, frame.words)
+            raise
+
+    def _open(self, value: Any, type_: ValueType, where: str) -> _Frame:
+        data_type = self.data_type(type_.name)
+        name, fields = getattr(value, "constructor", None), getattr(value, "fields", None)
+        name = getattr(name, "name", name)
+        for constructor in data_type.constructors:
+            if constructor.name == name and fields is not None:
+                if len(fields) != len(constructor.fields):
+                    break
+                words = self.field_words(
+                    constructor.layout, LayoutKind.CONSTRUCTOR, constructor.fields
+                )
+                return _Frame(constructor, words, tuple(fields), [])
+        raise wrong(where, type_, value)
+
+    def construct(self, constructor: Constructor, type_name: str, values: tuple[Any, ...]) -> Any:
+        """Return a data-type value of these fields; raises RelayError `wrong-argument`."""
+        count = len(constructor.fields)
+        if len(values) != count:
+            raise error(
+                "wrong-argument",
+                f"`{constructor.name}` of `{type_name}` takes {count} "
+                f"field{'s' * (count != 1)}, {len(values)} given",
+            )
+        words = self.field_words(constructor.layout, LayoutKind.CONSTRUCTOR, constructor.fields)
+        names = (f"field {i} of `{constructor.name}`" for i in range(count))
+        made = self._collect(values, constructor.fields, words, names)
+        return DataValue(self, self._cell(constructor.layout, made), constructor.layout)
+
+    # --- machine to Python ------------------------------------------------------------------------
+
+    def to_python(self, item: int, type_: ValueType, machine: VirtualMachine | None) -> Any:
+        """Return the Python value of an object, which is consumed."""
+        info = ffi.new("rvm_value_info *")
+        lib.rvm_value_inspect(item, info)
+        if info.kind == TENSOR:
+            return take_array(item, info)
+        if info.kind == REFERENCE:
+            return Reference(self, item, info.layout, type_, machine)
+        if info.kind == ARRAY:
+            return self._take_items(item, info, type_, machine)
+        if info.layout_kind == LayoutKind.CONSTRUCTOR:
+            return DataValue(self, item, info.layout, machine)
+        if info.layout_kind == LayoutKind.CLOSURE:
+            return Closure(self, item, info.layout, type_, machine)
+        try:
+            if type_.kind != "tuple":
+                raise error("bad-executable", f"the manifest calls a tuple `{type_.text}`")
+            words = self.field_words(info.layout, LayoutKind.TUPLE, type_.fields)
+            return self.lent_fields(item, words, type_.fields, machine)
+        finally:
+            lib.rvm_value_release(item)
+
+    def from_place(
+        self, item: int, type_: ValueType, is_word: bool, machine: VirtualMachine | None
+    ) -> Any:
+        """Return the value of a word, or of an object that is consumed."""
+        if not is_word:
+            return self.to_python(item, type_, machine)
+        return from_word(item, type_)
+
+    def lent_fields(
+        self,
+        item: int,
+        words: Sequence[bool],
+        types: Sequence[ValueType],
+        machine: VirtualMachine | None,
+    ) -> tuple[Any, ...]:
+        """Return the fields of a cell that the caller keeps."""
+        fields = ffi.new("uint64_t[]", len(words) or 1)
+        lib.rvm_value_fields(item, fields)
+        values = []
+        for i, (is_word, type_) in enumerate(zip(words, types)):
+            if not is_word:
+                lib.rvm_value_retain(fields[i])
+            values.append(self.from_place(fields[i], type_, is_word, machine))
+        return tuple(values)
+
+    def _take_items(
+        self, item: int, info: Any, type_: ValueType, machine: VirtualMachine | None
+    ) -> list[Any]:
+        try:
+            if type_.kind != "array":
+                raise error("bad-executable", f"the manifest calls an array `{type_.text}`")
+            words = self.field_words(info.layout, LayoutKind.ARRAY, type_.fields)
+            count = info.num_fields
+            return list(self.lent_fields(item, words * count, type_.fields * count, machine))
+        finally:
+            lib.rvm_value_release(item)
+
+    def constructor(self, layout: int) -> tuple[DataType, Constructor]:
+        """Return the data type and constructor of a layout number."""
+        if layout not in self._constructors:
+            raise error("bad-executable", f"the manifest has no constructor of layout {layout}")
+        return self._constructors[layout]
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A cell whose fields are being made."""
+
+    constructor: Constructor
+    words: tuple[bool, ...]
+    values: tuple[Any, ...]
+    made: list[int]
+
+
+def converter_of(executable: Executable) -> Converter:
+    """Return the executable's converter, made on first use."""
+    found = executable.__dict__.get("_converter")
+    if found is None:
+        found = executable.__dict__["_converter"] = Converter(executable)
+    assert isinstance(found, Converter)
+    return found
+
+
+def owned(item: int) -> int:
+    """Return a new object; raises RelayError `out-of-memory` where there is none."""
+    if not item:
+        raise error("out-of-memory", "there is no memory for a value")
+    return item
+
+
+def _list_shape(data_type: DataType) -> tuple[Constructor, Constructor, int] | None:
+    """Return the empty constructor, the other one and the number of its item, if list-like."""
+    if len(data_type.constructors) != 2:
+        return None
+    nil, cons = sorted(data_type.constructors, key=lambda c: len(c.fields))
+    selves = [i for i, f in enumerate(cons.fields) if f.name == data_type.name]
+    if nil.fields or len(cons.fields) != 2 or len(selves) != 1:
+        return None
+    return nil, cons, 1 - selves[0]
+
+
+def data_type(executable: Executable, name: str) -> TypeNamespace:
+    """Return the data type of this name as a namespace of constructors."""
+    converter = converter_of(executable)
+    return TypeNamespace(converter, converter.data_type(name))
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+_PACK = {"float32": ("<f", "<I"), "float64": ("<d", "<Q"), "float16": ("<e", "<H")}
+
+
+def to_word(value: Any, type_: ValueType, where: str) -> int:
+    """Return the register word of a rank-0 value."""
+    dtype = BY_NAME[type_.dtype]
+    if type(value) is int and dtype.is_integer and dtype.min <= value <= dtype.max:
+        return value & 0xFFFF_FFFF_FFFF_FFFF
+    array = array_argument(value, type_, where, {})
+    if dtype.is_float:
+        return int.from_bytes(array.tobytes(), "little")
+    return int(array) & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def from_word(word: int, type_: ValueType) -> Any:
+    """Return a rank-0 array of a register word."""
+    dtype = BY_NAME[type_.dtype]
+    data = word.to_bytes(8, "little")[: dtype.itemsize_bytes]
+    return np.frombuffer(data, dtype.numpy).reshape(()).copy()
+
+
+def number_of_word(word: int, dtype: DType) -> int | float | bool:
+    """Return a register word as a Python number."""
+    if dtype.is_float:
+        value, bits = _PACK[dtype.name]
+        number: float = struct.unpack(value, struct.pack(bits, word))[0]
+        return number
+    if dtype.is_bool:
+        return bool(word)
+    return word - (1 << 64) if dtype.kind == "int" and word >> 63 else word
+
+
+def take_array(item: int, info: Any) -> Any:
+    """Return a fresh array of a tensor object, which is consumed."""
+    array = np.empty(tuple(info.dims[0 : info.rank]), BY_CODE[info.dtype].numpy)
+    lib.rvm_value_take_data(item, ffi.from_buffer(array) if array.size else ffi.NULL)
+    return array
