@@ -6,8 +6,7 @@ ERROR_CODES: dict[str, str] = {
     "syntax": (
         "The text is not Relay.\n\n"
         "The carets stand under the token that cannot come at this place; the message lists what "
-        "can. "
-        "`relayvm/ir/grammar.md` holds the whole grammar."
+        "can. `relayvm/ir/grammar.md` holds the whole grammar."
     ),
     "unknown-target": (
         "A target names a device kind and, optionally, its CPU.\n\n"
@@ -46,35 +45,31 @@ ERROR_CODES: dict[str, str] = {
     ),
     "bad-literal": (
         "A number or string literal means nothing.\n\n"
-        "Integers are int32, or int64 where they do not fit; a suffix "
-        "names another type: `1i64`, `1u8`. Floats end in `f`, with the width behind it if it is "
-        "not 32: `1.5f`, `1f64`, "
+        "Integers are int32, or int64 where they do not fit; a suffix names another type: `1i64`, "
+        "`1u8`. Floats end in `f`, with the width behind it if it is not 32: `1.5f`, `1f64`, "
         "`1e-3f16`; also `inff`, `-inff` and `nanf`."
     ),
     "bad-dim": (
         "A dim cannot be what it says.\n\n"
-        "A dim is an integer of at least 0, `?`, or an expression over names such as "
-        "`n*2 + 1`, `n // 2`, `min(n, m)`."
+        "A dim is an integer of at least 0, `?`, or an expression over names such as `n*2 + 1`, `n "
+        "// 2`, `min(n, m)`."
     ),
     "bad-metadata": (
         "A reference into the metadata section, or the section itself, cannot be read.\n\n"
-        "The section stands at the end "
-        "of the text after `#[metadata]`: a JSON object with a list `relay.Constant` of objects "
-        "with `dtype`, `shape` and "
-        "`data`, the elements in base64, little-endian and row-major. `meta[relay.Constant][0]` is "
-        "the first of them."
+        "The section stands at the end of the text after `#[metadata]`: a JSON object with a list "
+        "`relay.Constant` of objects with `dtype`, `shape` and `data`, the elements in base64, "
+        "little-endian and row-major. `meta[relay.Constant][0]` is the first of them."
     ),
     "duplicate-name": (
         "A name is given to two things.\n\n"
-        "Functions, data types and constructors each have one definition in a module; "
-        "parameters, variables of one pattern and attributes of one call have different names."
+        "Functions, data types and constructors each have one definition in a module; parameters, "
+        "variables of one pattern and attributes of one call have different names."
     ),
     "library-conflict": (
         "A function of the library works on a library definition that the program replaces by its "
         "own.\n\n"
-        "For example, a "
-        "program with its own `type List` cannot call the library's `@map`. Rename one, or define "
-        "the function as well."
+        "For example, a program with its own `type List` cannot call the library's `@map`. Rename "
+        "one, or define the function as well."
     ),
     "missing-attribute": (
         "A call lacks an attribute that has no default.\n\n"
@@ -90,8 +85,8 @@ ERROR_CODES: dict[str, str] = {
     ),
     "unknown-constructor": (
         "A pattern or expression names a constructor that no data type has.\n\n"
-        "Constructors come from the `type` "
-        "definitions of the module, or from the library: `Cons`, `Nil`, `Some`, `None`, `Rose`."
+        "Constructors come from the `type` definitions of the module, or from the library: `Cons`, "
+        "`Nil`, `Some`, `None`, `Rose`."
     ),
     "unknown-function": (
         "A name that begins with `@` is not a function of the module or of the library."
@@ -102,15 +97,14 @@ ERROR_CODES: dict[str, str] = {
     ),
     "unknown-type": (
         "A name in the place of a type is not one.\n\n"
-        "Types are element types such as `float32`, `Tensor[(2, n), float32]`, "
-        "tuples, `fn (A) -> B`, `ref(T)`, data types, and the type parameters of the function or "
-        "data type. "
-        "A dim name must be a type parameter too: `def @f[n](%x: Tensor[(n,), float32])`."
+        "Types are element types such as `float32`, `Tensor[(2, n), float32]`, tuples, `fn (A) -> "
+        "B`, `ref(T)`, data types, and the type parameters of the function or data type. A dim "
+        "name must be a type parameter too: `def @f[n](%x: Tensor[(n,), float32])`."
     ),
     "unknown-variable": (
         "A name that begins with `%` is not bound here.\n\n"
-        "Variables are bound by parameters, `let`, patterns and "
-        "`%0 = ...;`. A `let` variable is not visible in its own value unless that is a function."
+        "Variables are bound by parameters, `let`, patterns and `%0 = ...;`. A `let` variable is "
+        "not visible in its own value unless that is a function."
     ),
     "unsupported-version": (
         "The text was written for another version of the format.\n\nOnly version 0.0.5 is read."
@@ -208,48 +202,52 @@ ERROR_CODES: dict[str, str] = {
         "Calls are nested deeper than `VirtualMachine(max_depth=...)` allows.\n\n"
         "The default is 2,000,000. A recursion whose last act is the call needs no depth."
     ),
-    "interrupted": ("The run was stopped by `vm.interrupt()` or a signal."),
+    "interrupted": (
+        "The run was stopped by `vm.interrupt()` or a signal.\n\n"
+        "The machine can be used again at once."
+    ),
     "empty-reference": ("A reference is read while its value is taken out for an update in place."),
     "size-overflow": (
         "A tensor or array would be larger than 2^46 bytes, or have a negative size."
     ),
-    "bad-value": ("A value is outside what an operator or instruction accepts."),
+    "bad-value": (
+        "A value is outside what an operator or instruction accepts.\n\n"
+        "The message names the value and what is allowed."
+    ),
     "ill-formed": (
         "A program built or changed in Python breaks a rule of structure.\n\n"
-        "Every variable has one binder and is used in its "
-        "scope; functions, data types and constructors that are named exist in the module; type "
-        "parameters are in scope and "
-        "of the right kind. A text that the parser accepts never breaks them."
+        "Every variable has one binder and is used in its scope; functions, data types and "
+        "constructors that are named exist in the module; type parameters are in scope and of the "
+        "right kind. A text that the parser accepts never breaks them."
     ),
     "bad-executable": (
         "The file is not an executable, or a part of it is not what an executable may hold.\n\n"
-        "The message names the byte. A file that "
-        "`relayvm.compile` wrote is never refused; copy it again, or compile the program again."
+        "The message names the byte. A file that `relayvm.compile` wrote is never refused; copy it "
+        "again, or compile the program again."
     ),
     "executable-version": (
         "The executable has a format that this RelayVM does not read.\n\n"
-        "The message names both versions. Compile the program again, or "
-        "install the RelayVM that wrote the file."
+        "The message names both versions. Compile the program again, or install the RelayVM that "
+        "wrote the file."
     ),
     "checksum-mismatch": (
         "The file has changed since it was written.\n\n"
-        "The message names the section. Copy the file again, or compile the program again. "
-        "The checksum of constants is compared by `relayvm verify` and "
-        "`load(verify_constants=True)`."
+        "The message names the section. Copy the file again, or compile the program again. The "
+        "checksum of constants is compared by `relayvm verify` and `load(verify_constants=True)`."
     ),
     "native-not-allowed": (
         "The file's native code may not run, and its portable kernels cannot be compiled here.\n\n"
-        "Native code of a file runs only with "
-        "`load(..., native=True)`, if the CPU has the features it needs. Otherwise kernels are "
-        "compiled from the file, which needs llvmlite."
+        "Native code of a file runs only with `load(..., native=True)`, if the CPU has the "
+        "features it needs. Otherwise kernels are compiled from the file, which needs llvmlite."
     ),
     "bad-assembly": (
         "The text is not bytecode assembly.\n\n"
         "`relayvm disassemble FILE` shows how it is written; `docs/reference/instructions.md` "
-        "lists "
-        "the instructions."
+        "lists the instructions."
     ),
-    "unknown-pass": ("No pass has this name.\n\n`relayvm opt` lists the passes."),
+    "unknown-pass": (
+        "No pass has this name.\n\n`relayvm opt --list` lists all passes with what they do."
+    ),
     "unknown-parameter": (
         "`params` names a parameter that the entry does not have.\n\n"
         "The message lists those it has."
@@ -261,8 +259,8 @@ ERROR_CODES: dict[str, str] = {
     ),
     "nest-syntax": (
         "The text is not a loop nest.\n\n"
-        "Nests are the portable form of kernels in executables; `relayvm inspect` prints them. "
-        "The carets stand under the token that cannot come at this place."
+        "Nests are the portable form of kernels in executables; `relayvm inspect` prints them. The "
+        "carets stand under the token that cannot come at this place."
     ),
     "bad-nest": (
         "A loop nest breaks a rule: scopes, dtypes, widths, or what may be written.\n\n"

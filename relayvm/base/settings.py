@@ -58,12 +58,6 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting("RELAYVM_TIME", "0", _flag, "1 prints the time of each pass to stderr"),
         Setting(
-            "RELAYVM_TRACE",
-            "0",
-            _flag,
-            "1 prints each executed instruction with its values to stderr",
-        ),
-        Setting(
             "RELAYVM_KEEP",
             "",
             _path,

@@ -18,7 +18,7 @@ TEXTS = {
     p: p.read_text()
     for suffix in ("*.py", "*.c", "*.h")
     for p in (ROOT / "relayvm").rglob(suffix)
-    if p.name not in ("error_codes.py", "settings.py")
+    if p.name != "error_codes.py"
 }
 
 
@@ -41,12 +41,13 @@ def test_a_code_without_a_row_is_a_fault_of_ours() -> None:
 
 @pytest.mark.parametrize("name", sorted(SETTINGS))
 def test_every_setting_is_read(name: str) -> None:
-    assert any(name in text for text in TEXTS.values())
+    assert any(name in text for path, text in TEXTS.items() if path.name != "settings.py")
 
 
 def test_the_environment_is_read_in_one_place() -> None:
     for path, text in TEXTS.items():
-        assert "environ" not in text and "getenv" not in text, path
+        is_home = path.name == "settings.py"
+        assert is_home or not re.search(r"\benviron\b|\bgetenv\b", text), path
 
 
 def test_every_trap_has_a_diagnostic() -> None:
