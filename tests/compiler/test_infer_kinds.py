@@ -9,8 +9,8 @@ from relayvm.base.dims import DimVar
 from relayvm.base.dtypes import INT32
 from relayvm.base.source import Source
 from relayvm.compiler.infer_types import infer_types
+from relayvm.compiler.inference.match_coverage import pattern_text, unmatched_cases
 from relayvm.compiler.kinds import check_kinds
-from relayvm.compiler.match_coverage import pattern_text, unmatched_cases
 from relayvm.ir.expr import Constructor, Function, Match, Tuple, Var
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.prelude import parse_program

@@ -13,11 +13,11 @@ from relayvm.base.source import Span
 from relayvm.compiler.inference.calls import function_call
 from relayvm.compiler.inference.context import Context, Deferred
 from relayvm.compiler.inference.holes import POISON, Hole, Owner, Reason, new_hole
+from relayvm.compiler.inference.match_coverage import pattern_text, unmatched_cases
 from relayvm.compiler.inference.messages import count, type_text
 from relayvm.compiler.inference.operators import operator_call
 from relayvm.compiler.inference.patterns import bind_pattern
 from relayvm.compiler.inference.type_walk import prune
-from relayvm.compiler.match_coverage import pattern_text, unmatched_cases
 from relayvm.compiler.trampoline import Recursive
 from relayvm.ir.expr import (
     Call,
