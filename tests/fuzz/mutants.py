@@ -18,7 +18,7 @@ from relayvm.vm.format import RECORDS, SECTIONS
 from relayvm.vm.isa import BY_OPCODE
 from tests.fuzz.random_programs import random_program
 from tests.vm.damage import FIELD_CODES, place, repair
-from tests.vm.programs import LISTS, LOOPS
+from tests.vm.programs import LOOPS, lists
 from tests.vm.samples import PROBES, program
 
 REPAIRED = 0.9
@@ -88,7 +88,7 @@ def seeds(choice: random.Random) -> list[bytes]:
     probes = list(PROBES.values())
     choice.shuffle(probes)
     groups = [probes[i : i + 4] for i in range(0, len(probes), 4)]
-    texts = [encode(assemble(text)) for text in (LISTS, LOOPS, KERNELS)]
+    texts = [lists().to_bytes(), *(encode(assemble(text)) for text in (LOOPS, KERNELS))]
     written = [encode(random_program(choice.randrange(1 << 30), 2, 20)) for _ in range(20)]
     return texts * 10 + written + [encode(program(*group, stored=True)) for group in groups]
 

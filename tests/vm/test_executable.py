@@ -15,6 +15,7 @@ from relayvm.base.diagnostics import RelayError
 from relayvm.vm import executable as executables
 from relayvm.vm.codec import encode
 from relayvm.vm.executable import can_run, load
+from relayvm.vm.format import RECORDS
 from relayvm.vm.library import lib
 from relayvm.vm.program import Program
 from tests.vm import damage
@@ -247,6 +248,33 @@ def test_rows_that_nothing_uses_are_refused():
 def test_a_class_that_is_none_is_refused():
     data = damage.edit(DATA, "classes", 0, b"\x03")
     assert "3 is not the class of a register here" in refusal(data).message
+
+
+@pytest.mark.parametrize("section", ["manifest", "strings", "nests"])
+def test_text_that_is_not_utf8_is_refused(section):
+    begin, _ = damage.place(DATA, section)
+    wrong = (b"\x80", b"\xc0\x80", b"\xc3(", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xff")
+    for text in wrong:
+        message = refusal(damage.edit(DATA, section, 3, text)).message
+        assert message == f"byte {begin + 3}: section `{section}` is not UTF-8 here"
+    load(damage.edit(DATA, "nests", 3, "é∀😀".encode()), builder=build)
+
+
+def test_a_text_begins_with_a_character():
+    begin, size = damage.place(DATA, "strings")
+    strings = DATA[begin : begin + size] + "é".encode() + b"\0"
+    data = damage.with_sections(DATA, {"strings": strings})
+    row = RECORDS["functions"].field_names
+    assert row[:2] == ("name_begin", "name_bytes")
+    load(damage.edit(data, "functions", 0, struct.pack("<II", size, 2)), builder=build)
+    message = refusal(damage.edit(data, "functions", 0, struct.pack("<II", size + 1, 1))).message
+    assert f"no text of 1 bytes is at {size + 1} of section `strings`" in message
+
+
+def test_text_that_ends_inside_a_character_is_refused():
+    _, size = damage.place(DATA, "nests")
+    data = damage.edit(DATA, "nests", size - 2, b"\xe2\x88")
+    assert "section `nests` is not UTF-8 here" in refusal(data).message
 
 
 def test_an_unknown_opcode_is_refused():

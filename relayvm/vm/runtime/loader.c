@@ -105,7 +105,9 @@ int reader_string(const rvm_reader *reader, const void *place, uint32_t begin, u
                   const char **result) {
     const uint32_t size = reader->count[RVM_SECTION_STRINGS];
     const char *strings = (const char *)reader->section[RVM_SECTION_STRINGS];
-    if (begin >= size || bytes >= size - begin || strings[begin + bytes] != 0)
+    /* the section is UTF-8: with a zero at its end, a text is if it begins with a character */
+    if (begin >= size || bytes >= size - begin || strings[begin + bytes] != 0 ||
+        ((uint8_t)strings[begin] & 0xc0) == 0x80)
         return reader_refuse(reader, place, "no text of %u bytes is at %u of section `strings`",
                              bytes, begin);
     *result = strings + begin;
@@ -210,6 +212,19 @@ static int check_checksums(const rvm_reader *reader, uint32_t options) {
     return 0;
 }
 
+static int check_texts(const rvm_reader *reader) {
+    static const uint8_t texts[] = {RVM_SECTION_MANIFEST, RVM_SECTION_STRINGS, RVM_SECTION_NESTS};
+    for (size_t i = 0; i < sizeof texts; i++) {
+        const uint32_t s = texts[i];
+        const size_t good = utf8_valid_bytes(reader->section[s], (size_t)reader->bytes[s]);
+        if (good != reader->bytes[s])
+            return rvm_fail(reader->error, "bad-executable",
+                            "byte %llu: section `%s` is not UTF-8 here",
+                            (unsigned long long)(reader->offset[s] + good), section_names[s]);
+    }
+    return 0;
+}
+
 /* --- from bytes and files ---------------------------------------------------------------------- */
 
 static int read_tables(rvm_reader *reader) {
@@ -238,7 +253,7 @@ static int read_program(rvm_reader *reader, const uint8_t *data, uint32_t option
         program->sections[s].bytes = reader->section[s];
         program->sections[s].size = (size_t)reader->bytes[s];
     }
-    if (check_checksums(reader, options)) return -1;
+    if (check_checksums(reader, options) || check_texts(reader)) return -1;
     return read_tables(reader);
 }
 

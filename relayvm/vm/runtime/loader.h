@@ -33,6 +33,9 @@ int reader_string(const rvm_reader *reader, const void *place, uint32_t begin, u
                   const char **result);
 int reader_finish(const rvm_reader *reader);
 
+/* How many bytes are UTF-8, before the first that is not. */
+size_t utf8_valid_bytes(const uint8_t *bytes, size_t size);
+
 int reader_functions(rvm_reader *reader);
 int reader_layouts(rvm_reader *reader);
 int reader_signatures(rvm_reader *reader);
