@@ -277,45 +277,47 @@ def instructions_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+EXECUTABLE_INTRODUCTION = """\
+# The executable file
+
+Generated from `relayvm/vm/format.py` by `python -m relayvm.vm.generate`.
+
+Format version {version}. All numbers are little-endian. The file begins with the bytes `{magic}`,
+the version (u32), the number of sections (u32), the bytes of the file (u64) and a checksum (u64) of
+these and of the section table. A row of the section table is the number of the section (u32), zero
+(u32), offset, bytes and checksum (u64 each). Sections follow in this order, each aligned to 64
+bytes; the last one, the constants, is mapped, and its checksum is compared on request only.
+
+Where a record names a range of another section (`*_begin` and a count), the ranges of consecutive
+records follow each other. A text is a range of `strings` with a zero behind it.
+
+| number | section | element | holds |
+|---|---|---|---|
+"""
+DIMS = """
+## Dims
+
+A dim of kind 0 is the constant `value`, of kind 1 the variable of that number, of kind 2 the postfix
+program of `length` words at `value` in `dim_code`. Operations: {operations}; the first two are
+followed by their constant or variable.
+"""
+
+
 def executable_page() -> str:
     """Return the reference page of the file format."""
-    lines = [
-        "# The executable file",
-        "",
-        "Generated from `relayvm/vm/format.py` by `python -m relayvm.vm.generate`.",
-        "",
-        f"Format version {format.FORMAT_VERSION}. All numbers are little-endian. The file begins with"
-        f" the bytes `{format.MAGIC.hex(' ')}`, the version (u32), the number of sections (u32), the"
-        " bytes of the file (u64) and a checksum (u64) of these and of the section table. A row of the"
-        " section table is the number of the section (u32), zero (u32), offset, bytes and checksum"
-        " (u64 each). Sections follow in this order, each aligned to 64 bytes; the last one, the"
-        " constants, is mapped and its checksum compared on request only.",
-        "",
-        "Where a record names a range of another section (`*_begin` and a count), the ranges of"
-        " consecutive records follow each other. A text is a range of `strings` with a zero behind it.",
-        "",
-        "| number | section | element | holds |",
-        "|---|---|---|---|",
-    ]
+    magic = format.MAGIC.hex(" ")
+    text = EXECUTABLE_INTRODUCTION.format(version=format.FORMAT_VERSION, magic=magic)
     for number, section in enumerate(format.SECTIONS):
-        element = f"{section.element_bytes} bytes"
-        lines.append(f"| {number} | `{section.name}` | {element} | {section.doc} |")
+        size = f"{section.element_bytes} byte{'s' if section.element_bytes > 1 else ''}"
+        text += f"| {number} | `{section.name}` | {size} | {section.doc} |\n"
     for record in format.RECORDS.values():
-        lines += ["", f"## {record.name}", "", "| offset | field | type |", "|---|---|---|"]
+        text += f"\n## {record.name}\n\n| offset | field | type |\n|---|---|---|\n"
         offset = 0
         for field, kind in record.fields:
-            lines.append(f"| {offset} | `{field}` | {kind} |")
+            text += f"| {offset} | `{field}` | {kind} |\n"
             offset += int(kind[1:]) // 8
     operations = ", ".join(f"{number} `{name}`" for name, number in format.DIM_OPS.items())
-    lines += [
-        "",
-        "## Dims",
-        "",
-        "A dim of kind 0 is the constant `value`, of kind 1 the variable of that number, of kind 2"
-        f" the postfix program of `length` words at `value` in `dim_code`. Operations: {operations};"
-        " the first two are followed by their constant or variable.",
-    ]
-    return "\n".join(lines) + "\n"
+    return text + DIMS.format(operations=operations)
 
 
 FILES = {
