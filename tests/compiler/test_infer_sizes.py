@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from inference import result, type_text
+from inference import result, type_text, typed
 
 from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import ANY, DimVar, symbol
@@ -11,6 +11,8 @@ from relayvm.base.dtypes import FLOAT32
 from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.inference.dim_flow import is_unsolvable, solve
 from relayvm.compiler.inference.holes import DimHole
+from relayvm.ir.expr import Let
+from relayvm.ir.printer import print_type
 from relayvm.ir.types import TensorType, TupleType
 
 GROWING = 'concatenate((%acc, zeros(shape=[1, 4], dtype="float32")), axis=0)'
@@ -242,3 +244,15 @@ def test_a_size_is_solved_from_linear_patterns_only():
     assert is_unsolvable(symbol(n) * 2, 7)
     assert is_unsolvable(symbol(n) + 9, 7)
     assert not is_unsolvable(symbol(n) * 2, 8)
+
+
+def test_the_size_of_an_operator_result_comes_from_its_operands_not_from_its_use():
+    text = """
+    def @loop(%i, %h, %w) {
+      let %y = tanh(nn.dense(%h, %w, units=4));
+      if (%i > 0) { @loop(%i - 1, %y, %w) } else { %h }
+    }
+    def @main(%x: Tensor[(3, 74), float32], %w) { @loop(3, %x, %w) }"""
+    let = typed(text).functions["loop"].body
+    assert isinstance(let, Let)
+    assert print_type(let.var.type_annotation) == "Tensor[(3, 4), float32]"

@@ -4,7 +4,8 @@ ShapeVars of calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from relayvm.base.dims import ANY, Dim, DimExpr, dim_floordiv, dim_mod, dim_sub, dims_equal
@@ -230,17 +231,16 @@ class DimSolver:
 
         Those that nothing flows into come first, for from them the `fed` ones may get their dims.
         """
-        chosen: dict[DimHole, Dim] = {}
+        above: dict[DimHole, list[Dim]] = {}
         for flow in self.flows:
             hole = hole_of(flow.source)
-            if hole is None or hole.value is not None or hole.fed != fed or flow.renaming:
-                continue
-            wanted = known_dim(flow.target)
-            if wanted is not None and (hole not in chosen or is_any(chosen[hole])):
-                chosen[hole] = wanted
+            if hole is not None and hole.value is None and not flow.renaming:
+                above.setdefault(hole, []).append(flow.target)
+        chosen = {hole: _wanted(hole, above) for hole in above if hole.fed == fed}
         for hole, dim in chosen.items():
-            self.raise_hole(hole, dim)
-        return bool(chosen)
+            if dim is not None:
+                self.raise_hole(hole, dim)
+        return any(dim is not None for dim in chosen.values())
 
     def settle_rest(self) -> bool:
         """Give all other empty holes `?`; True if there was one."""
@@ -268,3 +268,24 @@ class DimSolver:
             yield from dim_holes(flow.target)
             for dim in (flow.renaming or {}).values():
                 yield from dim_holes(dim)
+
+
+def _wanted(hole: DimHole, above: Mapping[DimHole, list[Dim]]) -> Dim | None:
+    """Return the first known dim that an empty hole flows into, also by way of other empty holes.
+
+    `?` only if there is no other.
+    """
+    found: Dim | None = None
+    seen = {hole}
+    waiting = deque([hole])
+    while waiting:
+        for target in above.get(waiting.popleft(), ()):
+            dim = known_dim(target)
+            if dim is not None and not is_any(dim):
+                return dim
+            found = dim if found is None else found
+            following = hole_of(target)
+            if dim is None and following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return found
