@@ -94,11 +94,13 @@ class _Compiler:
     def block(self, expr: Expr) -> Expr:
         bindings, tail = split_block(expr)
         new: list[Binding] = []
+        same = True
         for binding in bindings:
-            new.append(replace(binding, value=self.value(binding.value)))
+            before, value = split_block(self.value(binding.value))
+            same &= value is binding.value
+            new += [*before, replace(binding, value=value)]
         last = self.value(tail)
-        same = last is tail and all(a.value is b.value for a, b in zip(new, bindings))
-        return expr if same else rebuild_block(new, last)
+        return expr if same and last is tail else rebuild_block(new, last)
 
     def value(self, expr: Expr) -> Expr:
         match expr:

@@ -237,6 +237,8 @@ def _order(nodes: list[_Node], groups: _Groups) -> list[int]:
 def _emit_group(nodes: list[_Node], members: list[int]) -> list[Binding]:
     inside = set(members)
     outputs = [m for m in members if nodes[m].escapes or not inside.issuperset(nodes[m].users)]
+    if not outputs:
+        return []  # Nobody reads it; operators have no effects.
     builder = _GroupBuilder()
     for m in members:
         builder.add(nodes[m].binding)
