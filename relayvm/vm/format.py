@@ -158,6 +158,7 @@ PREFIX_BYTES = HEADER.size + SECTION_ROW.size * len(SECTIONS)
 SECTION_NUMBER: dict[str, int] = {s.name: i for i, s in enumerate(SECTIONS)}
 RECORDS: dict[str, Record] = {s.name: s.record for s in SECTIONS if s.record is not None}
 
+CHUNK_BYTES = 1 << 20
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _MIXER = np.uint64(0xD6E8FEB86659FD93)
 
@@ -167,13 +168,16 @@ def checksum(data: bytes | bytearray | memoryview) -> int:
 
     Position-wise, so that numpy and a C loop vectorise it; a change of one bit always changes it.
     """
-    size = len(data)
-    words = np.zeros((size + 7) // 8, dtype="<u8")
-    words.view(np.uint8)[:size] = np.frombuffer(data, np.uint8)
-    positions = np.arange(1, len(words) + 1, dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        words = (words ^ (positions * _MULTIPLIER)) * _MIXER
-        words ^= words >> np.uint64(32)
-        words *= _MULTIPLIER
-        total = int(np.add.reduce(words, dtype=np.uint64))
-    return (total ^ (size * int(_MIXER))) & 0xFFFFFFFFFFFFFFFF
+    whole = np.frombuffer(data, np.uint8)
+    total = 0
+    for begin in range(0, len(whole), CHUNK_BYTES):
+        chunk = whole[begin : begin + CHUNK_BYTES]
+        words = np.zeros((len(chunk) + 7) // 8, dtype="<u8")
+        words.view(np.uint8)[: len(chunk)] = chunk
+        positions = np.arange(begin // 8 + 1, begin // 8 + 1 + len(words), dtype=np.uint64)
+        with np.errstate(over="ignore"):
+            words = (words ^ (positions * _MULTIPLIER)) * _MIXER
+            words ^= words >> np.uint64(32)
+            words *= _MULTIPLIER
+            total += int(np.add.reduce(words, dtype=np.uint64))
+    return (total ^ (len(whole) * int(_MIXER))) & 0xFFFFFFFFFFFFFFFF

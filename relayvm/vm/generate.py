@@ -297,9 +297,9 @@ records follow each other. A text is a range of `strings` with a zero behind it.
 DIMS = """
 ## Dims
 
-A dim of kind 0 is the constant `value`, of kind 1 the variable of that number, of kind 2 the postfix
-program of `length` words at `value` in `dim_code`. Operations: {operations}; the first two are
-followed by their constant or variable.
+A dim of kind 0 is the constant `value`, of kind 1 the variable of that number, of kind 2 the
+postfix program of `length` words at `value` in `dim_code`. Operations: {operations}; the first two
+are followed by their constant or variable.
 """
 
 

@@ -122,7 +122,7 @@ def test_the_code_of_a_dim_does_not_depend_on_addresses():
 
 def test_python_and_c_compute_one_checksum():
     random = np.random.default_rng(1)
-    for size in (*range(20), 1000, 4097):
+    for size in (*range(20), 1000, 4097, (1 << 20) + 9):
         data = random.bytes(size)
         assert lib.rvm_checksum(ffi.from_buffer(data), size) == checksum(data)
 
