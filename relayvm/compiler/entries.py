@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from relayvm.base.diagnostics import error
-from relayvm.compiler.rebuild import rebuild
+from relayvm.compiler.transforms.rebuild import rebuild
 from relayvm.ir.expr import Constant, Expr, Function, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import TypeVar

@@ -15,8 +15,8 @@ import numpy as np
 from relayvm.base.diagnostics import InternalError, assert_never
 from relayvm.base.dims import DimExpr
 from relayvm.base.dtypes import BY_NAME
+from relayvm.compiler.analysis.scopes import Scope, Scopes, is_atomic
 from relayvm.compiler.infer_types import needs_check
-from relayvm.compiler.scopes import Scope, Scopes, is_atomic
 from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.ir.expr import (
     Call,

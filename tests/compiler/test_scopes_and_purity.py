@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from programs_text import typed
 
-from relayvm.compiler.call_graph import call_graph, components, recursive_names
-from relayvm.compiler.purity import Effect, Purity
-from relayvm.compiler.scopes import Scopes
+from relayvm.compiler.analysis.call_graph import call_graph, components, recursive_names
+from relayvm.compiler.analysis.purity import Effect, Purity
+from relayvm.compiler.analysis.scopes import Scopes
 from relayvm.ir.expr import Call, Constant, Function, If, Let, Tuple, Var
 from relayvm.ops import OPS
 

@@ -71,7 +71,8 @@ def @main(%x: int32) {
         """
 def @main(%x: int32) {
   let %l = Cons(Cons(%x, Nil), Cons(Nil, Nil));
-  (@map(fn (%q) { @length(%q) }, %l), @concat(@hd(%l), Cons(5, Nil)), @zip(Cons(1, Nil), Cons(2f, Nil)),
+  (@map(fn (%q) { @length(%q) }, %l), @concat(@hd(%l), Cons(5, Nil)),
+   @zip(Cons(1, Nil), Cons(2f, Nil)),
    @foldr(fn (%a: List[int32], %b: int32) { add(@length(%a), %b) }, 0, %l)) }
 """,
         [4],

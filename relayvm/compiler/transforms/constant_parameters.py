@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import Union
 
 from relayvm.base.dims import DimExpr, DimVar
-from relayvm.compiler.call_graph import call_graph, components
-from relayvm.compiler.entries import entry_names
-from relayvm.compiler.rebuild import Copier, TypeMap, rebuild
-from relayvm.compiler.scopes import (
+from relayvm.compiler.analysis.call_graph import call_graph, components
+from relayvm.compiler.analysis.scopes import (
     is_primitive,
     same_scope_children,
     scope_bodies,
 )
+from relayvm.compiler.entries import entry_names
+from relayvm.compiler.transforms.rebuild import Copier, TypeMap, rebuild
 from relayvm.ir.expr import (
     Attrs,
     Call,

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from relayvm.compiler.purity import Purity
-from relayvm.compiler.rebuild import with_parts
-from relayvm.compiler.scopes import Scope, Scopes, is_atomic, same_scope_children, scope_bodies
+from relayvm.compiler.analysis.purity import Purity
+from relayvm.compiler.analysis.scopes import (
+    Scope,
+    Scopes,
+    is_atomic,
+    same_scope_children,
+    scope_bodies,
+)
 from relayvm.compiler.trampoline import Recursive, trampoline
+from relayvm.compiler.transforms.rebuild import with_parts
 from relayvm.ir.expr import (
     Call,
     Constant,

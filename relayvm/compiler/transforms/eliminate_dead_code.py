@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from relayvm.compiler.analysis.purity import Purity
+from relayvm.compiler.analysis.scopes import same_scope_children, scope_bodies
 from relayvm.compiler.entries import entry_names
-from relayvm.compiler.purity import Purity
-from relayvm.compiler.rebuild import rebuild
-from relayvm.compiler.scopes import same_scope_children, scope_bodies
+from relayvm.compiler.transforms.rebuild import rebuild
 from relayvm.ir.expr import (
     Clause,
     Expr,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.diagnostics import Trap
+from relayvm.compiler.analysis.purity import Purity
+from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.evaluate import Budget, BudgetExceeded, DataValue, Evaluator
-from relayvm.compiler.purity import Purity
-from relayvm.compiler.rebuild import rebuild
-from relayvm.compiler.scopes import is_primitive
+from relayvm.compiler.transforms.rebuild import rebuild
 from relayvm.ir.expr import (
     Call,
     Constant,

@@ -7,13 +7,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relayvm.base.dims import AnyDim
-from relayvm.compiler.call_graph import call_graph, components, recursive_names
-from relayvm.compiler.entries import entry_names
-from relayvm.compiler.rebuild import Copier, TypeMap, rebuild
-from relayvm.compiler.scopes import (
+from relayvm.compiler.analysis.call_graph import call_graph, components, recursive_names
+from relayvm.compiler.analysis.scopes import (
     is_atomic,
     is_primitive,
 )
+from relayvm.compiler.entries import entry_names
+from relayvm.compiler.transforms.rebuild import Copier, TypeMap, rebuild
 from relayvm.ir.expr import Call, Expr, Function, GlobalVar, Let, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import ShapeArg

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from relayvm.base.settings import flag
 from relayvm.compiler.infer_types import infer_types
-from relayvm.compiler.rebuild import Copier, TypeMap, rebuild
 from relayvm.compiler.transforms.instances import (
     Args,
     ClosedTypes,
@@ -21,6 +20,7 @@ from relayvm.compiler.transforms.instances import (
     type_args_only,
     type_params_only,
 )
+from relayvm.compiler.transforms.rebuild import Copier, TypeMap, rebuild
 from relayvm.ir.expr import (
     Attrs,
     Call,

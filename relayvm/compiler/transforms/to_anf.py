@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relayvm.compiler.scopes import Scope, Scopes, is_atomic, is_primitive
+from relayvm.compiler.analysis.scopes import Scope, Scopes, is_atomic, is_primitive
 from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.ir.expr import (
     Call,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Flag, auto
 
-from relayvm.compiler.scopes import same_scope_children, scope_bodies
+from relayvm.compiler.analysis.scopes import same_scope_children, scope_bodies
 from relayvm.ir.expr import (
     Call,
     Constructor,
