@@ -189,7 +189,8 @@ def _poll(context: Any) -> int:
 
 Setter = Callable[[Any, Symbols], None]
 DTYPE_OF_CODE = tuple(row.numpy for row in sorted(DTYPES, key=lambda row: row.code))
-invoke, take_data, from_buffer = lib.rvm_machine_invoke, lib.rvm_value_take_data, ffi.from_buffer
+invoke, take_data = lib.rvm_machine_invoke, lib.rvm_machine_take_data
+from_buffer, unpack = ffi.from_buffer, ffi.unpack
 
 
 class _Call:
@@ -335,14 +336,14 @@ class _Call:
             dtype = BY_NAME[type_.dtype].numpy
             word = np.frombuffer(ffi.buffer(results), dtype, 1, 8 * i).reshape(())
             return word.copy
-        dims = np.frombuffer(ffi.buffer(info.dims), np.int64)
-        to_python = machine.converter.to_python
+        dims = ffi.cast("int64_t *", info.dims)
+        handle, to_python = self.handle, machine.converter.to_python
 
         def take() -> Any:
             if info.kind != TENSOR:
                 return to_python(results[i], type_, machine)
-            array = np.empty(dims[: info.rank].tolist(), DTYPE_OF_CODE[info.dtype])
-            take_data(results[i], from_buffer(array))
+            array = np.empty(unpack(dims, info.rank), DTYPE_OF_CODE[info.dtype])
+            take_data(handle, results[i], from_buffer(array))
             return array
 
         return take

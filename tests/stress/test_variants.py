@@ -8,7 +8,15 @@ from tests.stress.variants import run
 
 MACHINE_TESTS = [
     f"tests/vm/test_{name}.py"
-    for name in ("machine", "limits", "traps", "values", "kernel_call", "memory")
+    for name in (
+        "machine",
+        "limits",
+        "traps",
+        "values",
+        "kernel_call",
+        "object_instructions",
+        "memory",
+    )
 ]
 WORD_TESTS = ["tests/vm/test_word_instructions.py"]
 

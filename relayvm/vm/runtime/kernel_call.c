@@ -277,8 +277,8 @@ static int32_t run_phase(rvm_machine *m, const kernel_run *run, uint32_t phase, 
 static int32_t run_phases(rvm_machine *m, const kernel_run *run) {
     int64_t work;
     int32_t trap = rvm_dim_value(&run->kernel->work, m->kernel_dims, &work);
-    if (trap || work < 0) {
-        work = 0;
+    if (trap || work < 0) { /* beyond 2^63: no limit of steps allows that */
+        work = INT64_MAX;
     }
     m->kernel_calls++;
     m->fuel -= work / RVM_WORK_PER_STEP;

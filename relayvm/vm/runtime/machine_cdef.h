@@ -67,6 +67,7 @@ int32_t rvm_machine_invoke(rvm_machine *machine, uint32_t function, const rvm_ar
 int rvm_value_equal(uint64_t a, uint64_t b);
 uint64_t rvm_value_new_list(const rvm_program *program, uint32_t nil, uint32_t cons, uint32_t item,
                             const uint64_t *items, uint64_t count);
+void rvm_machine_take_data(rvm_machine *machine, uint64_t value, void *to);
 uint64_t rvm_value_load_word(uint8_t dtype, const void *element);
 
 typedef struct {

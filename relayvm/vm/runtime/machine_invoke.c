@@ -66,3 +66,8 @@ int32_t rvm_machine_invoke(rvm_machine *m, uint32_t function, const rvm_argument
     atomic_store(&m->running, 0);
     return trap;
 }
+
+void rvm_machine_take_data(rvm_machine *m, uint64_t value, void *to) {
+    rvm_value_copy_data(value, to);
+    object_release(&m->heap, word_object(value));
+}

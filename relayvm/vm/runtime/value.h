@@ -60,6 +60,9 @@ int rvm_value_equal(uint64_t a, uint64_t b);
 uint64_t rvm_value_new_list(const rvm_program *program, uint32_t nil, uint32_t cons, uint32_t item,
                             const uint64_t *items, uint64_t count);
 
+/* Copies the elements of a result and drops it into the pools of the machine, which must not be running. */
+void rvm_machine_take_data(rvm_machine *machine, uint64_t value, void *to);
+
 /* What the host needs to know of a program. */
 typedef struct rvm_function_info {
     uint32_t num_params, num_results;
