@@ -1,5 +1,6 @@
 """Building kernels: portable text and images, cache hits, what is refused, artifacts."""
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -202,7 +203,8 @@ assert not any("llvmlite" in name for name in sys.modules), "llvmlite was import
 @pytest.mark.slow
 def test_a_warm_build_does_not_import_llvmlite():
     build_kernels([_scale(), _add_one()], HOST)
-    subprocess.run([sys.executable, "-c", WARM], check=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", WARM], check=True, env=environment)
 
 
 @pytest.mark.slow
