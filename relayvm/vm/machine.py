@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +158,7 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(f"`{n}`" for n in names)
 
 
+@lru_cache
 def default_max_memory() -> int:
     """Return 80% of the smaller of the process group's memory limit and the RAM."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
