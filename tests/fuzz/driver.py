@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import struct
 import subprocess
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,44 +14,47 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = ROOT / "relayvm" / "vm" / "runtime"
-SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-DRVM_STRESS", "-O1", "-g1", "-fno-omit-frame-pointer"]
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="the driver needs gcc")
 
 
-def _compile(source: Path, folder: Path) -> Path:
-    made = folder / f"{source.stem}.o"
-    command = ["gcc", *FLAGS, *SANITIZE, f"-I{RUNTIME}", "-c", str(source), "-o", str(made)]
-    subprocess.run(command, check=True)
-    return made
-
-
-def build_driver() -> Path:
-    """Return the driver, compiled once for each state of its sources."""
+def build_driver(
+    compiler: str = "gcc", flags: Sequence[str] = SANITIZE, link: Sequence[str] = ()
+) -> Path:
+    """Return the driver, compiled once for each state of its sources and each set of flags."""
     sources = [*sorted(RUNTIME.glob("*.c")), Path(__file__).with_name("fuzz_main.c")]
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(repr((compiler, flags, link)).encode())
     for path in [*sources, *sorted(RUNTIME.glob("**/*.h")), *sorted(RUNTIME.glob("**/*.inc"))]:
         digest.update(path.read_bytes())
     folder = ROOT / "build" / "fuzz" / digest.hexdigest()[:16]
     made = folder / "fuzz_main"
-    if not made.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with ThreadPoolExecutor(2) as pool:
-            objects = list(pool.map(lambda source: _compile(source, folder), sources))
-        link = ["gcc", *SANITIZE, *map(str, objects), "-lm", "-lpthread", "-o", f"{made}.new"]
-        subprocess.run(link, check=True)
-        Path(f"{made}.new").rename(made)
-        for path in objects:
-            path.unlink()
+    if made.exists():
+        return made
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def compile_one(source: Path) -> Path:
+        target = folder / f"{source.stem}.o"
+        command = [compiler, *FLAGS, *flags, f"-I{RUNTIME}", "-c", str(source), "-o", str(target)]
+        subprocess.run(command, check=True)
+        return target
+
+    with ThreadPoolExecutor(2) as pool:
+        objects = list(pool.map(compile_one, sources))
+    command = [compiler, *flags, *link, *map(str, objects), "-lm", "-lpthread"]
+    subprocess.run([*command, "-o", f"{made}.new"], check=True)
+    Path(f"{made}.new").rename(made)
+    for path in objects:
+        path.unlink()
     return made
 
 
-def run(driver: Path, files: list[bytes], folder: Path) -> list[str]:
+def run(driver: Path, files: list[bytes], folder: Path, emulator: Sequence[str] = ()) -> list[str]:
     """Return what the driver says of each file; fails if a sanitizer stopped it."""
     path = folder / "files"
     path.write_bytes(b"".join(struct.pack("<I", len(f)) + f for f in files))
-    done = subprocess.run([driver, path], capture_output=True, timeout=120, check=False)
+    done = subprocess.run([*emulator, driver, path], capture_output=True, timeout=120, check=False)
     lines = done.stdout.decode(errors="replace").split("\n")[:-1]
     if done.returncode != 0:
         (ROOT / "build" / "fuzz" / "failing.rvm").write_bytes(files[len(lines)])
