@@ -40,6 +40,10 @@ class DimCode:
             if isinstance(dim, DimExpr) and dim.variable is not None:
                 self.sources.setdefault(dim.variable, (var, axis))
 
+    def supplies(self, var: Expr, axis: int) -> bool:
+        """Tell whether this axis is where a symbol is read from."""
+        return (var, axis) in self.sources.values()
+
     def push(self) -> None:
         """Enter a branch."""
         self.words.append({})

@@ -10,6 +10,7 @@ from functools import partial
 
 from relayvm.base.abi import TrapCode
 from relayvm.base.diagnostics import InternalError
+from relayvm.base.dims import DimExpr
 from relayvm.base.source import Span
 from relayvm.compiler.lower.calls import Calls
 from relayvm.compiler.lower.code import (
@@ -52,7 +53,7 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
-from relayvm.ir.types import UNIT, FuncType, RefType, TupleType, Type
+from relayvm.ir.types import UNIT, FuncType, RefType, TensorType, TupleType, Type
 
 Finish = Callable[[Expr], None]
 
@@ -69,6 +70,7 @@ class Selector(Calls):
             self.scopes[0][var] = reg
             self.dims.declare(var, type_of(var))
         self.results = return_type_of(function)
+        self._check_sizes(function)
         self.tail(function.body)
         return LinearFunction(
             name,
@@ -78,6 +80,19 @@ class Selector(Calls):
             owned_params=name in self.unit.owned,
             span=function.span,
         )
+
+    def _check_sizes(self, function: Function) -> None:
+        """Emit that axes named by one symbol agree: a caller may know none of their sizes."""
+        for var in function.params:
+            kind = type_of(var)
+            if not isinstance(kind, TensorType):
+                continue
+            for axis, dim in enumerate(kind.shape):
+                named = isinstance(dim, DimExpr) and self.dims.known(dim)
+                if named and not self.dims.supplies(var, axis):
+                    size = self.dims.word(dim, var.span)
+                    reg = self.as_class(self.lookup(var), OBJECT, var.span)
+                    self.emit("check_dim", Use(reg), axis, Use(size), span=var.span)
 
     def closure_body(self, name: str, lifted: Function) -> LinearFunction:
         """Return the code of a closure: its captures are fields of the closure, its first
