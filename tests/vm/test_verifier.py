@@ -1,6 +1,7 @@
 """What the verifier refuses, each with the message that says why; and what it lets pass."""
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from relayvm.vm.assembly import assemble, disassemble
 from relayvm.vm.codec import encode
 from relayvm.vm.executable import load
 from relayvm.vm.isa import ISA
+from relayvm.vm.program import FunctionCode, Instr, Program
 from tests.vm.samples import build, program
 
 CONTEXT = disassemble(program())
@@ -361,3 +363,20 @@ def test_the_message_names_the_byte_of_the_instruction():
     place = executable.to_bytes().index(code) + code.rindex(move)
     message = refusal("move w2, w3" + END)
     assert message.startswith(f"byte {place}: `move` operand `src` (w3)")
+
+
+@pytest.mark.slow
+def test_a_program_too_large_to_verify_is_refused_soon():
+    branch = Instr("branch_false", ("w0", "L"))
+    code = (Instr("word", ("w0", 1)), *[branch] * 20000, Instr("label", ("L",)))
+    function = FunctionCode("f", "", "", 65535, 0, 0, (*code, Instr("return", ((),))))
+    begin = time.perf_counter()
+    with pytest.raises(RelayError, match="too many jumps over too many registers"):
+        load(encode(Program((function,))))
+    assert time.perf_counter() - begin < 10
+
+
+def test_many_functions_with_many_registers_are_refused():
+    function = FunctionCode("f", "", "", 65535, 0, 0, (Instr("return", ((),)),))
+    with pytest.raises(RelayError, match="too many jumps over too many registers"):
+        load(encode(Program((function,) * 10000)))
