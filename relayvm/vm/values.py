@@ -5,6 +5,7 @@ Passing one back costs nothing. Conversion is `convert`'s job.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from relayvm.vm.machine import VirtualMachine
 
 REPR_DEPTH = 3
+REPR_FIELDS = 8
 
 
 class NativeValue:
@@ -92,24 +94,21 @@ class DataValue(NativeValue):
 
 
 def _show(value: Any, depth: int) -> str:
-    if not isinstance(value, DataValue):
-        return _show_field(value, depth)
-    if depth == 0:
-        return (
-            f"{value.constructor}(...)"
-            if value.converter.layout(value.layout).words
-            else value.constructor
-        )
-    fields = ", ".join(_show(f, depth - 1) for f in value.fields)
-    return f"{value.constructor}({fields})" if fields else value.constructor
-
-
-def _show_field(value: Any, depth: int) -> str:
+    if isinstance(value, DataValue):
+        row = value.converter.layout(value.layout)
+        if not row.words:
+            return row.name
+        return f"{row.name}({_show_all(value.fields, depth) if depth else '...'})"
     if isinstance(value, np.ndarray):
         return repr(value.item()) if value.ndim == 0 else describe(value).strip("`")
     if isinstance(value, (tuple, list)):
-        return f"({', '.join(_show(v, max(0, depth - 1)) for v in value)})"
+        return f"({_show_all(value, depth) if depth else '...'})"
     return repr(value)
+
+
+def _show_all(values: Sequence[Any], depth: int) -> str:
+    shown = [_show(v, depth - 1) for v in values[:REPR_FIELDS]]
+    return ", ".join(shown + ["..."] * (len(values) > REPR_FIELDS))
 
 
 class Closure(NativeValue):

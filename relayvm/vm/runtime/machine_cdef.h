@@ -34,7 +34,7 @@ bool rvm_is_stress_build(void);
 typedef struct {
     uint8_t kind, dtype, rank, layout_kind;
     uint16_t layout, tag;
-    uint32_t num_fields;
+    uint64_t num_fields;
     int64_t elements;
     int64_t dims[8];
     void *data;

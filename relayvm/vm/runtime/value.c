@@ -22,7 +22,7 @@ void rvm_value_inspect(uint64_t value, rvm_value_info *info) {
     const rvm_layout *shape = ((const rvm_cell *)(const void *)object)->shape;
     info->layout_kind = shape->kind;
     info->tag = shape->constructor;
-    info->num_fields = object->kind == RVM_ARRAY ? (uint32_t)word_array(value)->length : shape->num_fields;
+    info->num_fields = object->kind == RVM_ARRAY ? word_array(value)->length : shape->num_fields;
     info->name = shape->name;
     info->type_name = shape->type_name;
     info->field_dtype = shape->field_dtype;

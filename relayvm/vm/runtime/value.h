@@ -8,7 +8,7 @@
 typedef struct rvm_value_info {
     uint8_t kind, dtype, rank, layout_kind;
     uint16_t layout, tag;
-    uint32_t num_fields; /* items of an array */
+    uint64_t num_fields; /* items of an array */
     int64_t elements;
     int64_t dims[RVM_MAX_RANK];
     void *data;
