@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from meaning import same_value
 from programs import random_program
+from test_hard_programs import PROGRAMS
 
 import relayvm
 from relayvm.compiler.evaluate import DataValue, Evaluator
@@ -76,6 +77,19 @@ def test_programs_with_uniform_layouts_equal_the_evaluator(monkeypatch):
     monkeypatch.setenv("RELAYVM_UNIFORM", "1")
     for seed in range(200, 225):
         check(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("uniform", ["0", "1"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_hard_programs_equal_the_evaluator(name, uniform, monkeypatch):
+    monkeypatch.setenv("RELAYVM_UNIFORM", uniform)
+    text, args = PROGRAMS[name]
+    module = relayvm.parse(text)
+    expected = Evaluator(infer_types(module)).call("main", args)
+    for level in (0, 3):
+        exe = relayvm.compile(module, opt_level=level, entries=["main"])
+        assert is_close(expected, run(exe, args)), level
 
 
 @pytest.mark.slow
