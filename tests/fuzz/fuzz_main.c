@@ -47,7 +47,7 @@ static uint64_t random_object(const rvm_program *program, int depth) {
 
 /* --- kernels: one that reads and writes all that its signature promises it ---------------------- */
 
-enum { KERNELS = 4 };
+enum { KERNELS = 8 };
 static const rvm_program *running;
 static volatile uint8_t sink;
 
@@ -92,8 +92,8 @@ static int32_t work(uint32_t number, void *const *args, const int64_t *dims, voi
     static int32_t phase_##k(void *const *a, const int64_t *d, int64_t b, int64_t e, void *scratch) { \
         return b < e ? work(k, a, d, scratch) : 0;                                                   \
     }
-PHASE(0) PHASE(1) PHASE(2) PHASE(3)
-static const rvm_phase phases[KERNELS] = {phase_0, phase_1, phase_2, phase_3};
+PHASE(0) PHASE(1) PHASE(2) PHASE(3) PHASE(4) PHASE(5) PHASE(6) PHASE(7)
+static const rvm_phase phases[KERNELS] = {phase_0, phase_1, phase_2, phase_3, phase_4, phase_5, phase_6, phase_7};
 
 static void link_kernels(rvm_program *program) {
     running = program;

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import relayvm
 from relayvm.base.diagnostics import RelayError
 from relayvm.vm.assembly import assemble, disassemble
 from relayvm.vm.codec import encode
@@ -75,6 +76,23 @@ function f0 "run" (w) -> (w) registers 6 5 1 {
 """
 
 
+# What the compiler makes of lists, closures, references, tuples, loops and kernels.
+COMPILED = """
+def @sizes(%l: List[Tensor[(?), float32]]) -> List[int64] {
+  @map(fn (%x: Tensor[(?), float32]) { cast(@first(shape_of(%x)), dtype="int64") }, %l)
+}
+def @first(%s: Tensor[(1), int32]) -> int32 { take(%s, 0) }
+def @count(%r: ref(int64), %i: int64) -> int64 {
+  if (%i > 0i64) { ref_write(%r, ref_read(%r) + %i); @count(%r, %i - 1i64) } else { ref_read(%r) }
+}
+def @main[n](%k: int64, %x: Tensor[(n, 3), float32]) {
+  let %list = Cons(%k, Cons(@count(ref(0i64), 9i64), Nil));
+  let %fold = @foldl(fn (%a: int64, %b: int64) { %a * %b + 1i64 }, 0i64, @rev(%list));
+  (%fold, sum(%x, axis=[1]), @zip(%list, %list))
+}
+"""
+
+
 @dataclass(frozen=True)
 class Mutant:
     """Damaged bytes, and how they came about."""
@@ -89,6 +107,7 @@ def seeds(choice: random.Random) -> list[bytes]:
     choice.shuffle(probes)
     groups = [probes[i : i + 4] for i in range(0, len(probes), 4)]
     texts = [lists().to_bytes(), *(encode(assemble(text)) for text in (LOOPS, KERNELS))]
+    texts.append(relayvm.compile(relayvm.parse(COMPILED)).to_bytes())
     written = [encode(random_program(choice.randrange(1 << 30), 2, 20)) for _ in range(20)]
     return texts * 10 + written + [encode(program(*group, stored=True)) for group in groups]
 
