@@ -271,4 +271,34 @@ ERROR_CODES: dict[str, str] = {
         "A tensor has more axes than kernels can address, which is 8.\n\n"
         "Join axes with `reshape` before the operator, or remove those of size 1 with `squeeze`."
     ),
+    "unreadable-file": (
+        "A file cannot be read, or does not hold what its name promises.\n\n"
+        "The message has the reason that the system gave."
+    ),
+    "unwritable-file": (
+        "A file cannot be written.\n\n"
+        "The message has the reason that the system gave. Files are written whole under another "
+        "name first, so an older file of this name is as it was."
+    ),
+    "bad-tree": (
+        "A text is not a list of binary trees in Penn Treebank brackets.\n\n"
+        "A leaf is `(LABEL token)`, a node `(LABEL left right)`; a file has one tree a line."
+    ),
+    "not-finite": (
+        "A result has a NaN or an infinity, and `--check-finite` asked for none.\n\n"
+        "The first such result is named; run without the option to see its values."
+    ),
+    "unknown-code": (
+        "`relayvm explain` knows no error code of this name.\n\n"
+        "Without a code it lists all of them."
+    ),
+    "no-entry": (
+        "A module has no function that could be called from outside.\n\n"
+        "Define one, or name instances of functions with type parameters: "
+        '`entries=["length[int32]"]`.'
+    ),
+    "polymorphic-entry": (
+        "A function with type parameters cannot be called from outside as it is.\n\n"
+        'Name an instance, as in `entries=["length[int32]"]`, or `main` with types of its own.'
+    ),
 }

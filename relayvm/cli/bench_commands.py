@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from relayvm.base.diagnostics import error
+from relayvm.cli.options import positive
 
 
 def add_commands(commands: Any) -> None:
@@ -21,8 +21,8 @@ def add_commands(commands: Any) -> None:
         metavar="FILE",
         help="binary trees in Penn Treebank brackets, one a line",
     )
-    trees.add_argument("--repeat", type=int, default=5, help="passes; the median counts")
-    trees.add_argument("--limit", type=int, help="use only the first trees")
+    trees.add_argument("--repeat", type=positive, default=5, help="passes; the median counts")
+    trees.add_argument("--limit", type=positive, help="use only the first trees")
     trees.set_defaults(run=run_treelstm)
 
 
@@ -36,10 +36,6 @@ def run_treelstm(options: argparse.Namespace) -> int:
     from relayvm.cli.bench import treelstm
     from relayvm.cli.bench.trees import count_tokens, read_trees
 
-    for name in ("repeat", "limit"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise error("bad-option", f"--{name} is {value}; it must be at least 1")
     trees = read_trees(options.trees)[: options.limit]
     weights = treelstm.make_weights()
     vm = relayvm.VirtualMachine(treelstm.compile_program(weights))

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from relayvm.cli.options import named_file, read_arrays
+from relayvm.base.diagnostics import error
+from relayvm.cli.options import named_file, read_arrays, writing
 
 
 def add_commands(commands: Any) -> None:
@@ -54,12 +55,14 @@ def add_commands(commands: Any) -> None:
 def run_compile(options: argparse.Namespace) -> int:
     """Compile one program."""
     import relayvm
+    from relayvm.compiler.entries import bind_params
     from relayvm.compiler.optimize import optimize
     from relayvm.ir.printer import print_module
 
     module = relayvm.parse(options.model)
     params = read_arrays(options.param)
     if options.emit == "relay":
+        module = bind_params(module, params)
         lowered = optimize(module, opt_level=options.opt_level, entries=options.entry)
         sys.stdout.write(print_module(lowered.module, library=True))
         return 0
@@ -74,7 +77,10 @@ def run_compile(options: argparse.Namespace) -> int:
         sys.stdout.write(exe.disassemble())
         return 0
     output = options.output or options.model.with_suffix(".rvm")
-    exe.save(output)
+    if output.exists() and options.model.exists() and output.samefile(options.model):
+        raise error("bad-option", f"`{output}` is the program itself; choose another --output")
+    with writing(output):
+        exe.save(output)
     print(f"wrote {output} ({output.stat().st_size:,} bytes)")
     return 0
 
@@ -82,7 +88,6 @@ def run_compile(options: argparse.Namespace) -> int:
 def run_opt(options: argparse.Namespace) -> int:
     """Run passes over one program."""
     import relayvm
-    from relayvm.base.diagnostics import error
     from relayvm.compiler.passes import PASSES, run_passes
     from relayvm.ir.printer import print_module
 

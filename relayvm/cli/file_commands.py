@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.diagnostics import error
-from relayvm.cli.options import add_machine_options, machine_arguments, named_file, read_arrays
+from relayvm.cli.describe import describe_executable
+from relayvm.cli.options import (
+    add_machine_options,
+    count,
+    machine_arguments,
+    named_file,
+    read_arrays,
+    read_text,
+    writing,
+)
+from relayvm.cli.random_values import RandomValues
+from relayvm.vm.executable import read_executable
 
 
 def add_commands(commands: Any) -> None:
@@ -22,8 +33,10 @@ def add_commands(commands: Any) -> None:
         "--input", type=named_file, action="append", default=[], metavar="NAME=FILE.npy"
     )
     run.add_argument("--random", action="store_true", help="make up the inputs that are not given")
-    run.add_argument("--seed", type=int, default=0, help="seed of --random")
-    run.add_argument("--size", type=int, default=8, help="size of unknown axes under --random")
+    run.add_argument("--seed", type=count, default=0, help="seed of --random")
+    run.add_argument(
+        "--size", type=count, default=8, help="size of axes that are `?` or symbols under --random"
+    )
     run.add_argument("--native", action="store_true", help="trust the native code in the file")
     run.add_argument("--output", type=Path, help="folder that receives the results as .npy files")
     run.add_argument(
@@ -39,6 +52,14 @@ def add_commands(commands: Any) -> None:
         parser = commands.add_parser(name, help=text)
         parser.add_argument("file", type=Path)
         parser.set_defaults(run=action)
+        if name == "inspect":
+            parser.add_argument("--nests", action="store_true", help="print the loop nests, too")
+        if name == "disassemble":
+            parser.add_argument(
+                "--data",
+                action="store_true",
+                help="print the contents of constants, so that `assemble` gets the same program",
+            )
     assemble = commands.add_parser("assemble", help="make an executable from bytecode text")
     assemble.add_argument("file", type=Path)
     assemble.add_argument("-o", "--output", type=Path, required=True)
@@ -53,13 +74,14 @@ def run_run(options: argparse.Namespace) -> int:
     entry = exe.manifest.entry(options.entry)
     if entry is None:
         known = ", ".join(f"`{e.name}`" for e in exe.manifest.entries)
-        raise error("unknown-function", f"`{options.file}` has no entry `{options.entry}`: {known}")
+        message = f"`{options.file}` has no entry `{options.entry}`; there are {known}"
+        raise error("unknown-entry", message)
     inputs: dict[str, Any] = dict(read_arrays(options.input))
     if options.random:
-        rng = np.random.default_rng(options.seed)
+        random = RandomValues(exe, options.seed, options.size)
         for parameter in entry.parameters:
             if parameter.name not in inputs:
-                inputs[parameter.name] = random_value(parameter, rng, options.size)
+                inputs[parameter.name] = random.value(parameter.name, parameter.type)
     vm = relayvm.VirtualMachine(exe, **machine_arguments(options))
     result = vm.invoke(options.entry, **inputs)
     results = result if isinstance(result, tuple) else (result,)
@@ -69,22 +91,10 @@ def run_run(options: argparse.Namespace) -> int:
         if options.check_finite and not is_finite(value):
             raise error("not-finite", f"result `{name}` has a NaN or an infinity")
         if options.output is not None and isinstance(value, np.ndarray):
-            options.output.mkdir(parents=True, exist_ok=True)
-            np.save(options.output / f"{name}.npy", value)
+            with writing(options.output):
+                options.output.mkdir(parents=True, exist_ok=True)
+                np.save(options.output / f"{name}.npy", value)
     return 0
-
-
-def random_value(parameter: Any, rng: np.random.Generator, size: int) -> np.ndarray:
-    """Return a made-up array for a tensor parameter; raises RelayError for other types."""
-    kind = parameter.type
-    if kind.kind != "tensor":
-        message = f"`{parameter.name}` has type `{kind.text}`; --random makes up tensors only"
-        raise error("bad-option", message)
-    shape = tuple(d if isinstance(d, int) else size for d in kind.dims)
-    dtype = np.dtype(kind.dtype)
-    if dtype.kind == "f":
-        return rng.standard_normal(shape).astype(dtype)
-    return rng.integers(0, 2 if dtype.kind == "b" else 10, shape).astype(dtype)
 
 
 def describe(value: Any) -> str:
@@ -101,28 +111,23 @@ def is_finite(value: Any) -> bool:
 
 
 def run_verify(options: argparse.Namespace) -> int:
-    """Check a file, constants included."""
-    import relayvm
-
-    exe = relayvm.load(options.file, native=True, verify_constants=True)
+    """Check a file, constants included; nothing of it is run."""
+    exe = read_executable(options.file, verify_constants=True)
+    exe.program()
     print(f"{options.file}: sound, {exe}")
     return 0
 
 
 def run_inspect(options: argparse.Namespace) -> int:
-    """Print the entries, data types, kernels and sections of a file."""
-    import relayvm
-
-    exe = relayvm.load(options.file, native=True)
-    print(exe.describe())
+    """Print the entries, data types, functions, kernels and sections of a file."""
+    for line in describe_executable(read_executable(options.file), nests=options.nests):
+        print(line)
     return 0
 
 
 def run_disassemble(options: argparse.Namespace) -> int:
     """Print the bytecode of a file."""
-    import relayvm
-
-    sys.stdout.write(relayvm.load(options.file, native=True).disassemble())
+    sys.stdout.write(read_executable(options.file).disassemble(data=options.data))
     return 0
 
 
@@ -130,13 +135,9 @@ def run_assemble(options: argparse.Namespace) -> int:
     """Make an executable from bytecode text."""
     from relayvm.vm.assembly import assemble
     from relayvm.vm.codec import encode
-    from relayvm.vm.executable import load
 
-    try:
-        text = options.file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as reason:
-        raise error("unreadable-file", f"`{options.file}` cannot be read: {reason}") from None
-    exe = load(encode(assemble(text)))
-    exe.save(options.output)
-    print(f"wrote {options.output}")
+    exe = read_executable(encode(assemble(read_text(options.file), str(options.file))))
+    with writing(options.output):
+        exe.save(options.output)
+    print(f"wrote {options.output} ({options.output.stat().st_size:,} bytes)")
     return 0

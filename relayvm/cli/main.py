@@ -1,11 +1,12 @@
-"""The command `relayvm`: its options, and how errors become exit codes. Commands live beside
-this.
-"""
+"""The command `relayvm`: its options, and how errors become exit codes."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import tempfile
+import traceback
 from collections.abc import Sequence
 
 import relayvm
@@ -18,25 +19,33 @@ EXIT_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, 1 for a user's error, 2 for usage, 3 for
-    ours.
-    """
-    parser = make_parser()
-    options = parser.parse_args(argv)
+    """Run one command; return 0, or 1 for an error of the user's, 2 for usage, 3 for ours."""
+    options = make_parser().parse_args(argv)
     try:
-        code = options.run(options)
-        return int(code or 0)
+        code = int(options.run(options) or 0)
+        sys.stdout.flush()
+        return code
     except RelayError as mistake:
         print(mistake, file=sys.stderr)
         return EXIT_USER_ERROR
-    except InternalError as fault:
-        print(f"internal error: {fault}", file=sys.stderr)
-        return EXIT_INTERNAL_ERROR
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()
+        # The reader has gone; what Python would still flush at exit goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as fault:
+        return _report(fault)
+
+
+def _report(fault: Exception) -> int:
+    """Print a fault of ours on one line and keep its traceback in a file."""
+    handle, path = tempfile.mkstemp(prefix="relayvm-", suffix=".txt")
+    with open(handle, "w", encoding="utf-8") as file:
+        traceback.print_exception(type(fault), fault, fault.__traceback__, file=file)
+    name = "" if isinstance(fault, InternalError) else f"{type(fault).__name__}: "
+    print(f"internal error: {name}{fault}\nnote: the traceback is in {path}", file=sys.stderr)
+    return EXIT_INTERNAL_ERROR
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,58 @@ import numpy as np
 from relayvm.base.diagnostics import error
 
 
+def read_text(path: Path) -> str:
+    """Return the text of a file; raises RelayError `unreadable-file`."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as reason:
+        message = f"`{path}` cannot be read: {reason.strerror or reason}"
+    except UnicodeDecodeError as reason:
+        message = f"`{path}` is not UTF-8 text: {reason.reason} at byte {reason.start}"
+    raise error("unreadable-file", message)
+
+
 def read_array(path: Path) -> np.ndarray:
     """Return the array in a .npy file; raises RelayError `unreadable-file`."""
     try:
-        return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
-    except (OSError, ValueError) as reason:
+        array = np.load(path, allow_pickle=False)
+    except OSError as reason:
+        message = f"`{path}` cannot be read: {reason.strerror or reason}"
+        raise error("unreadable-file", message) from None
+    except (ValueError, EOFError) as reason:
         raise error("unreadable-file", f"`{path}` is no .npy file: {reason}") from None
+    if not isinstance(array, np.ndarray):
+        raise error("unreadable-file", f"`{path}` holds several arrays; save one by `np.save`")
+    return array
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn failures to write `path` into RelayError `unwritable-file`."""
+    try:
+        yield
+    except OSError as reason:
+        message = f"`{path}` cannot be written: {reason.strerror or reason}"
+        raise error("unwritable-file", message) from None
+
+
+def count(text: str) -> int:
+    """Return a whole number of at least 0; raises ArgumentTypeError for anything else."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number of at least 0")
+    return value
+
+
+def positive(text: str) -> int:
+    """Return a whole number of at least 1; raises ArgumentTypeError for anything else."""
+    value = count(text)
+    if value == 0:
+        raise argparse.ArgumentTypeError("`0` is less than 1")
+    return value
 
 
 def named_file(text: str) -> tuple[str, Path]:
@@ -42,9 +90,9 @@ def read_arrays(pairs: list[tuple[str, Path]]) -> dict[str, np.ndarray]:
 def add_machine_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a machine: engine, threads and limits."""
     parser.add_argument("--engine", choices=("auto", "interpreter"), default="auto")
-    parser.add_argument("--max-steps", type=int, help="calls and kernel work before a trap")
-    parser.add_argument("--max-memory", type=int, metavar="BYTES", help="bytes before a trap")
-    parser.add_argument("--max-depth", type=int, help="nested calls before a trap")
+    parser.add_argument("--max-steps", type=count, help="calls and kernel work before a trap")
+    parser.add_argument("--max-memory", type=count, metavar="BYTES", help="bytes before a trap")
+    parser.add_argument("--max-depth", type=count, help="nested calls before a trap")
 
 
 def machine_arguments(options: argparse.Namespace) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from relayvm.kernels.build import build_native
 from relayvm.ops import OPS
 from relayvm.ops.operator import Operator
 from relayvm.vm.codec import encode
-from relayvm.vm.executable import Executable
+from relayvm.vm.executable import Executable, can_run, read_executable
 from relayvm.vm.executable import load as load_executable
+from relayvm.vm.program import Program
 
 MAX_OPT_LEVEL = 4
 
@@ -66,8 +67,8 @@ def compile(
 
     `params` are arrays that take the place of parameters of `main`, by name. `entries` are the
     functions that can be called, `"length[int32]"` for one with type parameters; by default every
-    monomorphic function that the program itself defines. Raises RelayError with every independent
-    error.
+    monomorphic function that the program itself defines. An executable for another CPU than the
+    host's can be saved and looked at, not run. Raises RelayError with every independent error.
     """
     if not 0 <= opt_level <= MAX_OPT_LEVEL:
         raise error(
@@ -80,7 +81,18 @@ def compile(
     program = lower_module(
         lowered.module, lowered.entries, chosen, opt_level=opt_level, uniform=lowered.uniform
     )
-    return load_executable(encode(program), native=True)
+    data = encode(program)
+    if not _runs_here(program):
+        return read_executable(data)
+    return load_executable(data, native=True)
+
+
+def _runs_here(program: Program) -> bool:
+    """Tell whether this host can run the code just made, which may be for another CPU."""
+    return all(
+        kernel.image is not None and can_run(kernel.image.triple, kernel.image.features)
+        for kernel in program.kernels
+    )
 
 
 def load(

@@ -126,9 +126,20 @@ def load(
     Raises RelayError `bad-executable` (with the byte), `executable-version`, `checksum-mismatch`,
     `native-not-allowed`.
     """
-    executable = Executable(_open(path_or_bytes, VERIFY_CONSTANTS if verify_constants else 0))
+    executable = read_executable(path_or_bytes, verify_constants)
     _link(executable, native, builder, trust)
     return executable
+
+
+def read_executable(
+    path_or_bytes: str | os.PathLike[str] | bytes, verify_constants: bool = False
+) -> Executable:
+    """Return the executable, verified, to be looked at and saved.
+
+    Its kernels have no code, so that a machine takes it only if it has none; nothing of the file
+    is run. Raises RelayError as `load` does, but for `native-not-allowed`.
+    """
+    return Executable(_open(path_or_bytes, VERIFY_CONSTANTS if verify_constants else 0))
 
 
 def _open(path_or_bytes: str | os.PathLike[str] | bytes, options: int) -> Any:

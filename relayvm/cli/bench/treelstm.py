@@ -55,7 +55,7 @@ def make_weights(seed: int = 1) -> Weights:
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
+    return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def numpy_encode(tree: Tree, vectors: dict[str, np.ndarray], w: Weights) -> tuple[Any, Any]:

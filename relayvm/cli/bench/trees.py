@@ -45,7 +45,7 @@ def parse_trees(source: Source) -> list[Tree]:
     Lines without text are passed over. A tree may be of any depth.
     """
     trees: list[Tree] = []
-    stack: list[list[Tree]] = []
+    stack: list[list[Tree | _Token]] = []
     opened: list[Span] = []
     label_expected = False
     for match in _TOKEN.finditer(source.text):
@@ -66,23 +66,36 @@ def parse_trees(source: Source) -> list[Tree]:
         elif not stack:
             raise error("bad-tree", f"`{token}` stands outside of a tree", span)
         else:
-            stack[-1].append(token)
+            stack[-1].append(_Token(token))
     if stack:
         raise error("bad-tree", "this node is not closed", opened[-1])
     return trees
 
 
-def _close(parts: list[Tree], span: Span) -> Tree:
-    if len(parts) == 1 and isinstance(parts[0], str):
-        return parts[0]
-    if len(parts) == 2 and all(isinstance(p, Node) or p for p in parts):
-        return Node(parts[0], parts[1])
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """A token inside a node; closed, it is a leaf."""
+
+    text: str
+
+
+def _close(parts: list[Tree | _Token], span: Span) -> Tree:
+    match parts:
+        case [_Token(text)]:
+            return text
+        case [str() | Node() as left, str() | Node() as right]:
+            return Node(left, right)
     raise error(
         "bad-tree",
-        f"a node has one token or two nodes, this one has {len(parts)} parts",
+        f"a node has one token or two nodes, this one has {_count(parts)}",
         span,
         help="make the trees binary before",
     )
+
+
+def _count(parts: list[Tree | _Token]) -> str:
+    tokens = sum(isinstance(part, _Token) for part in parts)
+    return f"{tokens} tokens and {len(parts) - tokens} nodes"
 
 
 def post_order(tree: Tree) -> Iterable[Tree]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from relayvm import __version__
 from relayvm.base.target import Target
 from relayvm.compiler.lower.bytecode import SourceTable, emit_bytecode
 from relayvm.compiler.lower.code import type_of
@@ -62,6 +63,7 @@ def lower_module(
         types=tuple(unit.layouts.data_types.values()),
         sources=tuple(sources.texts),
         devices=(target.kind,),
+        version=__version__,
     )
 
 

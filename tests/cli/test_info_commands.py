@@ -1,0 +1,142 @@
+"""Commands about RelayVM itself, `bench`, and what holds for every command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import relayvm
+from relayvm.base.error_codes import ERROR_CODES
+from relayvm.base.settings import SETTINGS
+from relayvm.cli.main import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED
+
+NAMES = "compile opt run verify inspect disassemble assemble bench explain settings info cache"
+TREES = "(3 (2 a) (3 (2 good) (2 film)))\n\n(1 (2 dull) (2 story))\n(2 short)\n"
+
+
+def test_version_is_that_of_the_package(command) -> None:
+    assert command("--version").out == f"relayvm {relayvm.__version__}\n"
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_every_command_has_help(command, name) -> None:
+    done = command(name, "--help")
+    assert done.code == 0 and done.out.startswith(f"usage: relayvm {name}")
+    assert name in command("--help").out.split()
+
+
+def test_explain_prints_what_a_code_means(command) -> None:
+    for spelling in ("shape-mismatch", "[shape-mismatch]", "error[shape-mismatch]"):
+        out = command("explain", spelling).out
+        assert out == f"shape-mismatch\n\n{ERROR_CODES['shape-mismatch']}\n"
+
+
+def test_explain_lists_all_codes(command) -> None:
+    lines = command("explain").out.splitlines()
+    assert [line.split()[0] for line in lines] == sorted(ERROR_CODES)
+
+
+def test_explain_suggests_a_code_that_is_near(command) -> None:
+    done = command("explain", "shape-mismach")
+    assert done.code == 1 and "did you mean `shape-mismatch`?" in done.err
+
+
+def test_settings_lists_every_switch(command, monkeypatch) -> None:
+    monkeypatch.setenv("RELAYVM_DUMP", "fuse,inline")
+    out = command("settings").out
+    assert all(f"{name} = " in out for name in SETTINGS)
+    assert "RELAYVM_DUMP = fuse, inline" in out
+
+
+def test_a_setting_that_cannot_be_read_is_named(command, monkeypatch) -> None:
+    monkeypatch.setenv("RELAYVM_TIME", "maybe")
+    done = command("settings")
+    assert done.code == 1 and "`RELAYVM_TIME` is `maybe`" in done.err
+
+
+def test_info_shows_versions_and_the_host(command) -> None:
+    out = command("info").out
+    assert f"relayvm   {relayvm.__version__}" in out and "numpy" in out
+    assert "host      " in out and "code for  " in out
+
+
+def test_cache_is_shown_and_cleared(command, model, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("RELAYVM_CACHE", str(tmp_path / "cache"))
+    assert ": 0 kernels" in command("cache").out
+    assert command("compile", model).code == 0
+    assert ": 0 kernels" not in command("cache").out
+    assert command("cache", "--clear").code == 0
+    assert ": 0 kernels" in command("cache").out
+
+
+def test_cache_says_that_it_is_turned_off(command, monkeypatch) -> None:
+    monkeypatch.setenv("RELAYVM_CACHE", "")
+    assert "turned off" in command("cache").out
+
+
+@pytest.mark.slow
+def test_bench_measures_any_file_of_trees(command, tmp_path) -> None:
+    path = tmp_path / "trees.txt"
+    path.write_text(TREES)
+    done = command("bench", "treelstm", "--trees", path, "--repeat", 1)
+    assert done.code == 0
+    assert "3 trees, 6 tokens" in done.out
+    assert "relayvm" in done.out and "numpy" in done.out
+    assert (
+        "1 trees, 3 tokens"
+        in command("bench", "treelstm", "--trees", path, "--repeat", 1, "--limit", 1).out
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("(2 (2 a) (2 b)\n", "1:1", "not closed"),
+        ("(2 a)\n(2 b))\n", "2:6", "closes no node"),
+        ("(3 (2 a) (2 b) (2 c))\n", "1:1", "0 tokens and 3 nodes"),
+        ("(2 a) b\n", "1:7", "outside of a tree"),
+        ("((2 a) (2 b))\n", "1:2", "a label is expected"),
+        ("(2)\n", "1:1", "0 tokens and 0 nodes"),
+        ("(2 a b)\n", "1:1", "2 tokens and 0 nodes"),
+        ("(2 a (2 b))\n", "1:1", "1 tokens and 1 nodes"),
+        ("\n", None, "holds no tree"),
+    ],
+)
+def test_trees_that_cannot_be_read_are_shown(command, tmp_path, text, place, message) -> None:
+    path = tmp_path / "trees.txt"
+    path.write_text(text)
+    done = command("bench", "treelstm", "--trees", path)
+    assert done.code == 1 and done.err.startswith("error[bad-tree]: "), done.err
+    assert message in done.err
+    assert place is None or f"--> {path}:{place}" in done.err
+
+
+def test_a_fault_of_ours_is_one_line_and_a_file(command, monkeypatch) -> None:
+    monkeypatch.setattr("relayvm.cli.info_commands.SETTINGS", None)
+    done = command("settings")
+    assert done.code == EXIT_INTERNAL_ERROR
+    first, note = done.err.splitlines()
+    assert first.startswith("internal error: AttributeError: ")
+    path = note.removeprefix("note: the traceback is in ")
+    with open(path, encoding="utf-8") as file:
+        assert "Traceback" in file.read()
+    os.unlink(path)
+
+
+def test_an_interrupt_ends_a_command_with_130(command, monkeypatch) -> None:
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("relayvm.cli.info_commands.setting", interrupt)
+    assert command("settings").code == EXIT_INTERRUPTED
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    script = f"'{sys.executable}' -m relayvm.cli.main explain | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and done.stderr == ""
