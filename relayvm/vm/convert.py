@@ -7,7 +7,7 @@ objects. Nothing here recurses along a value, only along a type.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -128,17 +128,15 @@ class Converter:
             raise error("bad-executable", f"the manifest and layout {layout} do not agree")
         return row.words
 
-    def _cell(self, layout: int, words: Sequence[int]) -> int:
-        return owned(
-            lib.rvm_value_new_cell(self.program, layout, ffi.new("uint64_t[]", list(words)))
-        )
+    def _cell(self, layout: int, words: list[int]) -> int:
+        return owned(lib.rvm_value_new_cell(self.program, layout, words))
 
     def _collect(
         self,
         values: Sequence[Any],
         types: Sequence[ValueType],
         words: Sequence[bool],
-        names: Iterator[str],
+        names: Iterable[str],
     ) -> list[int]:
         """Convert fields one by one; on failure drops those that are made."""
         made: list[int] = []
@@ -279,17 +277,10 @@ class Converter:
                 return _Frame(constructor, words, tuple(fields), [])
         raise wrong(where, type_, value)
 
-    def construct(self, constructor: Constructor, type_name: str, values: tuple[Any, ...]) -> Any:
-        """Return a data-type value of these fields; raises RelayError `wrong-argument`."""
-        count = len(constructor.fields)
-        if len(values) != count:
-            raise error(
-                "wrong-argument",
-                f"`{constructor.name}` of `{type_name}` takes {count} "
-                f"field{'s' * (count != 1)}, {len(values)} given",
-            )
-        words = self.field_words(constructor.layout, LayoutKind.CONSTRUCTOR, constructor.fields)
-        names = (f"field {i} of `{constructor.name}`" for i in range(count))
+    def construct(
+        self, constructor: Constructor, words: tuple[bool, ...], names: tuple[str, ...], values: Any
+    ) -> DataValue:
+        """Return a data-type value of as many fields as it has, which `names` names in errors."""
         made = self._collect(values, constructor.fields, words, names)
         return DataValue(self, self._cell(constructor.layout, made), constructor.layout)
 

@@ -183,13 +183,11 @@ class TypeNamespace:
     """The constructors of a data type as attributes; calling one builds a value."""
 
     def __init__(self, converter: Converter, data_type: DataType) -> None:
-        self._converter = converter
         self._data_type = data_type
+        for row in data_type.constructors:
+            self.__dict__[row.name] = ConstructorFunction(converter, data_type.name, row)
 
     def __getattr__(self, name: str) -> Any:
-        for constructor in self._data_type.constructors:
-            if constructor.name == name:
-                return ConstructorFunction(self._converter, self._data_type.name, constructor)
         raise AttributeError(f"`{self._data_type.name}` has no constructor `{name}`")
 
     def __dir__(self) -> list[str]:
@@ -206,11 +204,19 @@ class ConstructorFunction:
         self._converter = converter
         self._type_name = type_name
         self._constructor = constructor
+        fields = constructor.fields
+        self._names = tuple(f"field {i} of `{constructor.name}`" for i in range(len(fields)))
+        self._words = converter.field_words(constructor.layout, LayoutKind.CONSTRUCTOR, fields)
 
     def __call__(self, *fields: Any) -> DataValue:
-        value = self._converter.construct(self._constructor, self._type_name, fields)
-        assert isinstance(value, DataValue)
-        return value
+        count = len(self._words)
+        if len(fields) != count:
+            raise error(
+                "wrong-argument",
+                f"`{self._constructor.name}` of `{self._type_name}` takes {count} "
+                f"field{'s' * (count != 1)}, {len(fields)} given",
+            )
+        return self._converter.construct(self._constructor, self._words, self._names, fields)
 
     def __repr__(self) -> str:
         fields = ", ".join(f.text for f in self._constructor.fields)
