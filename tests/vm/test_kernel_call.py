@@ -8,7 +8,7 @@ import pytest
 from relayvm.base.diagnostics import RelayError, Trap
 from relayvm.vm.assembly import assemble
 from relayvm.vm.codec import encode
-from relayvm.vm.executable import Executable, _open
+from relayvm.vm.executable import Executable, read_executable
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.machine import VirtualMachine
 from relayvm.vm.python_kernel import bind_python_kernel
@@ -172,7 +172,7 @@ def count(arrays, dims, begin, end):
 
 
 def unlinked() -> Executable:
-    return Executable(_open(encode(assemble(manifest_line(ENTRIES) + KERNELS)), 0))
+    return read_executable(encode(assemble(manifest_line(ENTRIES) + KERNELS)))
 
 
 @pytest.fixture
