@@ -44,8 +44,9 @@ from relayvm.kernels.loops import (
 from relayvm.kernels.simplify import Polynomial, poly_add, poly_mul, polynomial
 
 MAX_DEPTH = 12
-MAX_STEPS = 400
-_LANE = Var("lane")
+MAX_STEPS = 300
+# No text can name it, so no nest can be about it.
+_LANE = Var("<lane>")
 
 
 Edges = tuple[list[Polynomial], list[Polynomial]]
@@ -121,7 +122,7 @@ class Prover:
             if len(monomial) != 1 or not isinstance(monomial[0], Call):
                 continue
             atom = monomial[0]
-            if atom.name != "floor_divide" or atom.args[1] != const(c):
+            if c < 0 or atom.name != "floor_divide" or atom.args[1] != const(c):
                 continue
             length = polynomial(atom.args[0])
             high = poly_add(poly_add(high, {monomial: c}, -1), length)
@@ -268,7 +269,9 @@ class Prover:
         for arm, truth in ((atom.a, True), (atom.b, False)):
             inner = self.child()
             inner.add_condition(atom.condition, truth)
-            if not inner.at_least_zero(_substitute(poly, atom, polynomial(arm)), depth):
+            proved = inner.at_least_zero(_substitute(poly, atom, polynomial(arm)), depth)
+            self._fuel = inner._fuel
+            if not proved:
                 return False
         return True
 

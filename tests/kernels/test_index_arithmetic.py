@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relayvm.base.dtypes import INT64
@@ -41,6 +41,7 @@ def _calls(inner):
 
 
 EXPRESSIONS = st.recursive(LEAVES, _calls, max_leaves=10)
+SMALL = st.recursive(LEAVES, _calls, max_leaves=5)
 VALUES = st.fixed_dictionaries({name: st.integers(0, 40) for name in ("i", "j", "k", "n", "m")})
 
 
@@ -91,6 +92,29 @@ def test_what_the_prover_proves_holds_for_all_values(expr, extent, n_value, m_va
     for i, j, k in itertools.product(*(range(ends[name]) for name in "ijk")):
         values = {"i": i, "j": j, "k": k, "n": n_value, "m": m_value}
         assert value(expr, values) >= 0, values
+
+
+@pytest.mark.slow
+@settings(deadline=None)
+@given(SMALL, SMALL, SMALL, st.booleans(), st.integers(0, 6), st.integers(0, 6))
+def test_what_a_condition_adds_holds_where_the_condition_does(
+    left, right, expr, holds, n_now, m_now
+):
+    prover = Prover()
+    for var in VARIABLES:
+        prover.add_range(var, n.const(0), n.const(4))
+    condition = n.call("less", s.simplify(left), s.simplify(right))
+    prover.add_condition(condition, holds)
+    bound = n.Var("b")
+    prover.add_value(bound, s.minimum(s.simplify(left), s.simplify(right)))
+    goal = s.add(s.simplify(expr), s.sub(s.simplify(right), bound))
+    if not prover.at_least_zero(s.polynomial(goal)):
+        return
+    for i, j, k in itertools.product(range(4), repeat=3):
+        values = {"i": i, "j": j, "k": k, "n": n_now, "m": m_now}
+        values["b"] = min(value(left, values), value(right, values))
+        if (value(left, values) < value(right, values)) == holds:
+            assert value(goal, values) >= 0, values
 
 
 def test_quotients_and_remainders_are_proved():
