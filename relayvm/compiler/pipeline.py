@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from relayvm.base.diagnostics import InternalError, RelayError, error
@@ -67,6 +67,15 @@ def is_typed(module: Module) -> bool:
     )
 
 
+def _without_types(before: Module, after: Module) -> Module:
+    """Return `after` with the functions that changed marked as untyped, for `is_typed`."""
+    functions = {
+        name: f if f is before.functions.get(name) else replace(f, checked_type=None)
+        for name, f in after.functions.items()
+    }
+    return after.with_functions(functions)
+
+
 class _State:
     def __init__(
         self, module: Module, typed: bool, table: PassTable, recorder: Recorder, verify: bool
@@ -87,6 +96,8 @@ class _State:
         before = self.module
         with self.recorder.measure(step.name):
             after = self.guarded(step, before)
+        if Property.TYPED in step.breaks and Property.TYPED not in step.ensures:
+            after = _without_types(before, after)
         self.module = after
         self.held = self.held | step.ensures if after is before else self.after(step)
         self.recorder.record(step.name, before, after)

@@ -119,3 +119,13 @@ def test_every_required_property_is_ensured_by_a_pass():
     required = frozenset().union(*(row.requires for row in PASSES.values()))
     assert required <= ensured
     assert ensured == set(Property)
+
+
+def test_a_pass_run_on_its_own_infers_the_types_that_an_earlier_run_broke():
+    text = """def @f(%x: int32) -> int32 {
+      let %go = fn (%n: int32, %k: int32) -> int32 {
+        if (equal(%n, 0)) { %k } else { %go(subtract(%n, 1), %k) } };
+      %go(%x, 3) }"""
+    broken = run_passes(parsed(text), ["constant_parameters"])
+    assert broken["f"].checked_type is None
+    run_passes(broken, ["eliminate_common_subexpressions"], verify=True)

@@ -12,7 +12,7 @@ COMMON = {
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
     "database": None,
 }
-settings.register_profile("dev", max_examples=30, **COMMON)
-settings.register_profile("ci", max_examples=200, **COMMON)
+settings.register_profile("dev", max_examples=30, derandomize=True, **COMMON)
+settings.register_profile("ci", max_examples=200, derandomize=True, **COMMON)
 settings.register_profile("long", max_examples=5000, **COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
