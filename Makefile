@@ -1,66 +1,79 @@
-# `make help` lists the targets.
+# `make help` lists the targets. Everything needed is set up in .venv at first use.
 PYTHON ?= python3
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BUILT := relayvm/vm/.built
+LIBRARY := relayvm/vm/_runtime.abi3.so
 RUNTIME := $(wildcard relayvm/vm/runtime/*.c relayvm/vm/runtime/*.h relayvm/vm/runtime/generated/*)
-PYTEST := $(BIN)/python -m pytest
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest -p no:benchmark
+PARALLEL := $(PYTEST) -n $(JOBS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long golden generate stress fuzz bench docs lint clean
+.PHONY: help demo check test test-long golden generate stress fuzz bench docs lint peers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(READY): pyproject.toml setup.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo 'Python 3.10 or newer is needed: make PYTHON=/path/to/python3 ...'; exit 1; }
+	@command -v cc >/dev/null || { echo 'a C compiler is needed (cc is not found)'; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip setuptools wheel cffi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[test,dev]'
+	$(PIP) install --upgrade 'pip>=23' 'setuptools>=77' wheel 'cffi>=1.16'
+	$(PIP) install --no-build-isolation --editable '.[test,dev]'
 	touch $@
 
 # The C runtime, built beside the package it belongs to.
-relayvm/vm/.built: $(READY) $(RUNTIME) relayvm/vm/runtime/build.py
-	$(BIN)/python -m relayvm.vm.runtime.build
+$(BUILT): $(RUNTIME) relayvm/vm/runtime/build.py | $(READY)
+	test -e $(LIBRARY) && test -z "$$(find $^ -newer $(LIBRARY))" || $(BIN)/python -m relayvm.vm.runtime.build
 	touch $@
 
-demo: relayvm/vm/.built  ## run the Tree-LSTM over the bundled trees
+demo: $(BUILT)  ## run the Tree-LSTM over the bundled trees
 	$(BIN)/python examples/tree_lstm/demo.py
 
-lint: relayvm/vm/.built  ## style, types, import contract, freshness of generated files
+lint: $(BUILT)  ## style, types, import contract, freshness of generated files
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/mypy --no-error-summary
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m relayvm.vm.generate --check
+	$(BIN)/python -m relayvm.ops.docs --check
 
 check: lint  ## lint and the quick tests; under two minutes
-	$(PYTEST) tests/test_tiny.py tests/architecture tests/base
+	$(PYTEST) -m 'not slow' tests/test_tiny.py tests/architecture tests/base tests/cli
 
-test: relayvm/vm/.built  ## all tests
-	$(PYTEST)
+test: $(BUILT)  ## all tests
+	$(PARALLEL)
 
-test-long: relayvm/vm/.built  ## all tests with long property and fuzz runs
-	RELAYVM_TEST_PROFILE=long $(PYTEST)
+test-long: $(BUILT)  ## all tests with long property and fuzz runs, the machine under stress
+	HYPOTHESIS_PROFILE=long $(PARALLEL)
+	$(BIN)/python -m relayvm.vm.runtime.build --stress
+	RELAYVM_RUNTIME=stress $(PARALLEL)
 
-golden: relayvm/vm/.built  ## rewrite golden files; review the diff like code
-	$(PYTEST) tests/golden tests/errors --update-golden
+golden: $(BUILT)  ## rewrite golden files; review the diff like code
+	$(PYTEST) --update-golden tests/golden tests/errors tests/architecture
 
 generate: $(READY)  ## regenerate committed files from the tables
 	$(BIN)/python -m relayvm.vm.generate
 	$(BIN)/python -m relayvm.ops.docs
 
-stress: relayvm/vm/.built  ## the machine under its torture build and with sanitizers
-	$(PYTEST) tests/stress tests/fuzz
+stress: $(BUILT)  ## the machine in its torture build: poisoned memory, audited counts
+	$(BIN)/python -m relayvm.vm.runtime.build --stress
+	RELAYVM_RUNTIME=stress $(PARALLEL) tests/test_tiny.py tests/vm tests/golden tests/property
 
-fuzz: relayvm/vm/.built  ## long runs of the fuzzers
-	RELAYVM_TEST_PROFILE=long $(PYTEST) tests/fuzz
+fuzz: $(BUILT)  ## long runs of the fuzzers
+	HYPOTHESIS_PROFILE=long $(PYTEST) tests/fuzz
 
-bench: relayvm/vm/.built  ## benchmarks; ratios to named peers where these are installed
-	$(PYTEST) bench --benchmark-only
+bench: $(BUILT)  ## benchmarks; ratios to named peers where these are installed
+	$(BIN)/python -m pytest --benchmark-only bench
 
-docs: $(READY)  ## generated reference pages
-	$(BIN)/python -m relayvm.vm.generate
-	$(BIN)/python -m relayvm.ops.docs
+peers: $(READY)  ## install PyTorch, with which benchmarks and some tests compare
+	$(PIP) install --no-build-isolation --editable '.[torch]'
+
+docs: generate  ## generated reference pages
 
 clean:  ## remove what was built, not the environment
-	rm -rf build relayvm/vm/.built relayvm/vm/*.so .mypy_cache .ruff_cache .pytest_cache
+	rm -rf build $(BUILT) relayvm/vm/*.so .mypy_cache .ruff_cache .pytest_cache
