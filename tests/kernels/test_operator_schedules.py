@@ -1,0 +1,53 @@
+"""The schedule of every operator, over known and unknown dims, has its naive nest's bits."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relayvm.base.target import Target
+from relayvm.kernels.interpret import interpret
+from relayvm.kernels.lower import Computation, dim_names, lower
+from relayvm.kernels.printer import print_nest
+from relayvm.kernels.schedule import schedule
+from relayvm.kernels.verify import verify_nest
+from relayvm.ops import OPS
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
+import operator_cases as cases
+import operator_kernels as kernels
+
+TARGETS = (Target(cpu="skylake-avx512"), Target(cpu="generic"))
+
+
+def run_both(outputs, inputs, arrays, sizes, strided):
+    computation = Computation("test", tuple(inputs), tuple(outputs), tuple(sizes), strided)
+    names = dim_names(tuple(sizes))
+    dims = {names[v]: size for v, size in sizes.items()}
+    naive = interpret(lower(computation), arrays, dims)
+    target = TARGETS[len(print_nest(lower(computation))) % 2]
+    nest = schedule(computation, target)
+    verify_nest(nest)
+    for a, b in zip(interpret(nest, arrays, dims, slices=2), naive, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        if a.tobytes() != b.tobytes():  # only which NaN it is may differ
+            np.testing.assert_array_equal(a, b)
+    return naive
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("symbolic", [False, True], ids=["static", "unknown"])
+def test_every_operator_keeps_its_bits_when_scheduled(symbolic, monkeypatch):
+    monkeypatch.setattr(kernels, "run", run_both)
+    for name, op in OPS.items():
+        for case in cases.CASES[name]:
+            if symbolic and name == "squeeze" and "axis" not in case.attrs:
+                continue
+            dtypes = next(cases.dtypes_of(op, case))
+            rng = np.random.default_rng(len(name))
+            values = cases.values_of(case, dtypes, rng, special=op.fusion.value != "contraction")
+            types = cases.types_of(case, dtypes)
+            kernels.compute_result(op, types, values, case.attrs, symbolic=symbolic)
