@@ -271,6 +271,15 @@ ERROR_CODES: dict[str, str] = {
         "A tensor has more axes than kernels can address, which is 8.\n\n"
         "Join axes with `reshape` before the operator, or remove those of size 1 with `squeeze`."
     ),
+    "too-many-registers": (
+        "A function holds more values at one time than the machine has registers for.\n\n"
+        "Split it into functions, or keep the values in a list or another data type."
+    ),
+    "unreadable-dim": (
+        "A size that a type parameter names is needed at run time, but nothing has it as an axis."
+        "\n\nSizes are read from tensors, also in tuples, that are parameters of the function. Add "
+        "a parameter with this axis, or pass the size as a number."
+    ),
     "unreadable-file": (
         "A file cannot be read, or does not hold what its name promises.\n\n"
         "The message has the reason that the system gave."
