@@ -19,6 +19,7 @@ from relayvm.compiler.lower.linear import (
     Use,
 )
 from relayvm.compiler.lower.registers import Places, allocate_registers, bank_of
+from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.vm.program import FunctionCode, Instr, Layout, LayoutKind, Line, SourceText
 
 
@@ -60,10 +61,11 @@ class _Emitter:
         self.places: Places = allocate_registers(function)
         self.code: list[Instr] = []
         self.lines: list[Line] = []
+        self.last: tuple[int, int, int] | None = None
         self.labels = 0
 
     def emit(self) -> FunctionCode:
-        self.block(self.function.body)
+        trampoline(self.block(self.function.body))
         if not self.function.body.ends:
             raise InternalError(f"function `{self.function.name}` falls off its end")
         sizes = self.places.sizes
@@ -80,11 +82,11 @@ class _Emitter:
             tuple(sorted(names.items())),
         )
 
-    def block(self, block: Block) -> None:
+    def block(self, block: Block) -> Recursive[None]:
         for item in block.items:
             self.mark(item.span)
             if isinstance(item, Choice):
-                self.choice(item)
+                yield self.choice(item)
             else:
                 self.step(item)
 
@@ -92,9 +94,10 @@ class _Emitter:
         if span is None:
             return
         line, column = span.source.line_column(span.begin)
-        row = Line(len(self.code), self.sources.number(span.source), line, column)
-        if not self.lines or replace(self.lines[-1], index=row.index) != row:
-            self.lines.append(row)
+        place = (self.sources.number(span.source), line, column)
+        if place != self.last:
+            self.last = place
+            self.lines.append(Line(len(self.code), *place))
 
     def step(self, step: Step) -> None:
         operands = list(step.operands)
@@ -109,7 +112,7 @@ class _Emitter:
             return self.places.names[operand.reg]
         return operand
 
-    def choice(self, choice: Choice) -> None:
+    def choice(self, choice: Choice) -> Recursive[None]:
         end = self.label()
         starts = [self.label() for _ in choice.blocks]
         on = self.places.names[choice.on]
@@ -121,7 +124,7 @@ class _Emitter:
         for index, (start, block) in enumerate(zip(starts, choice.blocks)):
             if choice.is_switch or index == 1:
                 self.code.append(Instr("label", (start,)))
-            self.block(block)
+            yield self.block(block)
             if not block.ends:
                 reaches_end = True
                 if index + 1 < len(choice.blocks):

@@ -16,6 +16,7 @@ from relayvm.compiler.lower.code import (
     return_type_of,
     tensor_type,
     type_of,
+    without_symbols,
 )
 from relayvm.compiler.lower.layouts import class_of, is_spread
 from relayvm.compiler.lower.linear import OBJECT, WORD, Arg, Def, Operand, Reg, Take, Use
@@ -65,7 +66,7 @@ class Calls(Code):
         regs: list[Reg] = []
         for arg, wanted in zip(args, types):
             value = self.value(arg)
-            self.check(value, type_of(arg), wanted, arg.span)
+            self.check(value, type_of(arg), without_symbols(wanted), arg.span)
             regs.append(self.as_class(value, slot(wanted), arg.span))
         return regs
 

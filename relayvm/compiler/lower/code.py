@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from relayvm.base.diagnostics import InternalError
-from relayvm.base.dims import AnyDim, Dim
+from relayvm.base.dims import ANY, AnyDim, Dim, DimExpr
 from relayvm.base.dtypes import DType
 from relayvm.base.source import Span
 from relayvm.compiler.lower.dims import DimCode
@@ -49,13 +49,13 @@ class Code:
         self.layouts = unit.layouts
         self.closure = closure
         self.block = Block()
-        self.scopes: list[dict[Expr, Value]] = [{}]
+        self.values: dict[Expr, Value] = {}
         self.results: Type = UNIT
         self.dims = DimCode(self)
 
     def emit(self, name: str, *operands: Operand, span: Span | None, callee: str = "") -> None:
         """Append one instruction."""
-        self.block.items.append(Step(name, operands, span, callee))
+        self.block.add(Step(name, operands, span, callee))
 
     def word(self, value: int, span: Span | None) -> Reg:
         """Return a word register that holds these bits."""
@@ -73,7 +73,9 @@ class Code:
             reg = Reg(WORD, type=type)
             self.emit("field_word", Def(reg), Use(cell), layout, index, span=span)
             return reg
-        reg = Reg(OBJECT, type=type, borrowed=True, root=cell)
+        # A root is never a field itself: owners are found in one step however deep the cell lies.
+        root = cell.root if cell.borrowed and cell.root is not None else cell
+        reg = Reg(OBJECT, type=type, borrowed=True, root=root)
         self.emit("field_borrow", Def(reg), Use(cell), layout, index, span=span)
         return reg
 
@@ -116,23 +118,28 @@ class Code:
         return reg
 
     def bind(self, var: Expr, value: Value) -> None:
-        """Make a value visible under a variable in the current scope."""
+        """Make a value visible under a variable. Each has one binder: scopes need no record."""
         if isinstance(value, Reg) and isinstance(var, Var) and not value.name:
             value.name = var.name
-        self.scopes[-1][var] = value
+        self.values[var] = value
 
     def lookup(self, var: Expr) -> Value:
         """Return the value of a variable."""
-        for scope in reversed(self.scopes):
-            if var in scope:
-                return scope[var]
-        raise InternalError(f"{var!r} is used where it is not bound")
+        if var not in self.values:
+            raise InternalError(f"{var!r} is used where it is not bound")
+        return self.values[var]
 
     def spread(self, value: Value, kind: TupleType, span: Span | None) -> list[Value]:
         """Return the fields of a tuple value."""
         if isinstance(value, Bundle):
             return value.fields
-        return [self._project(value, kind, i, span) for i in range(len(kind.fields))]
+        return [self.item(value, kind, i, span) for i in range(len(kind.fields))]
+
+    def item(self, value: Value, kind: TupleType, index: int, span: Span | None) -> Value:
+        """Return one field of a tuple value."""
+        if isinstance(value, Bundle):
+            return value.fields[index]
+        return self._project(value, kind, index, span)
 
     def _project(self, cell: Reg, kind: TupleType, index: int, span: Span | None) -> Reg:
         field_type = kind.fields[index]
@@ -205,6 +212,18 @@ def bits_of(expr: Constant) -> int:
 def differs(given: Dim, wanted: Dim) -> bool:
     """Tell whether a dim must be compared at run time to count as the wanted one."""
     return not isinstance(wanted, AnyDim) and (isinstance(given, AnyDim) or given != wanted)
+
+
+def without_symbols(kind: Type) -> Type:
+    """Return the type of a parameter as a caller compares with it: what its symbols stand for is
+    the callee's to know.
+    """
+    if isinstance(kind, TensorType):
+        shape = tuple(ANY if isinstance(d, DimExpr) else d for d in kind.shape)
+        return TensorType(shape, kind.dtype)
+    if isinstance(kind, TupleType):
+        return TupleType(tuple(without_symbols(f) for f in kind.fields))
+    return kind
 
 
 def registers_of(value: Value) -> list[Reg]:

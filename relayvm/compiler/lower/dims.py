@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from relayvm.base.diagnostics import InternalError, error
 from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar, dim_variables
 from relayvm.base.source import Span
+from relayvm.compiler.analysis.sizes import axes_of
 from relayvm.compiler.lower.linear import WORD, Def, Reg, Use
-from relayvm.ir.expr import Expr
+from relayvm.ir.expr import Var
 from relayvm.ir.types import TensorType, TupleType, Type
 
 if TYPE_CHECKING:
     from relayvm.compiler.lower.code import Code
+
+Place = tuple[Var, tuple[int, ...], int]  # a variable, a path through tuples, an axis
 
 _TERMS = {
     "//": "floor_divide_i64",
@@ -29,34 +32,51 @@ class DimCode:
 
     def __init__(self, selector: Code) -> None:
         self.selector = selector
-        self.sources: dict[DimVar, tuple[Expr, int]] = {}
-        self.words: list[dict[DimVar, Reg]] = [{}]
+        self.sources: dict[DimVar, Place] = {}
+        self.words: dict[DimVar, Reg] = {}
+        # Of each branch being emitted, the symbols that became known in it.
+        self.branches: list[list[DimVar]] = [[]]
 
-    def declare(self, var: Expr, kind: Type | None) -> None:
-        """Note that the axes of a variable supply the symbols that stand alone in its type."""
-        if not isinstance(kind, TensorType):
-            return
-        for axis, dim in enumerate(kind.shape):
+    def declare(self, var: Var, kind: Type | None) -> None:
+        """Note that the axes of a variable, also those of tensors in a tuple, supply the symbols
+        that stand alone in its type.
+        """
+        for path, axis, dim in axes_of(kind):
             if isinstance(dim, DimExpr) and dim.variable is not None:
-                self.sources.setdefault(dim.variable, (var, axis))
+                self.sources.setdefault(dim.variable, (var, path, axis))
 
-    def supplies(self, var: Expr, axis: int) -> bool:
-        """Tell whether this axis is where a symbol is read from."""
-        return (var, axis) in self.sources.values()
+    def check_sizes(self, var: Var) -> None:
+        """Emit that the axes of a parameter have the sizes that symbols in its type stand for: a
+        caller may know none of them.
+        """
+        kind = var.checked_type or var.type_annotation
+        for path, axis, dim in axes_of(kind):
+            place = (var, path, axis)
+            if not isinstance(dim, DimExpr) or not self.known(dim):
+                continue
+            if dim.variable is None or self.sources.get(dim.variable) != place:
+                size = self.word(dim, var.span)
+                reg = self._tensor(var, path, var.span)
+                self.selector.emit("check_dim", Use(reg), axis, Use(size), span=var.span)
 
     def push(self) -> None:
         """Enter a branch."""
-        self.words.append({})
+        self.branches.append([])
 
     def pop(self) -> None:
         """Leave a branch: what was computed in it is not known behind it."""
-        self.words.pop()
+        for variable in self.branches.pop():
+            del self.words[variable]
+
+    def _note(self, variable: DimVar, word: Reg) -> None:
+        self.words[variable] = word
+        self.branches[-1].append(variable)
 
     def known(self, dim: Dim) -> bool:
         """Tell whether the size can be computed here."""
         if isinstance(dim, AnyDim):
             return False
-        return all(self._find(v) or v in self.sources for v in dim_variables(dim))
+        return all(v in self.words or v in self.sources for v in dim_variables(dim))
 
     @contextmanager
     def operands(self, args: Sequence[Reg], types: Sequence[Type]) -> Iterator[None]:
@@ -71,8 +91,8 @@ class DimCode:
             assert isinstance(kind, TensorType)
             for axis, dim in enumerate(kind.shape):
                 variable = dim.variable if isinstance(dim, DimExpr) else None
-                if variable is not None and not self._find(variable):
-                    self.words[-1][variable] = self._axis(reg, axis, None)
+                if variable is not None and variable not in self.words:
+                    self._note(variable, self._axis(reg, axis, None))
         yield
         self.pop()
 
@@ -108,9 +128,8 @@ class DimCode:
         return self._op(_TERMS[atom.op], a, b)
 
     def _variable(self, variable: DimVar, span: Span | None) -> Reg:
-        word = self._find(variable)
-        if word is not None:
-            return word
+        if variable in self.words:
+            return self.words[variable]
         if variable not in self.sources:
             raise error(
                 "unreadable-dim",
@@ -118,16 +137,19 @@ class DimCode:
                 "this function has it as an axis",
                 span,
             )
-        var, axis = self.sources[variable]
-        reg = self._axis(self.selector.whole(self.selector.lookup(var), span), axis, span)
-        self.words[-1][variable] = reg
+        var, path, axis = self.sources[variable]
+        reg = self._axis(self._tensor(var, path, span), axis, span)
+        self._note(variable, reg)
         return reg
 
-    def _find(self, variable: DimVar) -> Reg | None:
-        for scope in reversed(self.words):
-            if variable in scope:
-                return scope[variable]
-        return None
+    def _tensor(self, var: Var, path: tuple[int, ...], span: Span | None) -> Reg:
+        """Return the tensor at the end of a path through tuples."""
+        value, kind = self.selector.lookup(var), var.checked_type or var.type_annotation
+        for index in path:
+            assert isinstance(kind, TupleType)
+            value = self.selector.item(value, kind, index, span)
+            kind = kind.fields[index]
+        return self.selector.whole(value, span)
 
     def _axis(self, reg: Reg, axis: int, span: Span | None) -> Reg:
         size = Reg(WORD)

@@ -115,22 +115,23 @@ class Choice:
     def is_switch(self) -> bool:
         return self.layout >= 0
 
+    @property
+    def ends(self) -> bool:
+        """True if control does not go on behind any of the blocks."""
+        return all(block.ends for block in self.blocks)
+
 
 @dataclass(slots=True)
 class Block:
-    """Instructions in order."""
+    """Instructions in order. `ends` is True if no path reaches the end of the block."""
 
     items: list[Step | Choice] = field(default_factory=list)
+    ends: bool = False
 
-    @property
-    def ends(self) -> bool:
-        """True if no path reaches the end of the block."""
-        if not self.items:
-            return False
-        last = self.items[-1]
-        if isinstance(last, Step):
-            return last.ends
-        return all(block.ends for block in last.blocks)
+    def add(self, item: Step | Choice) -> None:
+        """Append an instruction, or a choice whose blocks are complete."""
+        self.items.append(item)
+        self.ends = item.ends
 
 
 @dataclass(slots=True)
@@ -156,9 +157,13 @@ def roles(operands: tuple[Operand, ...]) -> Iterator[Role]:
 
 def steps(block: Block) -> Iterator[Step]:
     """Yield all steps of a block and its branches, in order."""
-    for item in block.items:
-        if isinstance(item, Step):
-            yield item
+    pending = [iter(block.items)]
+    while pending:
+        for item in pending[-1]:
+            if isinstance(item, Step):
+                yield item
+            else:
+                pending.extend(iter(inner.items) for inner in reversed(item.blocks))
+                break
         else:
-            for inner in item.blocks:
-                yield from steps(inner)
+            pending.pop()

@@ -6,7 +6,7 @@ borrowed unless the function gives it away; an object is released right after it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -28,6 +28,8 @@ from relayvm.compiler.lower.linear import (
     roles,
     steps,
 )
+from relayvm.compiler.lower.liveness import Live, walk_blocks
+from relayvm.compiler.trampoline import Recursive, trampoline
 
 
 def make_memory_explicit(
@@ -52,26 +54,42 @@ def infer_borrowed_params(functions: Mapping[str, LinearFunction]) -> None:
     for function in functions.values():
         for param in function.params:
             param.borrowed = param.kind == OBJECT and not function.owned_params
-    changed = True
-    while changed:
-        changed = False
-        for function in functions.values():
-            for step in steps(function.body):
-                changed |= _claim(step, functions)
+    calls = {name: _calls(function) for name, function in functions.items()}
+    callers: dict[str, set[str]] = {}
+    for name, own in calls.items():
+        for step in own:
+            callers.setdefault(step.callee, set()).add(name)
+    pending = dict.fromkeys(functions)
+    while pending:
+        name, _ = pending.popitem()
+        for step in calls[name]:
+            for changed in _claim(name, step, functions):
+                # What a function holds decides what its callers must give and it may pass on.
+                pending[changed] = None
+                pending.update(dict.fromkeys(callers.get(changed, ())))
 
 
-def _claim(step: Step, functions: Mapping[str, LinearFunction]) -> bool:
-    changed = False
-    for role in roles(step.operands):
-        if isinstance(role, Take):
-            changed |= _own(role.reg)
+def _calls(function: LinearFunction) -> list[Step]:
+    """Return the calls of a function, after claiming the parameters that other steps give away."""
+    calls: list[Step] = []
+    for step in steps(function.body):
+        for role in roles(step.operands):
+            if isinstance(role, Take):
+                _own(role.reg)
+        if any(isinstance(role, Arg) for role in roles(step.operands)):
+            calls.append(step)
+    return calls
+
+
+def _claim(name: str, step: Step, functions: Mapping[str, LinearFunction]) -> Iterator[str]:
+    """Yield the functions of which a call in the named one has made a parameter owned."""
     for arg, param in _arguments(step, functions):
         if param is None or not param.borrowed:
-            changed |= _own(arg.reg)
+            if _own(arg.reg):
+                yield name
         elif step.ends and arg.reg.owner is not None:
             param.borrowed = False
-            changed = True
-    return changed
+            yield step.callee
 
 
 def _own(reg: Reg) -> bool:
@@ -133,36 +151,34 @@ class _Counter:
         self.signatures = signatures
 
     def run(self, function: LinearFunction) -> None:
-        live = self.block(function.body, set())
+        live = Live()
+        trampoline(self.block(function.body, live))
         unused = [
             p for p in function.params if p.kind == OBJECT and not p.borrowed and p not in live
         ]
         function.body.items[:0] = [_release(p, function.span) for p in unused]
 
-    def block(self, block: Block, live: set[Reg]) -> set[Reg]:
-        """Rewrite a block whose end needs `live`; return what its start needs."""
-        live = set() if block.ends else set(live)
+    def block(self, block: Block, live: Live) -> Recursive[None]:
+        """Rewrite a block whose end needs `live`; leave in `live` what its start needs."""
         out: list[Step | Choice] = []
         for item in reversed(block.items):
             if isinstance(item, Step):
                 self.step(item, live, out)
             else:
-                self.choice(item, live, out)
+                yield self.choice(item, live)
+                out.append(item)
         block.items = out[::-1]
-        return live
 
-    def choice(self, choice: Choice, live: set[Reg], out: list[Step | Choice]) -> None:
-        needed = [self.block(block, live) for block in choice.blocks]
+    def choice(self, choice: Choice, live: Live) -> Recursive[None]:
         owner = choice.on.owner
-        union = set().union(*needed, {owner} if owner else set())
-        for block, own in zip(choice.blocks, needed):
-            dead = sorted(union - own, key=lambda r: (r.name, id(r)))
-            block.items[:0] = [_release(reg, choice.span) for reg in dead]
-        out.append(choice)
-        live.clear()
-        live |= union
+        joins = set(choice.joins)
+        on = (owner,) if owner else ()
+        dead = yield walk_blocks(choice.blocks, live, joins, on, self.block)
+        for block, regs in zip(choice.blocks, dead):
+            ordered = sorted(regs, key=lambda r: (r.name, id(r)))
+            block.items[:0] = [_release(reg, choice.span) for reg in ordered]
 
-    def step(self, step: Step, live: set[Reg], out: list[Step | Choice]) -> None:
+    def step(self, step: Step, live: Live, out: list[Step | Choice]) -> None:
         """Append, in reverse: the releases after the step, the step, the retains before it."""
         step = self._donate(step, live)
         before: list[Step | Choice] = []
@@ -170,14 +186,14 @@ class _Counter:
         defined = {r.reg for r in all_roles if isinstance(r, Def)}
         lent = _owners(r.reg for r in all_roles if isinstance(r, Use))
         borrowed_takes = _owners(r.reg for r in all_roles if isinstance(r, Take) and r.reg.borrowed)
-        kept = (live - defined) | lent
         moved: set[Reg] = set()
 
         def give(role: Role) -> Role:
             if not isinstance(role, Take):
                 return role
             reg = role.reg
-            if not reg.borrowed and reg not in kept and reg not in moved:
+            kept = reg in lent or (reg in live and reg not in defined)
+            if not reg.borrowed and not kept and reg not in moved:
                 moved.add(reg)
                 return role
             copy = Reg(OBJECT, reg.name, reg.type)
@@ -190,21 +206,21 @@ class _Counter:
         ends_here = sorted(last, key=lambda r: (r.name, id(r)))
         if step.ends:
             # Behind the last instruction there is no place: release in front, after the retains.
-            assert not lent - live - moved or step.name == "trap", f"`{step.name}` lends a local"
+            assert not lent - live.regs - moved or step.name == "trap", (
+                f"`{step.name}` lends a local"
+            )
             out.append(step)
             out.extend(_release(r, step.span) for r in ends_here)
         else:
             out.extend(_release(r, step.span) for r in [*dead, *ends_here])
             out.append(step)
         out.extend(before)
-        live -= defined
-        live |= (
-            lent
-            | borrowed_takes
-            | {r.reg for r in all_roles if isinstance(r, Take) and not r.reg.borrowed}
-        )
+        live.remove(defined)
+        live.add(lent)
+        live.add(borrowed_takes)
+        live.add(r.reg for r in all_roles if isinstance(r, Take) and not r.reg.borrowed)
 
-    def _donate(self, step: Step, live: set[Reg]) -> Step:
+    def _donate(self, step: Step, live: Live) -> Step:
         """Let a kernel write over an input that dies with it."""
         if step.name != "kernel":
             return step

@@ -7,10 +7,11 @@ walk.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 
-from relayvm.base.diagnostics import InternalError
-from relayvm.compiler.lower.linear import Block, Choice, Def, LinearFunction, Reg, Step, roles
+from relayvm.base.diagnostics import error
+from relayvm.compiler.lower.linear import Block, Choice, Def, LinearFunction, Reg, roles
+from relayvm.compiler.lower.liveness import Live, walk_blocks
+from relayvm.compiler.trampoline import Recursive, trampoline
 
 MAX_SLOTS = 1 << 16
 
@@ -31,17 +32,22 @@ def bank_of(reg: Reg) -> str:
 def allocate_registers(function: LinearFunction) -> Places:
     """Return the places of all registers; parameters come first in their banks, in order."""
     lifetimes = _Lifetimes()
-    live = lifetimes.block(function.body, set())
+    live = Live()
+    trampoline(lifetimes.block(function.body, live))
     allocation = _Allocation(lifetimes)
     for param in function.params:
         allocation.give(param)
     for param in function.params:
         if param not in live:
             allocation.free(param)
-    allocation.block(function.body)
+    trampoline(allocation.block(function.body))
     places = allocation.places
     if sum(places.sizes.values()) > MAX_SLOTS:
-        raise InternalError(f"function `{function.name}` needs more than {MAX_SLOTS} registers")
+        message = (
+            f"function `{function.name}` needs more than {MAX_SLOTS} registers at once; "
+            "split it into functions, or put values into a list"
+        )
+        raise error("too-many-registers", message, function.span)
     return places
 
 
@@ -52,99 +58,76 @@ class _Lifetimes:
 
     def __init__(self) -> None:
         self.dead_after: dict[int, list[Reg]] = {}
-        self.dead_at_start: dict[int, list[Reg]] = {}
+        self.dead_at_start: dict[int, set[Reg]] = {}
 
-    def block(self, block: Block, live_out: set[Reg]) -> set[Reg]:
-        live = set() if block.ends else set(live_out)
+    def block(self, block: Block, live: Live) -> Recursive[None]:
         for item in reversed(block.items):
-            if isinstance(item, Step):
-                mentioned = {role.reg for role in roles(item.operands)}
-                defined = {r.reg for r in roles(item.operands) if isinstance(r, Def)}
-                self.dead_after[id(item)] = [r for r in mentioned if r not in live]
-                live -= defined
-                live |= mentioned - defined
-            else:
-                self.choice(item, live)
-        return live
+            if isinstance(item, Choice):
+                yield self.choice(item, live)
+                continue
+            mentioned = dict.fromkeys(role.reg for role in roles(item.operands))
+            self.dead_after[id(item)] = [r for r in mentioned if r not in live]
+            live.add(mentioned)
+            live.remove(r.reg for r in roles(item.operands) if isinstance(r, Def))
 
-    def choice(self, choice: Choice, live: set[Reg]) -> None:
-        needed = [self.block(block, live) for block in choice.blocks]
+    def choice(self, choice: Choice, live: Live) -> Recursive[None]:
         joins = set(choice.joins)
-        union = set().union(*needed, {choice.on}) - joins
-        dead_joins = [j for j in choice.joins if j not in live]
-        self.dead_after[id(choice)] = dead_joins
-        for block, own in zip(choice.blocks, needed):
-            self.dead_at_start[id(block)] = [r for r in union if r not in own]
-        live -= joins
-        live |= union
+        dead = yield walk_blocks(choice.blocks, live, joins, (choice.on,), self.block)
+        for block, regs in zip(choice.blocks, dead):
+            self.dead_at_start[id(block)] = regs
 
 
 class _Allocation:
+    """Hands out places. The places in use are bit masks: what a branch did to them is forgotten by
+    putting the old masks back, whatever their size.
+    """
+
     def __init__(self, lifetimes: _Lifetimes) -> None:
         self.lifetimes = lifetimes
         self.places = Places()
-        self.taken: dict[Reg, int] = {}
-        self.holes: dict[str, list[int]] = {"w": [], "o": [], "b": []}
-        self.tops: dict[str, int] = {"w": 0, "o": 0, "b": 0}
+        self.numbers: dict[Reg, int] = {}
+        self.used = {"w": 0, "o": 0, "b": 0}
 
     def give(self, reg: Reg) -> None:
-        if reg in self.taken:
+        """Give a register the lowest free place of its bank, once."""
+        if reg in self.numbers:
             return
         bank = bank_of(reg)
-        if self.holes[bank]:
-            number = heappop(self.holes[bank])
-        else:
-            number = self.tops[bank]
-            self.tops[bank] += 1
-            self.places.sizes[bank] = max(self.places.sizes[bank], self.tops[bank])
-        self.taken[reg] = number
+        used = self.used[bank]
+        lowest = ~used & (used + 1)
+        number = lowest.bit_length() - 1
+        self.used[bank] = used | lowest
+        self.places.sizes[bank] = max(self.places.sizes[bank], number + 1)
+        self.numbers[reg] = number
         self.places.names[reg] = f"{bank}{number}"
 
     def free(self, reg: Reg) -> None:
-        if reg in self.taken:
-            heappush(self.holes[bank_of(reg)], self.taken.pop(reg))
+        """Make the place of a register free: nobody needs it on this path."""
+        if reg in self.numbers:
+            self.used[bank_of(reg)] &= ~(1 << self.numbers[reg])
 
-    def block(self, block: Block) -> None:
+    def block(self, block: Block) -> Recursive[None]:
         for item in block.items:
-            if isinstance(item, Step):
-                for role in roles(item.operands):
-                    self.give(role.reg)
-                for reg in sorted(self.lifetimes.dead_after[id(item)], key=self._number):
-                    self.free(reg)
-            else:
-                self.choice(item)
+            if isinstance(item, Choice):
+                yield self.choice(item)
+                continue
+            for role in roles(item.operands):
+                self.give(role.reg)
+            for reg in self.lifetimes.dead_after[id(item)]:
+                self.free(reg)
 
-    def choice(self, choice: Choice) -> None:
+    def choice(self, choice: Choice) -> Recursive[None]:
         for join in choice.joins:
             self.give(join)
-        state = self._state()
-        ends: list[tuple[dict[Reg, int], dict[str, list[int]], dict[str, int]]] = []
+        before = dict(self.used)
+        behind: dict[str, int] | None = None
         for block in choice.blocks:
-            self._restore(state)
-            for reg in sorted(self.lifetimes.dead_at_start[id(block)], key=self._number):
+            self.used = dict(before)
+            for reg in self.lifetimes.dead_at_start[id(block)]:
                 self.free(reg)
-            self.block(block)
-            if not block.ends:
-                ends.append(self._state())
-        if ends:
-            # All that lives behind the choice was placed before it, so any end will do; places
-            # above its top are free too.
-            self._restore(ends[0])
-        for reg in self.lifetimes.dead_after[id(choice)]:
-            self.free(reg)
-
-    def _number(self, reg: Reg) -> int:
-        return self.taken.get(reg, -1)
-
-    def _state(self) -> tuple[dict[Reg, int], dict[str, list[int]], dict[str, int]]:
-        return (
-            dict(self.taken),
-            {bank: list(holes) for bank, holes in self.holes.items()},
-            dict(self.tops),
-        )
-
-    def _restore(self, state: tuple[dict[Reg, int], dict[str, list[int]], dict[str, int]]) -> None:
-        taken, holes, tops = state
-        self.taken = dict(taken)
-        self.holes = {bank: list(numbers) for bank, numbers in holes.items()}
-        self.tops = dict(tops)
+            yield self.block(block)
+            if behind is None and not block.ends:
+                # All that lives behind the choice was placed before it, so any end will do.
+                behind = self.used
+        if behind is not None:
+            self.used = dict(behind)

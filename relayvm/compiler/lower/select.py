@@ -6,11 +6,9 @@ Knows nothing of counts and places: `memory` and `registers` come after.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from relayvm.base.abi import TrapCode
 from relayvm.base.diagnostics import InternalError
-from relayvm.base.dims import DimExpr
 from relayvm.base.source import Span
 from relayvm.compiler.lower.calls import Calls
 from relayvm.compiler.lower.code import (
@@ -33,7 +31,8 @@ from relayvm.compiler.lower.linear import (
     Take,
     Use,
 )
-from relayvm.compiler.transforms.blocks import split_block
+from relayvm.compiler.trampoline import Recursive, trampoline
+from relayvm.compiler.transforms.blocks import Binding, split_block
 from relayvm.ir.expr import (
     Call,
     Clause,
@@ -53,9 +52,9 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
-from relayvm.ir.types import UNIT, FuncType, RefType, TensorType, TupleType, Type
+from relayvm.ir.types import UNIT, FuncType, RefType, TupleType, Type
 
-Finish = Callable[[Expr], None]
+Finish = Callable[[Expr], Recursive[None]]
 
 
 class Selector(Calls):
@@ -67,11 +66,12 @@ class Selector(Calls):
         """Return the code of a global function."""
         params = [self._param(p, class_of(type_of(p))) for p in function.params]
         for var, reg in zip(function.params, params):
-            self.scopes[0][var] = reg
+            self.values[var] = reg
             self.dims.declare(var, type_of(var))
         self.results = return_type_of(function)
-        self._check_sizes(function)
-        self.tail(function.body)
+        for var in function.params:
+            self.dims.check_sizes(var)
+        trampoline(self.tail(function.body))
         return LinearFunction(
             name,
             params,
@@ -81,19 +81,6 @@ class Selector(Calls):
             span=function.span,
         )
 
-    def _check_sizes(self, function: Function) -> None:
-        """Emit that axes named by one symbol agree: a caller may know none of their sizes."""
-        for var in function.params:
-            kind = type_of(var)
-            if not isinstance(kind, TensorType):
-                continue
-            for axis, dim in enumerate(kind.shape):
-                named = isinstance(dim, DimExpr) and self.dims.known(dim)
-                if named and not self.dims.supplies(var, axis):
-                    size = self.dims.word(dim, var.span)
-                    reg = self.as_class(self.lookup(var), OBJECT, var.span)
-                    self.emit("check_dim", Use(reg), axis, Use(size), span=var.span)
-
     def closure_body(self, name: str, lifted: Function) -> LinearFunction:
         """Return the code of a closure: its captures are fields of the closure, its first
         parameter.
@@ -102,18 +89,18 @@ class Selector(Calls):
         closure = Reg(OBJECT, itself.name if itself else name, is_param=True)
         params = [self._param(p, self.layouts.field_class(type_of(p))) for p in own.params]
         if itself is not None:
-            self.scopes[0][itself] = closure
+            self.values[itself] = closure
         layout = self.unit.closure_layout(name)
         for index, capture in enumerate(lifted.params):
             kind = self.layouts.field_class(type_of(capture))
             reg = self.field(closure, layout, index, kind, type_of(capture), capture.span)
-            self.scopes[0][capture] = self.local(reg, type_of(capture), capture.span)
+            self.values[capture] = self.local(reg, type_of(capture), capture.span)
             self.dims.declare(capture, type_of(capture))
         for var, reg in zip(own.params, params):
-            self.scopes[0][var] = self.local(reg, type_of(var), var.span)
+            self.values[var] = self.local(reg, type_of(var), var.span)
             self.dims.declare(var, type_of(var))
         self.results = return_type_of(own)
-        self.tail(own.body)
+        trampoline(self.tail(own.body))
         results = self.layouts.results_of(self.results, closure=True)
         return LinearFunction(
             name, [closure, *params], results, self.block, owned_params=True, span=own.span
@@ -124,24 +111,24 @@ class Selector(Calls):
 
     # -- Blocks ------------------------------------------------------------------------------------
 
-    def tail(self, expr: Expr) -> None:
+    def tail(self, expr: Expr) -> Recursive[None]:
         """Emit an expression whose value is the function's."""
         bindings, last = split_block(expr)
         for binding in bindings:
-            self.let(binding.var, binding.value)
+            yield from self._let(binding)
         match last:
             case If():
-                self._branch(last, self.tail, [])
+                yield self._branch(last, self.tail, [])
             case Match():
-                self._match(last, self.tail, [])
+                yield self._match(last, self.tail, [])
             case Call() if self._tail_call(last):
                 pass
             case _:
                 self._return(self.value(last), type_of(last), last.span)
 
-    def let(self, var: Var, value: Expr) -> None:
-        """Emit a binding."""
-        result = self.value(value)
+    def _let(self, binding: Binding) -> Recursive[None]:
+        var, value = binding.var, binding.value
+        result = yield from self._branching(value)
         if var.checked_type is not None and value.checked_type is not None:
             self.check(result, value.checked_type, var.checked_type, value.span)
         self.bind(var, result)
@@ -161,15 +148,15 @@ class Selector(Calls):
         given = tuple(Use(r) if r.kind == WORD else Take(r) for r in values)
         self.emit("return", given, span=span)
 
-    def _branch(self, choice: If, finish: Finish, joins: list[Reg]) -> None:
+    def _branch(self, choice: If, finish: Finish, joins: list[Reg]) -> Recursive[None]:
         cond = self.as_class(self.value(choice.cond), WORD, choice.span)
-        blocks = [
-            self._inside(lambda: finish(choice.true_branch)),
-            self._inside(lambda: finish(choice.false_branch)),
-        ]
-        self.block.items.append(Choice(cond, blocks, choice.span, joins=joins))
+        blocks: list[Block] = []
+        for branch in (choice.true_branch, choice.false_branch):
+            block = yield self._inside(finish(branch))
+            blocks.append(block)
+        self.block.add(Choice(cond, blocks, choice.span, joins=joins))
 
-    def _match(self, match: Match, finish: Finish, joins: list[Reg]) -> None:
+    def _match(self, match: Match, finish: Finish, joins: list[Reg]) -> Recursive[None]:
         data = self.as_class(self.value(match.data), OBJECT, match.span)
         kind = type_of(match.data)
         layout = self.layouts.data(kind)
@@ -177,15 +164,16 @@ class Selector(Calls):
         for clause in match.clauses:
             assert isinstance(clause.lhs, PatternConstructor), "matches are compiled"
             clauses[clause.lhs.constructor.index] = clause
-        blocks = [
-            self._inside(partial(self._clause, clauses.get(i), data, kind, match, finish))
-            for i in range(self.layouts.num_constructors(kind))
-        ]
-        self.block.items.append(Choice(data, blocks, match.span, layout=layout, joins=joins))
+        blocks: list[Block] = []
+        for index in range(self.layouts.num_constructors(kind)):
+            code = self._clause(clauses.get(index), data, kind, match, finish)
+            block = yield self._inside(code)
+            blocks.append(block)
+        self.block.add(Choice(data, blocks, match.span, layout=layout, joins=joins))
 
     def _clause(
         self, clause: Clause | None, data: Reg, kind: Type, match: Match, finish: Finish
-    ) -> None:
+    ) -> Recursive[None]:
         if clause is None:
             self.emit("trap", int(TrapCode.MATCH_FAILED), span=match.span)
             return
@@ -198,15 +186,13 @@ class Selector(Calls):
                 slot = self.layouts.field_class(field_type)
                 reg = self.field(data, layout, index, slot, field_type, pattern.span)
                 self.bind(pattern.var, self.local(reg, field_type, pattern.span))
-        finish(clause.rhs)
+        yield finish(clause.rhs)
 
-    def _inside(self, emit: Callable[[], None]) -> Block:
+    def _inside(self, emit: Recursive[None]) -> Recursive[Block]:
         outer, self.block = self.block, Block()
-        self.scopes.append({})
         self.dims.push()
-        emit()
+        yield emit
         self.dims.pop()
-        self.scopes.pop()
         inner, self.block = self.block, outer
         return inner
 
@@ -227,8 +213,6 @@ class Selector(Calls):
                 return self._get_item(expr)
             case GlobalVar() | Constructor():
                 return self._function_value(expr)
-            case If() | Match():
-                return self._joined(expr)
             case RefCreate() | RefRead() | RefWrite():
                 return self._reference(expr)
             case Call():
@@ -249,28 +233,33 @@ class Selector(Calls):
         return reg
 
     def _get_item(self, expr: TupleGetItem) -> Value:
-        whole = self.value(expr.tuple_value)
-        if isinstance(whole, Bundle):
-            return whole.fields[expr.index]
         kind = type_of(expr.tuple_value)
         assert isinstance(kind, TupleType)
-        return self._project(whole, kind, expr.index, expr.span)
+        return self.item(self.value(expr.tuple_value), kind, expr.index, expr.span)
 
-    def _joined(self, expr: If | Match) -> Value:
+    def _branching(self, expr: Expr) -> Recursive[Value]:
+        """Emit an expression that may be a choice."""
+        if isinstance(expr, (If, Match)):
+            result: Value = yield self._joined(expr)
+            return result
+        return self.value(expr)
+
+    def _joined(self, expr: If | Match) -> Recursive[Value]:
         kind = type_of(expr)
         value = self._join_of(kind)
         joins = registers_of(value)
 
-        def finish(branch: Expr) -> None:
+        def finish(branch: Expr) -> Recursive[None]:
             bindings, last = split_block(branch)
             for binding in bindings:
-                self.let(binding.var, binding.value)
-            self._assign(value, self.value(last), last.span)
+                yield from self._let(binding)
+            result = yield from self._branching(last)
+            self._assign(value, result, last.span)
 
         if isinstance(expr, If):
-            self._branch(expr, finish, joins)
+            yield self._branch(expr, finish, joins)
         else:
-            self._match(expr, finish, joins)
+            yield self._match(expr, finish, joins)
         return value
 
     def _join_of(self, kind: Type) -> Value:
