@@ -12,7 +12,7 @@ from functools import partial
 from relayvm.base.dims import Dim, dim_add, dim_mul
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
-from relayvm.kernels.schedules.contraction import NotAContraction, Tiling
+from relayvm.kernels.schedules.contraction import FEW_ROWS, NotAContraction, Tiling
 from relayvm.kernels.schedules.elementwise import blocks, vector_rows
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter
 from relayvm.kernels.schedules.plan import Stage, inlined_nodes, inlines_reduction
@@ -132,7 +132,7 @@ def _shares_columns(context: Context, stage: Stage) -> bool:
         _reduces(context, stage)
         and known
         and not _is_small(context, stage)
-        and _rows_of(extents) <= 8
+        and _rows_of(extents) <= FEW_ROWS
     )
 
 
