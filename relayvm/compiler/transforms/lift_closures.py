@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from relayvm.compiler.analysis.sizes import size_suppliers
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, split_block
 from relayvm.compiler.transforms.fuse import is_primitive
+from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.ir.expr import (
     Attrs,
     Call,
@@ -47,45 +49,62 @@ def lift_closures(module: Module) -> Module:
 class _Lifter:
     def __init__(self, names: set[str]) -> None:
         self.names = names
+        self.counts: dict[str, int] = {}
         self.lifted: dict[str, Function] = {}
         self.owner = ""
+        self.params: list[Var] = []  # of the functions around
 
     def run(self, name: str, function: Function) -> Function:
         self.owner = name
-        return _with_body(function, self.block(function.body))
+        return self.inside(function)
+
+    def inside(self, function: Function) -> Function:
+        """Lift what is inside a function."""
+        self.params.extend(function.params)
+        body = self.block(function.body)
+        del self.params[len(self.params) - len(function.params) :]
+        return _with_body(function, body)
 
     def block(self, expr: Expr) -> Expr:
         bindings, tail = split_block(expr)
         new: list[Binding] = []
         for binding in bindings:
-            new.append(replace(binding, value=self.value(binding.value, binding.var)))
-        last = self.value(tail, None)
+            value = yield self.value(binding.value, binding.var)
+            new.append(binding if value is binding.value else replace(binding, value=value))
+        last = yield self.value(tail, None)
         same = last is tail and all(a.value is b.value for a, b in zip(new, bindings))
         return expr if same else rebuild_block(new, last)
 
-    def value(self, expr: Expr, name: Var | None) -> Expr:
+    def value(self, expr: Expr, name: Var | None) -> Recursive[Expr]:
         match expr:
             case Function() if not is_primitive(expr):
-                return self.lift(expr, name)
+                closure: Expr = yield self.lift(expr, name)
+                return closure
             case If():
-                yes, no = self.block(expr.true_branch), self.block(expr.false_branch)
+                yes = yield self.block(expr.true_branch)
+                no = yield self.block(expr.false_branch)
                 if yes is expr.true_branch and no is expr.false_branch:
                     return expr
                 return replace(expr, true_branch=yes, false_branch=no)
             case Match():
-                sides = [self.block(c.rhs) for c in expr.clauses]
+                sides: list[Expr] = []
+                for clause in expr.clauses:
+                    side = yield self.block(clause.rhs)
+                    sides.append(side)
                 if all(new is c.rhs for new, c in zip(sides, expr.clauses)):
                     return expr
                 clauses = tuple(replace(c, rhs=new) for c, new in zip(expr.clauses, sides))
                 return replace(expr, clauses=clauses)
             case Call() if isinstance(expr.op, Function) and not is_primitive(expr.op):
-                return replace(expr, op=self.lift(expr.op, None))
+                op = yield self.lift(expr.op, None)
+                return replace(expr, op=op)
             case _:
                 return expr
 
     def lift(self, function: Function, name: Var | None) -> Expr:
-        function = _with_body(function, self.block(function.body))
+        function = self.inside(function)
         captures = [v for v in free_vars(function) if v is not name]
+        captures += size_suppliers(function, captures, self.params)
         recursive = name is not None and any(v is name for v in free_vars(function))
         fresh = {
             v: Var(v.name, v.type_annotation, span=v.span, checked_type=v.checked_type)
@@ -117,10 +136,10 @@ class _Lifter:
 
     def fresh_name(self, name: Var | None) -> str:
         stem = f"{self.owner}_{name.name if name is not None else 'lambda'}"
-        candidate, count = stem, 0
+        candidate = stem
         while candidate in self.names:
-            count += 1
-            candidate = f"{stem}{count}"
+            self.counts[stem] = self.counts.get(stem, 0) + 1
+            candidate = f"{stem}{self.counts[stem]}"
         self.names.add(candidate)
         return candidate
 
