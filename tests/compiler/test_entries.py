@@ -1,0 +1,65 @@
+"""Parameters given at compile time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relayvm
+
+RECURSIVE = """
+type Tree { Leaf(Tensor[(2), float32]), Node(Tree, Tree) }
+def @main(%t: Tree, %w: Tensor[(2), float32]) -> Tensor[(2), float32] {
+  match (%t) { Leaf(%x) => %x * %w, Node(%l, %r) => @main(%l, %w) + @main(%r, %w) }
+}
+"""
+
+
+def test_a_recursive_main_takes_weights_as_constants() -> None:
+    weight = np.array([2, 3], np.float32)
+    exe = relayvm.compile(relayvm.parse(RECURSIVE), params={"w": weight})
+    make = exe.adt("Tree")
+    leaf = make.Leaf(np.ones(2, np.float32))
+    result = relayvm.VirtualMachine(exe).run(make.Node(leaf, make.Node(leaf, leaf)))
+    np.testing.assert_array_equal(result, 3 * weight)
+    assert [p.name for p in exe.manifest.entry("main").parameters] == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("value", "given"),
+    [
+        (np.ones(2), r"Tensor\[\(2\), float64\]"),
+        (np.ones(3, np.float32), r"Tensor\[\(3\), float32\]"),
+        (np.float32(1), "float32"),
+    ],
+)
+def test_an_array_of_another_type_is_refused(value, given) -> None:
+    module = relayvm.parse(RECURSIVE)
+    with pytest.raises(relayvm.RelayError, match=given) as caught:
+        relayvm.compile(module, params={"w": value})
+    assert caught.value.code == "wrong-argument"
+
+
+def test_an_unknown_parameter_lists_the_known() -> None:
+    with pytest.raises(relayvm.RelayError, match="it has `%t`, `%w`"):
+        relayvm.compile(relayvm.parse(RECURSIVE), params={"weight": np.ones(2, np.float32)})
+
+
+def test_an_entry_can_be_an_instance() -> None:
+    exe = relayvm.compile(
+        relayvm.parse("def @main(%l: List[int32]) -> int32 { @length(%l) }"),
+        entries=["main", "length[int32]"],
+    )
+    vm = relayvm.VirtualMachine(exe)
+    make = exe.adt("List[int32]")
+    numbers = make.Cons(1, make.Cons(2, make.Nil()))
+    assert vm.run(numbers) == vm.invoke("length[int32]", numbers) == 2
+
+
+def test_an_entry_without_its_type_arguments_says_how_to_write_them() -> None:
+    with pytest.raises(relayvm.RelayError, match=r"`length\[int32\]`") as caught:
+        relayvm.compile(
+            relayvm.parse("def @main(%l: List[int32]) -> int32 { @length(%l) }"),
+            entries=["length"],
+        )
+    assert caught.value.code == "polymorphic-entry"
