@@ -44,7 +44,9 @@ def size_suppliers(code: Expr, has: Iterable[Var], scope: Sequence[Var]) -> list
         missing -= supplied_sizes(_type(var))
     found: list[Var] = []
     for var in scope:
-        supplied = missing & supplied_sizes(_type(var)) if missing else set()
+        if not missing:
+            break
+        supplied = missing & supplied_sizes(_type(var))
         if supplied:
             found.append(var)
             missing -= supplied

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from relayvm.base.source import Span
+from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.ir.expr import Call, Clause, Expr, Function, If, Let, Match, Var
 
 
@@ -45,33 +46,46 @@ def rewrite_blocks(
 ) -> Expr:
     """Apply `rewrite` to every block inside `expr`, innermost first; functions for which `skip`
     holds stay.
-
-    Recursive in the nesting of branches and functions only, not along lets.
     """
+    return trampoline(_rewritten(expr, rewrite, skip))
+
+
+def _rewritten(expr: Expr, rewrite: BlockRewrite, skip: Callable[[Expr], bool]) -> Recursive[Expr]:
     if isinstance(expr, Function):
         if skip(expr):
             return expr
-        return replace(expr, body=rewrite_blocks(expr.body, rewrite, skip=skip))
+        body = yield _rewritten(expr.body, rewrite, skip)
+        return replace(expr, body=body)
     bindings, tail = split_block(expr)
-    inner = [replace(b, value=_rewrite_inside(b.value, rewrite, skip)) for b in bindings]
-    return rewrite(inner, _rewrite_inside(tail, rewrite, skip))
+    for index, binding in enumerate(bindings):
+        if isinstance(binding.value, _WITH_BLOCKS):
+            value = yield _inside(binding.value, rewrite, skip)
+            bindings[index] = replace(binding, value=value)
+    if isinstance(tail, _WITH_BLOCKS):
+        tail = yield _inside(tail, rewrite, skip)
+    return rewrite(bindings, tail)
 
 
-def _rewrite_inside(expr: Expr, rewrite: BlockRewrite, skip: Callable[[Expr], bool]) -> Expr:
-    if isinstance(expr, Function):
-        return rewrite_blocks(expr, rewrite, skip=skip)
-    if isinstance(expr, If):
-        return replace(
-            expr,
-            true_branch=rewrite_blocks(expr.true_branch, rewrite, skip=skip),
-            false_branch=rewrite_blocks(expr.false_branch, rewrite, skip=skip),
-        )
-    if isinstance(expr, Match):
-        clauses = tuple(
-            Clause(c.lhs, rewrite_blocks(c.rhs, rewrite, skip=skip), span=c.span)
-            for c in expr.clauses
-        )
-        return replace(expr, clauses=clauses)
-    if isinstance(expr, Call) and isinstance(expr.op, Function):
-        return replace(expr, op=rewrite_blocks(expr.op, rewrite, skip=skip))
-    return expr
+_WITH_BLOCKS = (Function, If, Match, Call)
+
+
+def _inside(expr: Expr, rewrite: BlockRewrite, skip: Callable[[Expr], bool]) -> Recursive[Expr]:
+    match expr:
+        case Function():
+            result: Expr = yield _rewritten(expr, rewrite, skip)
+            return result
+        case If():
+            yes = yield _rewritten(expr.true_branch, rewrite, skip)
+            no = yield _rewritten(expr.false_branch, rewrite, skip)
+            return replace(expr, true_branch=yes, false_branch=no)
+        case Match():
+            clauses = []
+            for clause in expr.clauses:
+                rhs = yield _rewritten(clause.rhs, rewrite, skip)
+                clauses.append(Clause(clause.lhs, rhs, span=clause.span))
+            return replace(expr, clauses=tuple(clauses))
+        case Call(op=Function()):
+            op = yield _rewritten(expr.op, rewrite, skip)
+            return replace(expr, op=op)
+        case _:
+            return expr

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from relayvm.compiler.analysis.sizes import size_suppliers
+from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, split_block
 from relayvm.compiler.transforms.fuse import is_primitive
 from relayvm.ir.adt import definition_of, field_types
@@ -38,9 +40,10 @@ from relayvm.ir.types import (
     Type,
     TypeCall,
 )
-from relayvm.ir.visit import free_type_vars, free_vars, substitute
+from relayvm.ir.visit import free_type_vars, free_vars, rewrite, substitute
 
 WILDCARD = PatternWildcard()
+_WITH_MATCHES = (Function, If, Match, Call)
 
 
 def compile_matches(module: Module) -> Module:
@@ -74,7 +77,6 @@ class _Leaf:
     """A right-hand side, and the places in the tree from which it is reached."""
 
     rhs: Expr
-    bound: list[Var]
     uses: int = 0
     function: GlobalVar | None = None
     captures: tuple[Var, ...] = ()
@@ -85,41 +87,73 @@ class _Compiler:
         self.module = module
         self.outlined: dict[str, Function] = {}
         self.owner = ""
+        self.params: list[Var] = []  # of the functions around
+        # What patterns have bound so far, renamed in one walk: one a match would be quadratic.
+        self.names: dict[Var, Var] = {}
 
     def function(self, name: str, function: Function) -> Function:
         self.owner = name
-        body = self.block(function.body)
+        result = trampoline(self.inside(function))
+        body = self.renamed(result.body)
+        return result if body is result.body else replace(result, body=body)
+
+    def renamed(self, expr: Expr) -> Expr:
+        """Return an expression in which names that patterns gave are those of their subjects."""
+        if not self.names:
+            return expr
+        return rewrite(expr, lambda node: self.subject(node) if isinstance(node, Var) else node)
+
+    def subject(self, var: Var) -> Var:
+        """Return the variable that is matched where a pattern bound this one, else itself."""
+        chain = []
+        while var in self.names:
+            chain.append(var)
+            var = self.names[var]
+        self.names.update(dict.fromkeys(chain, var))
+        return var
+
+    def inside(self, function: Function) -> Recursive[Function]:
+        self.params.extend(function.params)
+        body = yield self.block(function.body)
+        del self.params[len(self.params) - len(function.params) :]
         return function if body is function.body else replace(function, body=body)
 
-    def block(self, expr: Expr) -> Expr:
+    def block(self, expr: Expr) -> Recursive[Expr]:
         bindings, tail = split_block(expr)
         new: list[Binding] = []
         same = True
         for binding in bindings:
-            before, value = split_block(self.value(binding.value))
+            if not isinstance(binding.value, _WITH_MATCHES):
+                new.append(binding)
+                continue
+            inner = yield self.value(binding.value)
+            before, value = split_block(inner)
             same &= value is binding.value
             new += [*before, replace(binding, value=value)]
-        last = self.value(tail)
+        last = yield self.value(tail)
         return expr if same and last is tail else rebuild_block(new, last)
 
-    def value(self, expr: Expr) -> Expr:
+    def value(self, expr: Expr) -> Recursive[Expr]:
         match expr:
             case Function() if not is_primitive(expr):
-                return replace(expr, body=self.block(expr.body))
+                function: Expr = yield self.inside(expr)
+                return function
             case If():
-                return replace(
-                    expr,
-                    true_branch=self.block(expr.true_branch),
-                    false_branch=self.block(expr.false_branch),
-                )
+                yes = yield self.block(expr.true_branch)
+                no = yield self.block(expr.false_branch)
+                if yes is expr.true_branch and no is expr.false_branch:
+                    return expr
+                return replace(expr, true_branch=yes, false_branch=no)
             case Call() if isinstance(expr.op, Function) and not is_primitive(expr.op):
-                return replace(expr, op=replace(expr.op, body=self.block(expr.op.body)))
+                op = yield self.inside(expr.op)
+                return replace(expr, op=op)
             case Match():
-                return self.match(expr)
+                tree: Expr = yield self.match(expr)
+                return tree
             case _:
                 return expr
 
-    def match(self, match: Match) -> Expr:
+    def match(self, match: Match) -> Recursive[Expr]:
         """Return the decision tree of one match, as an expression in A-normal form."""
         data = match.data
         before: list[Binding] = []
@@ -128,19 +162,27 @@ class _Compiler:
             before.append(Binding(subject, data, match.span))
         else:
             subject = data
-        leaves = [_Leaf(self.block(c.rhs), _bound(c.lhs)) for c in match.clauses]
+        leaves: list[_Leaf] = []
+        for clause in match.clauses:
+            rhs = yield self.block(clause.rhs)
+            leaves.append(_Leaf(rhs))
         rows = [_Row([c.lhs], leaf) for c, leaf in zip(match.clauses, leaves)]
         tree = _Tree(self, match)
-        tree.count([subject], rows)
+        trampoline(tree.build([subject], rows))
+        tree.counting = False
         for leaf in leaves:
-            if leaf.uses > 1 and not _is_atom(leaf.rhs):
+            if leaf.uses > 1:
                 self.outline(leaf)
-        result = tree.build([subject], rows)
+        result = trampoline(tree.build([subject], rows))
         return rebuild_block(before, result)
 
     def outline(self, leaf: _Leaf) -> None:
         """Make a right-hand side a global function of its free variables."""
-        free = tuple(free_vars(leaf.rhs))
+        leaf.rhs = self.renamed(leaf.rhs)
+        if isinstance(leaf.rhs, (Var, GlobalVar, Constructor)):
+            return
+        free = free_vars(leaf.rhs)
+        free += tuple(size_suppliers(leaf.rhs, free, self.params))
         params = tuple(Var(v.name, _type(v), span=v.span, checked_type=_type(v)) for v in free)
         body = substitute(leaf.rhs, dict(zip(free, params)))
         kind = FuncType(tuple(_type(p) for p in params), _type(leaf.rhs))
@@ -160,18 +202,17 @@ class _Compiler:
 
 
 class _Tree:
-    """Builds the decisions for one match."""
+    """Builds the decisions for one match, first to count from how many places each right-hand side
+    is reached.
+    """
 
     def __init__(self, compiler: _Compiler, match: Match) -> None:
         self.compiler = compiler
         self.match = match
         self.type = _type(match)
+        self.counting = True
 
-    def count(self, subjects: list[Var], rows: list[_Row]) -> None:
-        """Find out from how many places each right-hand side is reached."""
-        self.build(subjects, rows)
-
-    def build(self, subjects: Sequence[Var], rows: Sequence[_Row]) -> Expr:
+    def build(self, subjects: Sequence[Var], rows: Sequence[_Row]) -> Recursive[Expr]:
         """Return the expression that decides between `rows`, whose columns match `subjects`."""
         if not rows:
             return self.failure(subjects)
@@ -181,12 +222,19 @@ class _Tree:
         if column is None:
             return self.leaf(first)
         if isinstance(first.patterns[column], PatternTuple):
-            return self.tuple(subjects, rows, column)
-        return self.switch(subjects, rows, column)
+            result: Expr = yield self.tuple(subjects, rows, column)
+        else:
+            result = yield self.switch(subjects, rows, column)
+        return result
 
     def leaf(self, row: _Row) -> Expr:
         leaf = row.leaf
-        leaf.uses += 1
+        if self.counting:
+            leaf.uses += 1
+            return leaf.rhs
+        if leaf.uses == 1:
+            self.compiler.names.update(row.bindings)
+            return leaf.rhs
         names: dict[Var, Expr] = dict(row.bindings)
         if leaf.function is not None:
             args = tuple(names.get(v, v) for v in leaf.captures)
@@ -201,7 +249,7 @@ class _Tree:
         assert subject is not None, "a match over tuples is always complete in its last column"
         return Match(subject, (), False, span=self.match.span, checked_type=self.type)
 
-    def tuple(self, subjects: Sequence[Var], rows: Sequence[_Row], column: int) -> Expr:
+    def tuple(self, subjects: Sequence[Var], rows: Sequence[_Row], column: int) -> Recursive[Expr]:
         subject = subjects[column]
         kind = _type(subject)
         assert isinstance(kind, TupleType)
@@ -223,16 +271,17 @@ class _Tree:
                 else [WILDCARD] * len(fields)
             )
             new_rows.append(replace(row, patterns=_spliced(row.patterns, column, inner)))
-        return rebuild_block(bindings, self.build(_spliced(subjects, column, fields), new_rows))
+        decided = yield self.build(_spliced(subjects, column, fields), new_rows)
+        return rebuild_block(bindings, decided)
 
-    def switch(self, subjects: Sequence[Var], rows: Sequence[_Row], column: int) -> Expr:
+    def switch(self, subjects: Sequence[Var], rows: Sequence[_Row], column: int) -> Recursive[Expr]:
         subject = subjects[column]
         kind = _type(subject)
         module = self.compiler.module
         definition, _ = definition_of(module, kind)
         clauses: list[Clause] = []
-        for constructor in definition.constructors:
-            chosen = [r for r in rows if _may_fit(r.patterns[column], constructor)]
+        fitting = _by_constructor(rows, column, len(definition.constructors))
+        for constructor, chosen in zip(definition.constructors, fitting):
             if not chosen:
                 continue
             types = field_types(module, kind, constructor)
@@ -246,7 +295,7 @@ class _Tree:
                     else [WILDCARD] * len(fields)
                 )
                 new_rows.append(replace(row, patterns=_spliced(row.patterns, column, inner)))
-            rhs = self.build(_spliced(subjects, column, fields), new_rows)
+            rhs = yield self.build(_spliced(subjects, column, fields), new_rows)
             patterns = tuple(PatternVar(v, span=self.match.span) for v in fields)
             lhs = PatternConstructor(constructor, patterns, span=self.match.span)
             clauses.append(Clause(lhs, rhs, span=self.match.span))
@@ -266,34 +315,25 @@ def _bind_names(row: _Row, subjects: Sequence[Var]) -> _Row:
     return _Row(patterns, row.leaf, bindings)
 
 
-def _may_fit(pattern: Pattern, constructor: Constructor) -> bool:
-    if isinstance(pattern, PatternConstructor):
-        return pattern.constructor.index == constructor.index
-    return True
+def _by_constructor(rows: Sequence[_Row], column: int, count: int) -> list[list[_Row]]:
+    """Return for each constructor the rows whose pattern in this column may fit it."""
+    fitting: list[list[_Row]] = [[] for _ in range(count)]
+    for row in rows:
+        pattern = row.patterns[column]
+        if isinstance(pattern, PatternConstructor):
+            fitting[pattern.constructor.index].append(row)
+        else:
+            for chosen in fitting:
+                chosen.append(row)
+    return fitting
 
 
 def _is_wild(pattern: Pattern) -> bool:
     return isinstance(pattern, PatternWildcard)
 
 
-def _is_atom(expr: Expr) -> bool:
-    from_variable = isinstance(expr, (Var, GlobalVar, Constructor))
-    return from_variable
-
-
 def _spliced(items, index: int, new):  # type: ignore[no-untyped-def]
     return [*items[:index], *new, *items[index + 1 :]]
-
-
-def _bound(pattern: Pattern) -> list[Var]:
-    pending, result = [pattern], []
-    while pending:
-        current = pending.pop()
-        if isinstance(current, PatternVar):
-            result.append(current.var)
-        elif isinstance(current, (PatternConstructor, PatternTuple)):
-            pending.extend(reversed(current.patterns))
-    return result
 
 
 def _variable(name: str, kind: Type, match: Match) -> Var:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relayvm.compiler.analysis.sizes import size_suppliers
+from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, split_block
 from relayvm.compiler.transforms.fuse import is_primitive
-from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.ir.expr import (
     Attrs,
     Call,
@@ -56,16 +56,17 @@ class _Lifter:
 
     def run(self, name: str, function: Function) -> Function:
         self.owner = name
-        return self.inside(function)
+        result: Function = trampoline(self.inside(function))
+        return result
 
-    def inside(self, function: Function) -> Function:
+    def inside(self, function: Function) -> Recursive[Function]:
         """Lift what is inside a function."""
         self.params.extend(function.params)
-        body = self.block(function.body)
+        body = yield self.block(function.body)
         del self.params[len(self.params) - len(function.params) :]
         return _with_body(function, body)
 
-    def block(self, expr: Expr) -> Expr:
+    def block(self, expr: Expr) -> Recursive[Expr]:
         bindings, tail = split_block(expr)
         new: list[Binding] = []
         for binding in bindings:
@@ -101,11 +102,12 @@ class _Lifter:
             case _:
                 return expr
 
-    def lift(self, function: Function, name: Var | None) -> Expr:
-        function = self.inside(function)
-        captures = [v for v in free_vars(function) if v is not name]
+    def lift(self, function: Function, name: Var | None) -> Recursive[Expr]:
+        function = yield self.inside(function)
+        free = free_vars(function)
+        captures = [v for v in free if v is not name]
+        recursive = len(captures) < len(free)
         captures += size_suppliers(function, captures, self.params)
-        recursive = name is not None and any(v is name for v in free_vars(function))
         fresh = {
             v: Var(v.name, v.type_annotation, span=v.span, checked_type=v.checked_type)
             for v in captures
