@@ -7,7 +7,9 @@ stay outside.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heapify, heappop, heappush
 
 from relayvm.compiler.lower.words import is_view, word_instruction
@@ -16,15 +18,20 @@ from relayvm.ir.expr import (
     Attrs,
     Call,
     Constant,
+    Constructor,
     Expr,
     Function,
+    If,
+    Match,
+    Op,
+    RefWrite,
     Tuple,
     TupleGetItem,
     Var,
 )
 from relayvm.ir.module import Module
 from relayvm.ir.types import FuncType, TensorType, TupleType, Type
-from relayvm.ir.visit import free_vars
+from relayvm.ir.visit import free_vars, post_order
 from relayvm.ops.operator import Fusion, Operator
 
 MAX_GROUP = 64
@@ -42,9 +49,12 @@ def fuse(module: Module) -> Module:
     `let %a = add(%x, 1f); let %b = exp(%a); %b`
     -> `let %b = fn (%p: ..., Primitive=1) { let %a = add(%p, 1f); exp(%a) }(%x); %b`
     """
+    writes = any(
+        isinstance(node, RefWrite) for f in module.functions.values() for node in post_order(f)
+    )
     functions = {}
     for name, function in module.functions.items():
-        functions[name] = function if is_primitive(function) else _fuse_function(function)
+        functions[name] = function if is_primitive(function) else _fuse_function(function, writes)
     return module.with_functions(functions)
 
 
@@ -53,8 +63,8 @@ def is_primitive(function: Expr) -> bool:
     return isinstance(function, Function) and bool(function.attrs.get("Primitive"))
 
 
-def _fuse_function(function: Function) -> Function:
-    result = rewrite_blocks(function, _fuse_block, skip=is_primitive)
+def _fuse_function(function: Function, writes: bool) -> Function:
+    result = rewrite_blocks(function, partial(_fuse_block, writes), skip=is_primitive)
     assert isinstance(result, Function)
     return result
 
@@ -69,6 +79,7 @@ class _Node:
     glue: bool = False
     users: list[int] = field(default_factory=list)
     escapes: bool = False
+    barrier: int = sys.maxsize  # the next binding behind which this one must not be delayed
 
     @property
     def fusible(self) -> bool:
@@ -79,11 +90,13 @@ class _Node:
         return self.operator is not None and self.operator.fusion in ANCHORS
 
 
-def _fuse_block(bindings: list[Binding], tail: Expr) -> Expr:
+def _fuse_block(writes: bool, bindings: list[Binding], tail: Expr) -> Expr:
     if _kernel_operator(tail) is not None:
         named = Var("v", tail.checked_type, span=tail.span, checked_type=tail.checked_type)
         bindings, tail = [*bindings, Binding(named, tail, tail.span)], named
     nodes = _analyse(bindings, tail)
+    if writes:
+        _mark_barriers(nodes)
     if not any(node.operator for node in nodes):
         return rebuild_block(bindings, tail)
     groups = _Groups(nodes)
@@ -117,6 +130,38 @@ def _kernel_operator(value: Expr) -> Operator | None:
     if value.op.name == "shape_of" or "value_dims" in value.op.facets:
         return None
     return value.op
+
+
+def _mark_barriers(nodes: list[_Node]) -> None:
+    """What may trap stays in front of what may write to a reference: the write would be seen."""
+    barrier = sys.maxsize
+    for index in range(len(nodes) - 1, -1, -1):
+        value = nodes[index].binding.value
+        if nodes[index].operator is not None:
+            assert isinstance(value, Call)
+            nodes[index].barrier = barrier if _may_trap(value) else sys.maxsize
+        elif _may_write(value):
+            barrier = index
+
+
+def _may_write(value: Expr) -> bool:
+    if isinstance(value, Call):
+        return not isinstance(value.op, (Op, Constructor)) and not is_primitive(value.op)
+    return isinstance(value, (RefWrite, If, Match))
+
+
+def _may_trap(call: Call) -> bool:
+    """Tell whether only a run can tell that an operator call has a result."""
+    assert isinstance(call.op, Operator)
+    if call.op.complete_attrs(call.attrs).get("mode") == "fast":
+        return True
+    return not all(_is_static(a.checked_type) for a in (*call.args, call))
+
+
+def _is_static(kind: Type | None) -> bool:
+    if isinstance(kind, TupleType):
+        return all(_is_static(f) for f in kind.fields)
+    return isinstance(kind, TensorType) and all(isinstance(d, int) for d in kind.shape)
 
 
 def _mark_glue(nodes: list[_Node], place: dict[Var, int]) -> None:
@@ -173,10 +218,12 @@ class _Groups:
         before that.
 
         So no path may leave the group and come back, nor reach a binding before the last member
-        that stays in place.
+        that stays in place. Nor may what can trap come behind a write.
         """
         inside = set(self.members[producer] + self.members[consumer])
         last = max(inside)
+        if any(self.nodes[m].barrier < last for m in inside):
+            return False
         pending = [u for m in inside for u in self.nodes[m].users if u not in inside and u < last]
         seen: set[int] = set()
         while pending:
@@ -186,6 +233,8 @@ class _Groups:
             if user in seen:
                 continue
             for member in self.members[self.group[user]]:
+                if self.nodes[member].barrier < last:
+                    return False
                 seen.add(member)
                 pending.extend(self.nodes[member].users)
         return True
