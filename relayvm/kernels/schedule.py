@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from pathlib import Path
 
@@ -23,15 +24,28 @@ from relayvm.kernels.schedules.operand import stage_operands
 from relayvm.kernels.schedules.plan import Stage, inlines_reduction
 from relayvm.kernels.schedules.rows import group_phase, group_stages
 
+_log = logging.getLogger("relayvm")
+
 
 def schedule(computation: Computation, target: Target | None = None, opt_level: int = 3) -> n.Nest:
-    """Return the nest of a computation for a target; level 0 is the naive one."""
+    """Return the nest of a computation for a target; level 0 is the naive one.
+
+    A stage that has no vector form gets scalar loops, so every computation has a schedule.
+    """
     if opt_level == 0:
         return lower(computation)
+    try:
+        return _scheduled(computation, vector_registers(target or Target()))
+    except Exception as reason:
+        # A fault of a recipe costs speed, never the program: the naive nest has the same meaning.
+        _log.warning("%s is not scheduled: %s: %s", computation.name, type(reason).__name__, reason)
+        return lower(computation)
+
+
+def _scheduled(computation: Computation, registers: int) -> n.Nest:
     outputs, copies = stage_operands(computation, distinct_outputs(computation))
     parts = skeleton(computation, outputs, copies)
     kept = frozenset(parts.context.buffers)
-    registers = vector_registers(target or Target())
     phases: list[n.Phase] = []
     for group in group_stages(parts.context, parts.stages):
         phase = group_phase(parts.context, group, registers) if len(group) > 1 else None

@@ -265,6 +265,33 @@ def take(r: Random) -> Case:
     return r.case("take", (table, at), (y,), arrays, [arrays[0][rows]])
 
 
+def gather(r: Random) -> Case:
+    """An index loaded for every element: alone, under a condition, in groups with reductions."""
+    (m, vm), (k, vk), (n, vn) = r.size(6), r.size(40), r.size(9)
+    table = c.placeholder("table", (n,), "float32")
+    at = c.placeholder("at", (m, k), "int32")
+    x = c.placeholder("x", (m, k), "float32")
+    mode = ["trap", "clip", "wrap", "fill"][r.integer(0, 3)]
+    guarded = r.chance(0.5)
+
+    def value(i, j):
+        found = table[c.index(at[i, j], n, mode)] + x[i, j]
+        return c.select(x[i, j] < 0.0, x[i, j], found) if guarded else found
+
+    outputs = [c.compute((m, k), value)]
+    y = outputs[0]
+    if r.chance(0.6):
+        total = c.compute((m,), lambda i: c.reduce("sum", (k,), lambda q: y[i, q]))
+        outputs = [c.compute((m, k), lambda i, j: y[i, j] - total[i])]
+    if r.chance(0.3):
+        outputs.append(total if len(outputs) > 1 else y)
+    indices = r.rng.integers(0, vn, (vm, vk)).astype("int32")
+    if mode != "trap":
+        indices += r.integer(-9, 9)
+    arrays = [r.array((vn,)), indices, r.array((vm, vk))]
+    return r.case("gather", (table, at, x), tuple(dict.fromkeys(outputs)), arrays)
+
+
 def pad(r: Random) -> Case:
     (n, vn), before, after = r.size(20), r.integer(0, 5), r.integer(0, 5)
     x = c.placeholder("x", (n,), "float32")
@@ -293,5 +320,6 @@ FAMILIES = (
     movement,
     reshape,
     take,
+    gather,
     pad,
 )

@@ -7,9 +7,12 @@ import zlib
 import numpy as np
 import pytest
 
+from relayvm.base.dtypes import FLOAT32
 from relayvm.base.target import Target
+from relayvm.kernels import compute as c
+from relayvm.kernels import schedule as scheduling
 from relayvm.kernels.interpret import interpret
-from relayvm.kernels.lower import lower
+from relayvm.kernels.lower import Computation, lower
 from relayvm.kernels.parser import parse_nest
 from relayvm.kernels.printer import print_nest
 from relayvm.kernels.schedule import schedule
@@ -38,5 +41,16 @@ def test_scheduled_nests_give_the_bits_of_naive_ones(family):
         text = print_nest(nest)
         assert parse_nest(text) == nest
         # Only a loaded index needs a check: all other accesses are proved.
-        assert ("index(" in text) == (family.__name__ == "take")
+        assert ("index(" in text) == (family.__name__ in ("take", "gather"))
         assert family.__name__ == "pad" or "broadcast(0, 16)), less" not in text
+
+
+def test_a_fault_of_a_recipe_costs_speed_not_the_program(monkeypatch, caplog):
+    def fault(*_):
+        raise KeyError("axis")
+
+    monkeypatch.setattr(scheduling, "_stage_phases", fault)
+    x = c.placeholder("x", (40,), FLOAT32)
+    computation = Computation("twice", (x,), (c.compute((40,), lambda i: x[i] * 2.0),))
+    assert schedule(computation) == lower(computation)
+    assert "twice is not scheduled: KeyError" in caplog.text

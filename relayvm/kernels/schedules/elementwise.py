@@ -26,7 +26,10 @@ MIN_VECTOR = 5
 def elementwise_phase(context: Context, stage: Stage) -> n.Phase | None:
     """Return the phase of a stage without reductions, or None where it has no vector form."""
     if _is_flat(context, stage):
-        return _flat_phase(context, stage)
+        try:
+            return _flat_phase(context, stage)
+        except CannotVectorise:
+            return None
     return vector_phase(context, stage, serial)
 
 
