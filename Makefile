@@ -28,7 +28,7 @@ $(READY): pyproject.toml setup.py
 
 # The C runtime, built beside the package it belongs to.
 $(BUILT): $(RUNTIME) relayvm/vm/runtime/build.py | $(READY)
-	test -e $(LIBRARY) && test -z "$$(find $^ -newer $(LIBRARY))" || $(BIN)/python -m relayvm.vm.runtime.build
+	@test -e $(LIBRARY) && test -z "$$(find $^ -newer $(LIBRARY))" || $(BIN)/python -m relayvm.vm.runtime.build
 	touch $@
 
 demo: $(BUILT)  ## run the Tree-LSTM over the bundled trees
@@ -70,8 +70,8 @@ fuzz: $(BUILT)  ## long runs of the fuzzers
 bench: $(BUILT)  ## benchmarks; ratios to named peers where these are installed
 	$(BIN)/python -m pytest --benchmark-only bench
 
-peers: $(READY)  ## install PyTorch, with which benchmarks and some tests compare
-	$(PIP) install --no-build-isolation --editable '.[torch]'
+peers: $(READY)  ## install PyTorch to compare with, and a cross compiler for tests of AArch64
+	$(PIP) install --no-build-isolation --editable '.[torch,cross]'
 
 docs: generate  ## generated reference pages
 
