@@ -8,10 +8,12 @@ stay outside.
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
+from collections.abc import Container
 from dataclasses import dataclass, field
-from functools import partial
 from heapq import heapify, heappop, heappush
 
+from relayvm.compiler.analysis.readers import Readers, find_readers
 from relayvm.compiler.lower.words import is_view, word_instruction
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, rewrite_blocks
 from relayvm.ir.expr import (
@@ -35,6 +37,8 @@ from relayvm.ir.visit import free_vars, post_order
 from relayvm.ops.operator import Fusion, Operator
 
 MAX_GROUP = 64
+# How many bindings are looked at before two groups are left apart: it bounds the work per pair.
+MAX_SEARCH = 1024
 PRIMITIVE = Attrs(Primitive=1)
 ANCHORS = (Fusion.REDUCTION, Fusion.CONTRACTION)
 
@@ -64,20 +68,26 @@ def is_primitive(function: Expr) -> bool:
 
 
 def _fuse_function(function: Function, writes: bool) -> Function:
-    result = rewrite_blocks(function, partial(_fuse_block, writes), skip=is_primitive)
+    result = rewrite_blocks(
+        function, _Fuser(find_readers(function), writes).block, skip=is_primitive
+    )
     assert isinstance(result, Function)
     return result
 
 
 @dataclass(slots=True)
 class _Node:
-    """One binding of a block: what it reads and who reads it, by index."""
+    """One binding of a block: what it reads and who reads it, by index in order.
+
+    `fixed_user` is the first user that is in no kernel and so stays in its place.
+    """
 
     binding: Binding
     inputs: list[int]
     operator: Operator | None = None
     glue: bool = False
     users: list[int] = field(default_factory=list)
+    fixed_user: int = sys.maxsize
     escapes: bool = False
     barrier: int = sys.maxsize  # the next binding behind which this one must not be delayed
 
@@ -90,36 +100,48 @@ class _Node:
         return self.operator is not None and self.operator.fusion in ANCHORS
 
 
-def _fuse_block(writes: bool, bindings: list[Binding], tail: Expr) -> Expr:
-    if _kernel_operator(tail) is not None:
-        named = Var("v", tail.checked_type, span=tail.span, checked_type=tail.checked_type)
-        bindings, tail = [*bindings, Binding(named, tail, tail.span)], named
-    nodes = _analyse(bindings, tail)
-    if writes:
-        _mark_barriers(nodes)
-    if not any(node.operator for node in nodes):
-        return rebuild_block(bindings, tail)
-    groups = _Groups(nodes)
-    for index in range(len(nodes)):
-        if nodes[index].fusible:
-            groups.join_producers(index)
-    return _emit(nodes, groups, tail)
+class _Fuser:
+    """Groups the bindings of each block of one function."""
 
+    def __init__(self, readers: Readers, writes: bool) -> None:
+        self.readers = readers
+        self.writes = writes
 
-def _analyse(bindings: list[Binding], tail: Expr) -> list[_Node]:
-    place = {binding.var: index for index, binding in enumerate(bindings)}
-    nodes: list[_Node] = []
-    for index, binding in enumerate(bindings):
-        inputs = [place[v] for v in free_vars(binding.value) if v in place]
-        node = _Node(binding, inputs, _kernel_operator(binding.value))
-        nodes.append(node)
-        for i in inputs:
-            nodes[i].users.append(index)
-    for var in free_vars(tail):
-        if var in place:
-            nodes[place[var]].escapes = True
-    _mark_glue(nodes, place)
-    return nodes
+    def block(self, bindings: list[Binding], tail: Expr) -> Expr:
+        """Return the block with its operator calls grouped."""
+        escaping: Container[Expr] = self.readers.escaping
+        if _kernel_operator(tail) is not None:
+            kind = tail.checked_type
+            named = Var("v", kind, span=tail.span, checked_type=kind)
+            self.readers.reads[named] = dict.fromkeys(free_vars(tail))
+            bindings, tail = [*bindings, Binding(named, tail, tail.span)], named
+            escaping = (named,)
+        nodes = self.analyse(bindings, escaping)
+        if self.writes:
+            _mark_barriers(nodes)
+        if not any(node.operator for node in nodes):
+            return rebuild_block(bindings, tail)
+        groups = _Groups(nodes)
+        for index in range(len(nodes)):
+            if nodes[index].fusible:
+                groups.join_producers(index)
+        return _emit(nodes, groups, tail)
+
+    def analyse(self, bindings: list[Binding], escaping: Container[Expr]) -> list[_Node]:
+        place = {binding.var: index for index, binding in enumerate(bindings)}
+        nodes: list[_Node] = []
+        for index, binding in enumerate(bindings):
+            read = self.readers.reads.get(binding.var, ())
+            inputs = [place[v] for v in read if v in place]
+            node = _Node(binding, inputs, _kernel_operator(binding.value))
+            node.escapes = binding.var in escaping
+            nodes.append(node)
+            for i in inputs:
+                nodes[i].users.append(index)
+        _mark_glue(nodes, place)
+        for node in nodes:
+            node.fixed_user = next((u for u in node.users if not nodes[u].fusible), sys.maxsize)
+        return nodes
 
 
 def _kernel_operator(value: Expr) -> Operator | None:
@@ -222,22 +244,32 @@ class _Groups:
         """
         inside = set(self.members[producer] + self.members[consumer])
         last = max(inside)
-        if any(self.nodes[m].barrier < last for m in inside):
+        if any(self._held_back(m, last) for m in inside):
             return False
-        pending = [u for m in inside for u in self.nodes[m].users if u not in inside and u < last]
+        pending = [u for m in inside for u in self._users(m, last) if u not in inside]
         seen: set[int] = set()
         while pending:
             user = pending.pop()
-            if user in inside or (user < last and not self.nodes[user].fusible):
+            if user in inside or len(seen) + len(pending) > MAX_SEARCH:
                 return False
             if user in seen:
                 continue
             for member in self.members[self.group[user]]:
-                if self.nodes[member].barrier < last:
-                    return False
                 seen.add(member)
-                pending.extend(self.nodes[member].users)
+                if self._held_back(member, last):
+                    return False
+                pending.extend(self._users(member, last))
         return True
+
+    def _held_back(self, index: int, last: int) -> bool:
+        """Tell whether this one must come before something that stays in place before `last`."""
+        node = self.nodes[index]
+        return node.fixed_user < last or node.barrier < last
+
+    def _users(self, index: int, last: int) -> list[int]:
+        """Return the users that may lead back to what has been grouped: up to `last`, ascending."""
+        users = self.nodes[index].users
+        return users[: min(bisect_right(users, last), MAX_SEARCH + 1)]
 
     def _merge(self, a: int, b: int) -> None:
         members = sorted(self.members.pop(a) + self.members.pop(b))

@@ -128,12 +128,17 @@ def _local_functions_called_once(function: Function) -> set[int]:
     mentions: dict[int, int] = {}
     calls: dict[int, int] = {}
     bound: dict[int, Function] = {}
-    for node in post_order(function):
+    places: dict[int, int] = {}
+    called_at: dict[int, int] = {}
+    for place, node in enumerate(post_order(function)):
+        if isinstance(node, Function):
+            places[id(node)] = place
         for part in children(node):
             if isinstance(part, Var):
                 mentions[id(part)] = mentions.get(id(part), 0) + 1
         if isinstance(node, Call) and isinstance(node.op, Var):
             calls[id(node.op)] = calls.get(id(node.op), 0) + 1
+            called_at[id(node.op)] = place
         if isinstance(node, Let) and isinstance(node.value, Function):
             bound[id(node.var)] = node.value
     return {
@@ -143,12 +148,9 @@ def _local_functions_called_once(function: Function) -> set[int]:
         and mentions.get(var) == 1
         and not is_primitive(value)
         and not value.type_params
-        and not _mentions(value, var)
+        # A call that comes before its function in this order stands in it: it is recursive.
+        and called_at[var] > places[id(value)]
     }
-
-
-def _mentions(expr: Expr, var: int) -> bool:
-    return any(id(node) == var for node in post_order(expr))
 
 
 def _expand_global(call: Call, callee: Function) -> Expr:
