@@ -19,8 +19,8 @@ HEADER = struct.Struct("<8sIIQQ")
 SECTION_ROW = struct.Struct("<IIQQQ")
 
 MAX_VARS = 256
-MAX_OPERANDS = 255
-MAX_PHASES = 64
+MAX_OPERANDS = 4096
+MAX_PHASES = 4096
 MAX_DIM_STACK = 32
 
 DIM_OPS: dict[str, int] = {

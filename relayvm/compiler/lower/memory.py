@@ -31,6 +31,8 @@ from relayvm.compiler.lower.linear import (
 from relayvm.compiler.lower.liveness import Live, walk_blocks
 from relayvm.compiler.trampoline import Recursive, trampoline
 
+MAX_GIVEN = 32  # inputs that an instruction can name as given away: a bit each
+
 
 def make_memory_explicit(
     functions: Mapping[str, LinearFunction], signatures: list[KernelSignature]
@@ -232,7 +234,9 @@ class _Counter:
         for _output, index in pairs:
             role = inputs[index]
             reg = role.reg if isinstance(role, Use) else None
-            if reg is None or not _counted(reg) or reg in live or mask >> index & 1:
+            if index >= MAX_GIVEN or reg is None or not _counted(reg) or reg in live:
+                continue
+            if mask >> index & 1:
                 continue
             others = (r.reg for k, r in enumerate(inputs) if k != index and isinstance(r, Use))
             if any(other.owner is reg for other in others):

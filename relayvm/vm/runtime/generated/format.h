@@ -9,8 +9,8 @@
 #define RVM_MAGIC {143, 82, 86, 77, 13, 10, 26, 10}
 #define RVM_NUM_SECTIONS 27
 #define RVM_MAX_VARS 256
-#define RVM_MAX_OPERANDS 255
-#define RVM_MAX_PHASES 64
+#define RVM_MAX_OPERANDS 4096
+#define RVM_MAX_PHASES 4096
 #define RVM_MAX_DIM_STACK 32
 
 enum {
