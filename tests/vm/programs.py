@@ -70,7 +70,7 @@ layout l3 ref "ref(int64)" (w int64)
 layout l4 ref "ref(List)" (o) cyclic
 layout l5 array "array(int64)" (w int64)
 layout l6 array "array(List)" (o)
-layout l7 closure "landin" (o) function f12 signature s0
+layout l7 closure "landin" (o) function f12 signature s0 cyclic
 layout l8 ref "ref(fn)" (o) cyclic
 layout l9 tuple "pair" (o, w int64)
 function f0 "build" (w, o) -> (o) registers 4 2 0 {
@@ -234,6 +234,33 @@ function f20 "ref_of" (o) -> (o) registers 0 2 0 {
     ref_new o1, l4, o0
     return (o1)
 }
+function f21 "many_cycles" (w, b) -> (w) registers 4 0 1 {
+    word w1, 0
+    less_equal_i64 w2, w0, w1
+    branch_false w2, More
+    call f2, (b0), (w1)
+    return (w1)
+  More:
+    call f11, (w0), (w3)
+    word w1, 1
+    subtract_i64 w0, w0, w1
+    tail_call f21, (w0, b0)
+}
+function f22 "cycles_beside" (w, o) -> (w) registers 2 6 0 {
+    cell_new o1, l2, (w0)
+    ref_new o2, l8, o1
+    retain o3, o2
+    cell_new o4, l7, (o3)
+    ref_write o2, l8, o4
+    cell_new o5, l0, ()
+    call f21, (w0, o5), (w1)
+    release o5
+    ref_read o4, o2, l8
+    release o2
+    call_closure o4, s0, (w0), (w1)
+    call f14, (o0), (w1)
+    return (w1)
+}
 """
 
 LIST_ENTRIES = (
@@ -259,6 +286,8 @@ LIST_ENTRIES = (
         ("list", "seven"),
     ),
     entry(20, "ref_of", [("l", LIST)], LIST_REF),
+    entry(21, "many_cycles", [("n", INT), ("l", LIST)], INT),
+    entry(22, "cycles_beside", [("n", INT), ("l", LIST)], INT),
 )
 
 

@@ -42,6 +42,23 @@ def test_cycles_through_references_are_collected():
     assert vm.stats()["held_bytes"] == before
 
 
+def test_cycles_are_collected_within_one_call():
+    vm = list_machine(max_memory=1 << 20)
+    assert vm.invoke("many_cycles", 100_000, [1, 2, 3]) == 6
+
+
+@stress_build
+def test_a_million_cycles_in_one_call_hold_little_memory():
+    vm = list_machine()
+    vm.invoke("many_cycles", 1_000_000, [])
+    assert vm.stats()["peak_bytes"] < 24 << 20
+
+
+def test_a_search_for_cycles_spares_what_a_frame_holds():
+    vm = list_machine(max_memory=1 << 20)
+    assert vm.invoke("cycles_beside", 50_000, vm.invoke("range", 100)) == 4950
+
+
 def test_trim_gives_memory_back():
     vm = list_machine()
     vm.invoke("sum_owned", vm.invoke("range", 100_000))

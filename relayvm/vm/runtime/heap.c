@@ -26,6 +26,7 @@ void heap_init(rvm_heap *heap, uint64_t limit_bytes) {
     heap->limit_bytes = limit_bytes;
     heap->fail_countdown = -1;
     heap->refs.previous = heap->refs.next = &heap->refs;
+    heap_begin_scans(heap);
 }
 
 rvm_heap *heap_host_lock(void) {
@@ -57,6 +58,16 @@ uint64_t heap_class_bytes(unsigned size_class) {
     }
     unsigned index = size_class - 65;
     return ((uint64_t)(5 + index % 4) << (index / 4)) * 256;
+}
+
+uint64_t heap_used_bytes(const rvm_heap *heap) {
+    uint64_t free_bytes = 0;
+    for (unsigned c = 1; c < HEAP_CLASSES; c++) {
+        for (const heap_block *block = heap->free_blocks[c]; block; block = block->next) {
+            free_bytes += heap_class_bytes(c);
+        }
+    }
+    return heap->held_bytes - free_bytes;
 }
 
 static void free_cached_large(rvm_heap *heap) {
@@ -148,13 +159,21 @@ void heap_close(rvm_heap *heap) {
     heap_host_unlock();
 }
 
+static bool has_room(const rvm_heap *heap, uint64_t bytes) {
+    return bytes <= heap->limit_bytes && heap->held_bytes <= heap->limit_bytes - bytes;
+}
+
 bool heap_charge(rvm_heap *heap, uint64_t bytes) {
-    if (bytes > heap->limit_bytes || heap->held_bytes > heap->limit_bytes - bytes) {
-        if (heap->is_host) {
+    if (!has_room(heap, bytes)) {
+        if (heap->is_host || bytes > heap->limit_bytes) {
             return false;
         }
         heap_trim(heap);
-        if (bytes > heap->limit_bytes || heap->held_bytes > heap->limit_bytes - bytes) {
+        if (!has_room(heap, bytes) && heap->num_refs) {
+            heap_scan_cycles(heap);
+            heap_trim(heap);
+        }
+        if (!has_room(heap, bytes)) {
             return false;
         }
     }

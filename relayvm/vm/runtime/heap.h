@@ -21,7 +21,9 @@ typedef struct rvm_heap {
     uint64_t system_calls; /* blocks and chunks fetched from the system, for stats */
     uint8_t *bump;
     uint8_t *bump_end;
-    rvm_ref refs; /* ring of this heap's local references */
+    rvm_ref refs; /* ring of this heap's local references that hold objects */
+    uint64_t num_refs;
+    uint64_t scan_refs, scan_bytes; /* as many references, or held bytes, make a search for cycles worth while */
     int64_t live_objects; /* local objects alive; audited by the stress build */
     int64_t fail_countdown; /* stress: the allocation that makes it reach 0 fails; negative is off */
     bool is_host;
@@ -54,8 +56,23 @@ void heap_release_shared(rvm_heap *heap, rvm_object *object);
  * out; then the caller must drop it. */
 bool heap_share(rvm_heap *heap, rvm_object *object);
 
-/* Empties the references that only cycles keep alive; valid when no frame of the machine holds any object. */
+/* cycles.c: the ring of references, and those that only cycles keep alive. A reference that is not in the ring may be
+ * unlinked. */
+void heap_link_ref(rvm_heap *heap, rvm_ref *ref);
+void heap_unlink_ref(rvm_heap *heap, rvm_ref *ref);
+/* Searches for them; linear in what the references reach. Gives up silently where it gets no memory. */
+void heap_scan_cycles(rvm_heap *heap);
+/* Makes the first search of a run due as if nothing were known. */
+void heap_begin_scans(rvm_heap *heap);
+/* Empties them all; valid when no frame of the machine holds any object. */
 void heap_collect_cycles(rvm_heap *heap);
+
+/* Held bytes that are not free blocks. Linear in the free blocks. */
+uint64_t heap_used_bytes(const rvm_heap *heap);
+
+static inline bool heap_scan_is_due(const rvm_heap *heap) {
+    return heap->num_refs && (heap->num_refs >= heap->scan_refs || heap->held_bytes > heap->scan_bytes);
+}
 
 static inline void *heap_alloc(rvm_heap *heap, unsigned size_class) {
 #ifndef RVM_STRESS

@@ -108,6 +108,7 @@ int32_t machine_run(rvm_machine *m, uint32_t function, const uint64_t *args, uin
     atomic_store(&m->interrupted, 0);
     const rvm_function *code = &m->program->functions[function];
     m->invocations++;
+    heap_begin_scans(&m->heap);
     int32_t trap = start(m, code, args, results);
     return trap ? trap : share_results(m, code, results);
 }

@@ -20,14 +20,6 @@ static uint64_t object_bytes(const rvm_object *object) {
     return bytes;
 }
 
-static void unlink_ref(rvm_ref *ref) {
-    if (ref->previous) {
-        ref->previous->next = ref->next;
-        ref->next->previous = ref->previous;
-        ref->previous = ref->next = NULL;
-    }
-}
-
 /* Drops one reference; true if it was the last, and then the object is the caller's to free. */
 static bool drop(rvm_heap *heap, rvm_object *object) {
     int32_t count = object_count(object);
@@ -100,7 +92,7 @@ static dead_cell *free_array(rvm_heap *heap, rvm_array *array, dead_cell *dead) 
 }
 
 static dead_cell *free_ref(rvm_heap *heap, rvm_ref *ref, dead_cell *dead) {
-    unlink_ref(ref);
+    heap_unlink_ref(heap, ref);
     if (ref->full && ref->shape->num_object_fields) {
         dead = drop_child(heap, ref->value, dead);
     }
@@ -194,7 +186,7 @@ static void share_children(rvm_heap *heap, share_list *list, rvm_object *object)
         }
     } else if (object->kind == RVM_REF) {
         rvm_ref *ref = (rvm_ref *)(void *)object;
-        unlink_ref(ref);
+        heap_unlink_ref(heap, ref);
         if (ref->full && ref->shape->num_object_fields) {
             share_push(heap, list, ref->value);
         }
@@ -220,21 +212,4 @@ bool heap_share(rvm_heap *heap, rvm_object *object) {
         free(list.items);
     }
     return !list.failed;
-}
-
-void heap_collect_cycles(rvm_heap *heap) {
-    while (heap->refs.next != &heap->refs) {
-        rvm_ref *ref = heap->refs.next;
-        unlink_ref(ref);
-        if (ref->full && ref->shape->num_object_fields) {
-            uint64_t value = ref->value;
-            ref->value = 0;
-            ref->full = 0;
-            object_retain(&ref->head);
-            if (value) {
-                object_release(heap, word_object(value));
-            }
-            object_release(heap, &ref->head);
-        }
-    }
 }

@@ -16,6 +16,11 @@ static void unlock(rvm_ref *ref) {
 
 rvm_ref *reference_new(rvm_heap *heap, const rvm_layout *shape, uint64_t value) {
     unsigned size_class = heap_size_class(sizeof(rvm_ref));
+#ifdef RVM_STRESS
+    if (heap->num_refs < 64) { /* more would take too long */
+        heap_scan_cycles(heap);
+    }
+#endif
     rvm_ref *ref = heap_alloc(heap, size_class);
     if (!ref) {
         if (shape->num_object_fields) {
@@ -30,10 +35,7 @@ rvm_ref *reference_new(rvm_heap *heap, const rvm_layout *shape, uint64_t value) 
     ref->full = 1;
     ref->previous = ref->next = NULL;
     if (shape->num_object_fields && !heap->is_host) {
-        ref->previous = &heap->refs;
-        ref->next = heap->refs.next;
-        ref->next->previous = ref;
-        heap->refs.next = ref;
+        heap_link_ref(heap, ref);
     }
     return ref;
 }

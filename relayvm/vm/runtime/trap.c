@@ -157,5 +157,8 @@ int32_t trap_safepoint(rvm_machine *m) {
     }
     uint64_t left = m->max_steps - m->steps;
     m->slice = m->fuel = left < RVM_FUEL_SLICE ? (int64_t)left : RVM_FUEL_SLICE;
+    if (heap_scan_is_due(&m->heap)) {
+        heap_scan_cycles(&m->heap);
+    }
     return trap_poll(m);
 }
