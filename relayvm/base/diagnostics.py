@@ -94,14 +94,17 @@ class RelayError(Exception):
 
     @property
     def code(self) -> str:
+        """The code of the first diagnostic, a row of the error table."""
         return self.diagnostics[0].code
 
     @property
     def span(self) -> Span | None:
+        """The place of the first diagnostic, where it has one."""
         return self.diagnostics[0].span
 
     @property
     def message(self) -> str:
+        """What the first diagnostic says is wrong."""
         return self.diagnostics[0].message
 
 

@@ -90,7 +90,7 @@ def test_compile_shows_an_error_with_its_place_and_carets(command, tmp_path) -> 
         (["MODEL", "--param", "w=missing.npy"], "unreadable-file"),
         (["MODEL", "--param", "w=MODEL"], "unreadable-file"),
         (["MODEL", "--param", "v=W"], "unknown-parameter"),
-        (["MODEL", "--param", "x=W"], "shape-mismatch"),
+        (["MODEL", "--param", "x=W"], "wrong-argument"),
         (["MODEL", "--param", "w=W", "--param", "w=W"], "bad-option"),
         (["MODEL", "--entry", "nothing"], "unknown-function"),
         (["FOLDER"], "unreadable-file"),
