@@ -29,6 +29,17 @@ class Const:
     dtype: DType
     lanes: int = field(default=1, init=False)
 
+    def __eq__(self, other: object) -> bool:
+        # By bits: 0.0 is not -0.0, and NaN is itself.
+        if not isinstance(other, Const) or self.dtype is not other.dtype:
+            return self.__class__ is other.__class__ and repr(self) == repr(other)
+        if self.dtype.kind == "float":
+            return repr(self.value) == repr(other.value)
+        return self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value) if self.value == self.value else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Var:
@@ -37,6 +48,10 @@ class Var:
     name: str
     dtype: DType = INT64
     lanes: int = 1
+
+    def __hash__(self) -> int:
+        # Names are unique in a nest; hashes are taken often enough to matter.
+        return hash(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +62,9 @@ class DimRef:
     dtype: DType = field(default=INT64, init=False)
     lanes: int = field(default=1, init=False)
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -56,6 +74,9 @@ class Call:
     args: tuple[Expr, ...]
     dtype: DType
     lanes: int
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.args))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +247,9 @@ class Buffer:
     shape: tuple[Expr, ...]
     role: str
     access: Access = Access.DENSE
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 @dataclass(frozen=True, slots=True)

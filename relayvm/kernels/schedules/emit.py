@@ -19,7 +19,8 @@ from relayvm.base.dtypes import BOOL, INT64, DType
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels import simplify as s
-from relayvm.kernels.bounds import Prover, broadcast_extents
+from relayvm.kernels.bounds import broadcast_extents
+from relayvm.kernels.prover import Prover
 from relayvm.kernels.schedules.plan import body_of
 
 Frame = dict[c.IndexVar, n.Expr]

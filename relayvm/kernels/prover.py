@@ -1,0 +1,520 @@
+"""The prover: shows that polynomials over dims and loop variables are at least 0.
+
+It knows the ranges of loop variables, that dims are at least 0, the conditions of enclosing
+branches and masks, and what `index`, `floor_mod`, `floor_divide`, `minimum`, `maximum` and
+selections can yield.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Union
+
+from relayvm.base.dtypes import INT64
+from relayvm.kernels import simplify as s
+from relayvm.kernels.loops import (
+    Broadcast,
+    Call,
+    Const,
+    DimRef,
+    Expr,
+    Index,
+    Mask,
+    Ramp,
+    Select,
+    Var,
+    children,
+    const,
+)
+from relayvm.kernels.simplify import Polynomial, poly_add, poly_mul, polynomial
+
+MAX_DEPTH = 12
+MAX_STEPS = 300
+# No text can name it, so no nest can be about it.
+_LANE = Var("<lane>")
+
+
+Edges = tuple[list[Polynomial], list[Polynomial]]
+# Least and greatest value; None for no greatest.
+Interval = tuple[int, Union[int, None]]
+ProofKey = tuple[frozenset[tuple[tuple[Expr, ...], int]], int]
+Fact = tuple[Polynomial, frozenset[Expr]]
+
+
+@dataclass
+class Prover:
+    """Facts that hold at one place of a nest; `child` adds to them for a nested place.
+
+    `edges` holds what each variable is at least and at most, outer variables first; `intervals`
+    the same as numbers where they are known, which decide most questions; `facts` polynomials that
+    are at least 0, each with its atoms.
+    """
+
+    edges: dict[Var, Edges] = field(default_factory=dict)
+    facts: list[Fact] = field(default_factory=list)
+    values: dict[Var, Polynomial] = field(default_factory=dict)
+    intervals: dict[Var, Interval] = field(default_factory=dict)
+    broadcasts: tuple[Expr, ...] = ()
+    parent: Prover | None = field(default=None, repr=False)
+    # The least constant with which a sum of terms was proved, and the most with which it was not.
+    _proved: dict[ProofKey, int] = field(default_factory=dict, repr=False)
+    _refused: dict[ProofKey, int] = field(default_factory=dict, repr=False)
+    _masked: dict[Expr, Prover] = field(default_factory=dict, repr=False)
+    _depth: int = field(default=0, repr=False)
+    _fuel: int = field(default=0, repr=False)
+    _failed: dict[frozenset[tuple[tuple[Expr, ...], int]], int] = field(
+        default_factory=dict, repr=False
+    )
+
+    def child(self) -> Prover:
+        """Return a prover with the same knowledge, to be extended."""
+        return Prover(
+            dict(self.edges),
+            list(self.facts),
+            dict(self.values),
+            dict(self.intervals),
+            self.broadcasts,
+            self,
+            _depth=self._depth,
+            _fuel=self._fuel,
+        )
+
+    def masked(self, mask: Expr | None) -> Prover:
+        """Return a prover that knows besides that a mask holds."""
+        if mask is None:
+            return self
+        if mask not in self._masked:
+            inner = self._masked[mask] = self.child()
+            inner.add_condition(mask)
+        return self._masked[mask]
+
+    def add_range(self, var: Var, begin: Expr, end: Expr, step: int = 1) -> None:
+        """Know that a loop runs over `[begin, end)`, so that it is not empty.
+
+        The last step leaves room for `step` where the length is a multiple of it.
+        """
+        low, high = polynomial(begin), polynomial(end)
+        length = poly_add(high, low, -1)
+        room = step if all(c % step == 0 for c in self._expanded(length).values()) else 1
+        self._set_edges(var, [low], [poly_add(high, {(): -room})])
+        self._add_fact(poly_add(length, {(): -room}))
+
+    def _expanded(self, poly: Polynomial) -> Polynomial:
+        for var in reversed(self.values):
+            poly = _substitute(poly, var, self.values[var])
+        return poly
+
+    def add_value(self, var: Var, value: Expr) -> None:
+        """Know what an index variable was bound to."""
+        if var.dtype != INT64 or var.lanes != 1:
+            return
+        poly = polynomial(value)
+        self.values[var] = poly
+        lows, highs = [poly], [poly]
+        if isinstance(value, Call) and value.name == "minimum":
+            a, b = (polynomial(e) for e in value.args)
+            highs = [a, b]
+            lows = [low for low in _floors(a, b) if self._both_above(a, b, low)][:1]
+        else:
+            lows, highs = self._multiple_edges(poly)
+        self._set_edges(var, lows, highs)
+
+    def _set_edges(self, var: Var, lows: list[Polynomial], highs: list[Polynomial]) -> None:
+        if var in self.intervals or var in self.edges:
+            self._proved, self.parent = {}, None
+        self._masked, self._refused = {}, {}
+        self.edges.pop(var, None)
+        self.edges[var] = (lows, highs)
+        least = [e for e in map(self._least, lows) if e is not None]
+        most = [-e for e in (self._least(poly_add({}, h, -1)) for h in highs) if e is not None]
+        self.intervals.pop(var, None)
+        if least:
+            self.intervals[var] = (max(least), min(most) if most else None)
+
+    def _least(self, poly: Polynomial) -> int | None:
+        """Return what a polynomial is at least, each product of atoms taken for itself."""
+        total = 0
+        for monomial, c in poly.items():
+            low: int = 1
+            high: int | None = 1
+            for atom in monomial:
+                interval = self._interval(atom)
+                if interval is None or (interval[0] < 0 and len(monomial) > 1):
+                    return None
+                low *= interval[0]
+                high = None if high is None or interval[1] is None else high * interval[1]
+            edge = low if c > 0 else high
+            if edge is None:
+                return None
+            total += c * edge
+        return total
+
+    def _is_natural(self, poly: Polynomial) -> bool:
+        least = self._least(poly)
+        return least is not None and least >= 0
+
+    def _interval(self, atom: Expr) -> Interval | None:
+        if isinstance(atom, Var):
+            return self.intervals.get(atom)
+        if isinstance(atom, DimRef):
+            return (0, None)
+        match atom:
+            case Index(_, Const(extent)):
+                return (0, max(0, int(extent) - 1))
+            case Call("floor_mod", (_, Const(divisor))) if divisor > 0:
+                return (0, int(divisor) - 1)
+            case Call("floor_divide", (a, Const(divisor))) if divisor > 0:
+                low = self._least(polynomial(a))
+                high = self._least(poly_add({}, polynomial(a), -1))
+                d = int(divisor)
+                return None if low is None else (low // d, None if high is None else -high // d)
+            case _:
+                return None
+
+    def _both_above(self, a: Polynomial, b: Polynomial, low: Polynomial) -> bool:
+        return all(self.at_least_zero(poly_add(e, low, -1)) for e in (a, b))
+
+    def _multiple_edges(self, poly: Polynomial) -> Edges:
+        """Bound `begin + w * (length // w)` by `begin` and `begin + length`."""
+        low, high = poly, poly
+        for monomial, c in poly.items():
+            if len(monomial) != 1 or not isinstance(monomial[0], Call):
+                continue
+            atom = monomial[0]
+            if c < 0 or atom.name != "floor_divide" or atom.args[1] != const(c):
+                continue
+            length = polynomial(atom.args[0])
+            high = poly_add(poly_add(high, {monomial: c}, -1), length)
+            if self.at_least_zero(length):
+                low = poly_add(low, {monomial: c}, -1)
+        return ([low], [high])
+
+    def add_condition(self, condition: Expr, holds: bool = True) -> None:
+        """Know that a condition holds (or does not)."""
+        for fact in self._condition_facts(condition, holds):
+            self._add_fact(fact)
+
+    def _add_fact(self, fact: Polynomial) -> None:
+        self._masked, self._refused = {}, {}
+        atoms = frozenset(atom for monomial in fact for atom in monomial)
+        if not atoms:
+            return
+        self.facts.append((fact, atoms))
+        # c*n*m >= 1 makes every factor at least 1.
+        products = [(m, c) for m, c in fact.items() if m]
+        if len(products) != 1 or products[0][1] < 0 or fact.get((), 0) >= 0:
+            return
+        factors = products[0][0]
+        if all(map(_is_natural, factors)) and fact != {factors: 1, (): -1}:
+            self.facts += [({(atom,): 1, (): -1}, frozenset((atom,))) for atom in factors]
+
+    def _condition_facts(self, condition: Expr, holds: bool) -> list[Polynomial]:
+        match condition:
+            case Broadcast(value):
+                return self._condition_facts(value, holds)
+            case Call("logical_and", (a, b)) if holds:
+                return self._condition_facts(a, True) + self._condition_facts(b, True)
+            case Call("logical_or", (a, b)) if not holds:
+                return self._condition_facts(a, False) + self._condition_facts(b, False)
+            case Call("logical_not", (a,)):
+                return self._condition_facts(a, not holds)
+            case Mask(count) if holds:
+                return [poly_add(poly_add(polynomial(count), {(_LANE,): 1}, -1), {(): -1})]
+            case Call(name, (a, b)) if a.dtype == INT64:
+                return _comparison_facts(name if holds else _OPPOSITE.get(name, ""), a, b)
+            case _:
+                return []
+
+    def in_range(self, index: Expr, extent: Expr, lanes: int, *, strided: bool = False) -> bool:
+        """Return whether `0 <= index < extent` is proved, in every lane of a vector index."""
+        here = self
+        value = lane_polynomial(index)
+        rest = poly_add(poly_add(polynomial(extent), value, -1), {(): -1})
+        # A scalar is there for any lane, about which conditions may say something.
+        self.intervals.pop(_LANE, None)
+        if lanes > 1:
+            self.intervals[_LANE] = (0, lanes - 1)
+        if self._is_natural(value) and self._is_natural(rest):
+            return True
+        if lanes > 1:
+            here = self.child()
+            here.edges[_LANE] = ([{}], [{(): lanes - 1}])
+        if not self._shown(here, value, lanes):
+            return False
+        return self._shown(here, rest, lanes) or (strided and here._below_broadcast(value, extent))
+
+    def _shown(self, here: Prover, poly: Polynomial, lanes: int) -> bool:
+        """Return whether a polynomial is at least 0 `here`, which may have been asked before."""
+        key = (frozenset(item for item in poly.items() if item[0]), lanes)
+        constant = poly.get((), 0)
+        known: Prover | None = self
+        while known is not None:
+            if known._proved.get(key, constant + 1) <= constant:
+                return True
+            known = known.parent
+        outer = self._home(poly)
+        if outer is not self and lanes == 1 and outer._ask(key, poly, constant):
+            return True
+        proved = here.at_least_zero(poly)
+        if proved:
+            self._proved[key] = constant
+        return proved
+
+    def _ask(self, key: ProofKey, poly: Polynomial, constant: int) -> bool:
+        if self._refused.get(key, constant - 1) >= constant:
+            return False
+        proved = self.at_least_zero(poly)
+        (self._proved if proved else self._refused)[key] = constant
+        return proved
+
+    def _home(self, poly: Polynomial) -> Prover:
+        """Return the outermost place where all variables of a polynomial are known."""
+        variables = {a for m in poly for a in m if isinstance(a, Var)}
+        home = self
+        while home.parent is not None and variables <= home.parent.edges.keys():
+            home = home.parent
+        return home
+
+    def _below_broadcast(self, value: Polynomial, extent: Expr) -> bool:
+        """A strided axis may be indexed as far as any axis it broadcasts to."""
+        for end in self.broadcasts:
+            if not any(extent == d for d in _broadcast_parts(end)):
+                continue
+            if self.at_least_zero(poly_add(poly_add(polynomial(end), value, -1), {(): -1})):
+                return True
+        return False
+
+    def at_least_zero(self, poly: Polynomial, depth: int = MAX_DEPTH) -> bool:
+        """Return whether a polynomial is proved to be at least 0; the search is bounded."""
+        if self._depth == 0:
+            self._fuel = MAX_STEPS
+            self._failed = {}
+        self._depth += 1
+        try:
+            return self._search(poly, depth)
+        finally:
+            self._depth -= 1
+
+    def _search(self, poly: Polynomial, depth: int) -> bool:
+        if self._is_natural(poly):
+            return True
+        self._fuel -= 1
+        if depth <= 0 or self._fuel <= 0 or set(poly) == {()}:
+            return False
+        key = frozenset(poly.items())
+        if self._failed.get(key, 0) >= depth:
+            return False
+        self._failed[key] = depth
+        bounds = self._innermost(poly)
+        if bounds is not None:
+            return any(self.at_least_zero(p, depth - 1) for p in bounds)
+        return self._by_opaque(poly, depth - 1) or self._by_facts(poly, depth - 1)
+
+    def _innermost(self, poly: Polynomial) -> list[Polynomial] | None:
+        """Replace the innermost variable by the ends of its range that are worse, or use a fact.
+
+        A variable inside another atom waits: the atom goes first.
+        """
+        atoms = {a for m in poly for a in m}
+        inside = [a for a in atoms if not isinstance(a, (Var, DimRef))]
+        for var in reversed(self.edges):
+            if var not in atoms or any(_contains(a, var) for a in inside):
+                continue
+            sign = _sign_of(poly, var)
+            if sign == 0:
+                return None
+            ends = self.edges[var][0 if sign > 0 else 1]
+            # A fact about the variable itself may be sharper than its range.
+            facts = [f for f, atoms in self.facts if var in atoms and _sign_of(f, var) == sign]
+            sharper = [poly_add(poly, f, -1) for f in facts]
+            return [p for p in sharper if not any(var in m for m in p)] + [
+                _substitute(poly, var, end) for end in ends
+            ]
+        return None
+
+    def _by_facts(self, poly: Polynomial, depth: int) -> bool:
+        for fact, _ in self.facts:
+            shared = any(m in poly for m in fact if m)
+            if shared and self.at_least_zero(poly_add(poly, fact, -1), min(depth, 3)):
+                return True
+        return False
+
+    def _by_opaque(self, poly: Polynomial, depth: int) -> bool:
+        """Use what is known of an atom that is not a variable."""
+        for monomial, c in poly.items():
+            for atom in monomial:
+                if isinstance(atom, (Var, DimRef)) or sum(atom in m for m in poly) != 1:
+                    continue
+                if monomial == (atom,) and self._floordiv_edge(poly, atom, c, depth):
+                    return True
+                for low, high in self._atom_bounds(atom, depth):
+                    edge: Polynomial | None = low if c > 0 else high
+                    if edge is not None and self.at_least_zero(
+                        _substitute(poly, atom, edge), depth
+                    ):
+                        return True
+                if self._by_extreme(poly, atom, c, depth):
+                    return True
+        selects = {a for m in poly for a in m if isinstance(a, Select)}
+        return any(self._by_arms(poly, atom, depth) for atom in selects)
+
+    def _by_extreme(self, poly: Polynomial, atom: Expr, c: int, depth: int) -> bool:
+        """Show it for both arguments of a `minimum` that helps, or of a `maximum` that hurts."""
+        if not isinstance(atom, Call) or atom.name != ("minimum" if c > 0 else "maximum"):
+            return False
+        return all(
+            self.at_least_zero(_substitute(poly, atom, polynomial(a)), depth) for a in atom.args
+        )
+
+    def _by_arms(self, poly: Polynomial, atom: Select, depth: int) -> bool:
+        for arm, truth in ((atom.a, True), (atom.b, False)):
+            inner = self.child()
+            inner.add_condition(atom.condition, truth)
+            proved = inner.at_least_zero(_substitute(poly, atom, polynomial(arm)), depth)
+            self._fuel = inner._fuel
+            if not proved:
+                return False
+        return True
+
+    def _floordiv_edge(self, poly: Polynomial, atom: Expr, c: int, depth: int) -> bool:
+        """Use `d * (e // d) <= e < d * (e // d) + d`, for one term `c * (e // d)`."""
+        if not (isinstance(atom, Call) and atom.name == "floor_divide"):
+            return False
+        numerator, divisor = (polynomial(a) for a in atom.args)
+        rest = {m: k for m, k in poly.items() if m != (atom,)}
+        if set(divisor) == {()} and divisor[()] > 0 and c % divisor[()] == 0:
+            d = divisor[()]
+            edge = numerator if c < 0 else poly_add(numerator, {(): 1 - d})
+            return self.at_least_zero(poly_add(rest, edge, c // d), depth)
+        if c != -1 or not self.at_least_zero(poly_add(divisor, {(): -1}), depth):
+            return False
+        # rest - e // d >= 0 follows from e < (rest + 1) * d.
+        limit = poly_mul(poly_add(rest, {(): 1}), divisor)
+        goal = poly_add(poly_add(limit, numerator, -1), {(): -1})
+        return self.at_least_zero(goal, depth)
+
+    def _atom_bounds(
+        self, atom: Expr, depth: int
+    ) -> list[tuple[Polynomial | None, Polynomial | None]]:
+        match atom:
+            case Index(_, extent):
+                return [({}, poly_add(polynomial(extent), {(): -1}))]
+            case Call("floor_mod", (_, divisor)):
+                top = poly_add(polynomial(divisor), {(): -1})
+                if not self.at_least_zero(polynomial(divisor), depth - 1):
+                    return []
+                return [({}, top if self.at_least_zero(top, depth - 1) else None)]
+            case Call("floor_divide", (a, b)):
+                natural = self.at_least_zero(polynomial(a), depth - 1) and self.at_least_zero(
+                    polynomial(b), depth - 1
+                )
+                return [({}, polynomial(a)) if natural else (None, None)]
+            case Call("minimum", (a, b)):
+                return [(None, polynomial(a)), (None, polynomial(b))]
+            case Call("maximum", (a, b)):
+                return [(polynomial(a), None), (polynomial(b), None)]
+            case _:
+                return []
+
+
+_OPPOSITE = {
+    "less": "greater_equal",
+    "greater_equal": "less",
+    "greater": "less_equal",
+    "less_equal": "greater",
+    "not_equal": "equal",
+}
+
+
+def _comparison_facts(name: str, a: Expr, b: Expr) -> list[Polynomial]:
+    x, y = lane_polynomial(a), lane_polynomial(b)
+    up, down = poly_add(y, x, -1), poly_add(x, y, -1)
+    one: Polynomial = {(): -1}
+    return {
+        "less": [poly_add(up, one)],
+        "less_equal": [up],
+        "greater": [poly_add(down, one)],
+        "greater_equal": [down],
+        "equal": [up, down],
+    }.get(name, [])
+
+
+def lane_polynomial(index: Expr) -> Polynomial:
+    """Return an index as a polynomial, a vector's lane number being a variable."""
+    match index:
+        case Ramp(base, stride):
+            return poly_add(polynomial(base), poly_mul(polynomial(stride), {(_LANE,): 1}))
+        case Broadcast(value):
+            return polynomial(value)
+        case Call("add", (a, b)) if index.lanes > 1:
+            return poly_add(lane_polynomial(a), lane_polynomial(b))
+        case Call("subtract", (a, b)) if index.lanes > 1:
+            return poly_add(lane_polynomial(a), lane_polynomial(b), -1)
+        case Call("multiply", (a, b)) if index.lanes > 1:
+            return poly_mul(lane_polynomial(a), lane_polynomial(b))
+        case Call(name, args, dtype) if index.lanes > 1 and dtype == INT64:
+            scalars = tuple(s.from_polynomial(lane_polynomial(a)) for a in args)
+            return polynomial(Call(name, scalars, INT64, 1))
+        case Select(condition, a, b) if index.lanes > 1:
+            x, y = (s.from_polynomial(lane_polynomial(e)) for e in (a, b))
+            return polynomial(Select(_scalar_condition(condition), x, y, INT64, 1))
+        case _:
+            return polynomial(index)
+
+
+def _scalar_condition(condition: Expr) -> Expr:
+    match condition:
+        case Broadcast(value):
+            return value
+        case Call(name, args, dtype):
+            parts = tuple(
+                s.from_polynomial(lane_polynomial(a)) if a.dtype == INT64 else _scalar_condition(a)
+                for a in args
+            )
+            return Call(name, parts, dtype, 1)
+        case _:
+            return condition
+
+
+def _broadcast_parts(end: Expr) -> tuple[Expr, ...]:
+    if isinstance(end, Select):
+        return (end, *_broadcast_parts(end.a), *_broadcast_parts(end.b))
+    return (end,)
+
+
+def _is_natural(atom: Expr) -> bool:
+    return isinstance(atom, DimRef)
+
+
+def _contains(expr: Expr, var: Var) -> bool:
+    return expr == var or any(_contains(e, var) for e in children(expr))
+
+
+def _floors(a: Polynomial, b: Polynomial) -> list[Polynomial]:
+    """Return guesses of what both arguments of a minimum are at least: `begin + 1`, `begin`, 0."""
+    plain = [{m: c for m, c in p.items() if m} for p in (a, b)]
+    return [poly_add(p, {(): k}) for k in (1, 0) for p in plain] + [{}]
+
+
+def _substitute(poly: Polynomial, atom: Expr, value: Polynomial) -> Polynomial:
+    result: Polynomial = {}
+    for monomial, c in poly.items():
+        product: Polynomial = {(): c}
+        for factor in monomial:
+            product = poly_mul(product, value if factor == atom else {(factor,): 1})
+        result = poly_add(result, product)
+    return result
+
+
+def _sign_of(poly: Polynomial, var: Var) -> int:
+    """Return the sign of the coefficient of a variable that stands in no product but with dims."""
+    signs = set()
+    for monomial, c in poly.items():
+        if var not in monomial:
+            continue
+        others = list(monomial)
+        others.remove(var)
+        if not all(_is_natural(a) for a in others):
+            return 0
+        signs.add(1 if c > 0 else -1)
+    return signs.pop() if len(signs) == 1 else 0
