@@ -328,6 +328,8 @@ function f1 "fib" (w) -> (w) registers 7 0 0 {
     return (w5)
 }
 function f2 "depth" (w) -> (w) registers 4 0 0 {
+  name w0 "n: int64"
+  name w2 "rest: int64"
     word w1, 0
     less_equal_i64 w2, w0, w1
     branch_false w2, R

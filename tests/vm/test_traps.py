@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import relayvm
 from relayvm.base.diagnostics import RelayError, Trap
 from relayvm.vm.machine import VirtualMachine
 from tests.vm.programs import INT, LIST, LIST_REF, LISTS, entry, executable, list_machine, loops
@@ -29,10 +31,26 @@ def test_callers_stand_at_their_calls():
     assert caught.value.stack == ("@sum (lists.relay:2:50)",) * 3
 
 
-def test_variables_of_the_innermost_frame_are_named():
+def notes_of(trap):
+    return [note.message for note in trap.diagnostics[0].notes]
+
+
+def test_words_are_shown_by_name_if_they_are_parameters():
     with pytest.raises(Trap) as caught:
-        list_machine(max_depth=3).invoke("sum", [1, 2, 3, 4])
-    assert "%h is 3" in [note.message for note in caught.value.diagnostics[0].notes]
+        VirtualMachine(loops(), max_depth=3).invoke("depth", 10)
+    assert notes_of(caught.value) == ["n is 8"]
+
+
+def test_a_compiled_program_names_its_scalar_arguments():
+    text = """
+    def @main(%n: int64, %flag: bool, %x: float32, %t: Tensor[(2,), float32]) -> int64 {
+      if (%flag) { 1i64 + @main(%n + 1i64, %flag, %x * 2f, %t) } else { %n }
+    }
+    """
+    vm = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text)), max_depth=3)
+    with pytest.raises(Trap) as caught:
+        vm.run(5, True, 0.25, np.zeros(2, np.float32))
+    assert {"n is 7", "flag is True", "x is 1.0"} >= set(notes_of(caught.value)) > {"flag is True"}
 
 
 def test_a_long_stack_keeps_both_ends():

@@ -14,12 +14,14 @@ from relayvm.compiler.lower.linear import (
     Def,
     LinearFunction,
     Operand,
+    Reg,
     Step,
     Take,
     Use,
 )
 from relayvm.compiler.lower.registers import Places, allocate_registers, bank_of
 from relayvm.compiler.trampoline import Recursive, trampoline
+from relayvm.ir.types import TensorType
 from relayvm.vm.program import FunctionCode, Instr, Layout, LayoutKind, Line, SourceText
 
 
@@ -69,7 +71,6 @@ class _Emitter:
         if not self.function.body.ends:
             raise InternalError(f"function `{self.function.name}` falls off its end")
         sizes = self.places.sizes
-        names = {p: r.name for r, p in self.places.names.items() if r.name}
         return FunctionCode(
             self.function.name,
             "".join(bank_of(p) for p in self.function.params),
@@ -79,8 +80,28 @@ class _Emitter:
             sizes["b"],
             tuple(self.code),
             tuple(self.lines),
-            tuple(sorted(names.items())),
+            self.register_names(),
         )
+
+    def register_names(self) -> tuple[tuple[str, str], ...]:
+        """Name the registers that stand for one variable all through the function.
+
+        Traps show values by these names, so a place that others use later has none. A word has its
+        dtype behind its name if it is a parameter: only these are certain to be written.
+        """
+        holders: dict[str, list[Reg]] = {}
+        for reg, place in self.places.names.items():
+            holders.setdefault(place, []).append(reg)
+        names = {}
+        for place, regs in holders.items():
+            first = regs[0]
+            if not first.name or any(r.name != first.name for r in regs):
+                continue
+            names[place] = first.name
+            if first.kind == "w" and first in self.function.params:
+                assert isinstance(first.type, TensorType)
+                names[place] += f": {first.type.dtype}"
+        return tuple(sorted(names.items()))
 
     def block(self, block: Block) -> Recursive[None]:
         for item in block.items:

@@ -30,13 +30,19 @@ def bank_of(reg: Reg) -> str:
 
 
 def allocate_registers(function: LinearFunction) -> Places:
-    """Return the places of all registers; parameters come first in their banks, in order."""
+    """Return the places of all registers; parameters come first in their banks, in order.
+
+    Words that are parameters keep their places, so that a trap can show them. In a loop they do
+    not: the arguments of the next turn had better be computed where they must stand.
+    """
     lifetimes = _Lifetimes()
     live = Live()
     trampoline(lifetimes.block(function.body, live))
     allocation = _Allocation(lifetimes)
     for param in function.params:
         allocation.give(param)
+    if function.name not in lifetimes.tail_callees:
+        allocation.kept = {param for param in function.params if param.kind == "w"}
     for param in function.params:
         if param not in live:
             allocation.free(param)
@@ -59,12 +65,15 @@ class _Lifetimes:
     def __init__(self) -> None:
         self.dead_after: dict[int, list[Reg]] = {}
         self.dead_at_start: dict[int, set[Reg]] = {}
+        self.tail_callees: set[str] = set()
 
     def block(self, block: Block, live: Live) -> Recursive[None]:
         for item in reversed(block.items):
             if isinstance(item, Choice):
                 yield self.choice(item, live)
                 continue
+            if item.name == "tail_call":
+                self.tail_callees.add(item.callee)
             mentioned = dict.fromkeys(role.reg for role in roles(item.operands))
             self.dead_after[id(item)] = [r for r in mentioned if r not in live]
             live.add(mentioned)
@@ -87,6 +96,7 @@ class _Allocation:
         self.places = Places()
         self.numbers: dict[Reg, int] = {}
         self.used = {"w": 0, "o": 0, "b": 0}
+        self.kept: set[Reg] = set()
 
     def give(self, reg: Reg) -> None:
         """Give a register the lowest free place of its bank, once."""
@@ -103,7 +113,7 @@ class _Allocation:
 
     def free(self, reg: Reg) -> None:
         """Make the place of a register free: nobody needs it on this path."""
-        if reg in self.numbers:
+        if reg in self.numbers and reg not in self.kept:
             self.used[bank_of(reg)] &= ~(1 << self.numbers[reg])
 
     def block(self, block: Block) -> Recursive[None]:

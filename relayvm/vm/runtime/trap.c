@@ -73,7 +73,16 @@ static void record_stack(rvm_machine *m, const rvm_frame *frame, const uint16_t 
     trap->skipped = total - 2 * RVM_TRACE_FRAMES;
 }
 
-/* Only words and full owned registers: a borrowed register may be stale. */
+static bool is_parameter(const rvm_function *function, uint32_t slot) {
+    for (uint32_t i = 0; i < function->num_params; i++) {
+        if (function->param_slot[i] == slot) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Only full owned registers, and words that are parameters: any other may not have been written, or be stale. */
 static void record_registers(rvm_machine *m, const rvm_frame *frame) {
     const rvm_function *function = frame->function;
     rvm_trap_record *trap = &m->trap;
@@ -81,7 +90,7 @@ static void record_registers(rvm_machine *m, const rvm_frame *frame) {
         uint32_t slot = function->register_names[i].slot;
         bool is_word = slot < function->words;
         uint64_t word = slot < (uint32_t)function->words + function->owned ? frame->slots[slot] : 0;
-        if ((!is_word && !word) || trap->num_registers == RVM_TRACE_REGISTERS) {
+        if ((is_word ? !is_parameter(function, slot) : !word) || trap->num_registers == RVM_TRACE_REGISTERS) {
             continue;
         }
         rvm_trace_register *row = &trap->registers[trap->num_registers++];
