@@ -19,7 +19,14 @@ from relayvm.vm.arrays import array_argument, wrong
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.manifest import Constructor, DataType, ValueType
 from relayvm.vm.program import LayoutKind
-from relayvm.vm.values import Closure, DataValue, NativeValue, Reference, TypeNamespace
+from relayvm.vm.values import (
+    Closure,
+    ConstructorFunction,
+    DataValue,
+    NativeValue,
+    Reference,
+    TypeNamespace,
+)
 
 if TYPE_CHECKING:
     from relayvm.vm.executable import Executable
@@ -265,6 +272,8 @@ class Converter:
 
     def _open(self, value: Any, type_: ValueType, where: str) -> _Frame:
         data_type = self.data_type(type_.name)
+        if isinstance(value, ConstructorFunction):
+            value = value.alone(type_, where)
         name, fields = getattr(value, "constructor", None), getattr(value, "fields", None)
         name = getattr(name, "name", name)
         for constructor in data_type.constructors:

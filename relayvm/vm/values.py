@@ -64,10 +64,12 @@ class DataValue(NativeValue):
 
     @property
     def constructor(self) -> str:
+        """The name of the constructor."""
         return self.converter.layout(self.layout).name
 
     @property
     def type_name(self) -> str:
+        """The name of the data type, as in `List[int32]`."""
         return self.converter.constructor(self.layout)[0].name
 
     @property
@@ -77,6 +79,7 @@ class DataValue(NativeValue):
 
     @property
     def fields(self) -> tuple[Any, ...]:
+        """The values of the fields, in order."""
         constructor = self.converter.constructor(self.layout)[1]
         words = self.converter.field_words(self.layout, LayoutKind.CONSTRUCTOR, constructor.fields)
         return self.converter.lent_fields(self._item, words, constructor.fields, self.machine)
@@ -198,7 +201,10 @@ class TypeNamespace:
 
 
 class ConstructorFunction:
-    """Builds values of one constructor; fields are checked and converted like arguments."""
+    """Builds values of one constructor; fields are checked and converted like arguments.
+
+    Where it has no fields it may be passed itself, for the one value that it builds.
+    """
 
     def __init__(self, converter: Converter, type_name: str, constructor: Constructor) -> None:
         self._converter = converter
@@ -217,6 +223,18 @@ class ConstructorFunction:
                 f"field{'s' * (count != 1)}, {len(fields)} given",
             )
         return self._converter.construct(self._constructor, self._words, self._names, fields)
+
+    def alone(self, type_: ValueType, where: str) -> DataValue:
+        """Return the value that the constructor itself stands for in a place of `type_`.
+
+        Raises RelayError `wrong-argument` if it is of another type or has fields.
+        """
+        if self._words or self._type_name != type_.name:
+            name = f"`{self._constructor.name}` of `{self._type_name}`"
+            message = f"{where} is `{type_.text}`, but the constructor {name} was given"
+            fits = self._type_name == type_.name
+            raise error("wrong-argument", message, help="call it with its fields" if fits else "")
+        return self()
 
     def __repr__(self) -> str:
         fields = ", ".join(f.text for f in self._constructor.fields)

@@ -408,3 +408,22 @@ def test_type_descriptions_of_lists_and_references_are_the_users():
     with pytest.raises(RelayError, match="`l` of `sum` is `List"):
         vm.invoke("sum", reference)
     assert LIST["text"] == "List[int64]"
+
+
+def test_a_constructor_without_fields_stands_for_its_value():
+    vm = list_machine()
+    names = vm.executable.adt("List[int64]")
+    assert vm.invoke("sum", names.Nil) == 0
+    assert vm.invoke("sum", names.Cons(3, names.Nil)) == 3
+    assert vm.invoke("sum", SimpleNamespace(constructor="Cons", fields=(4, names.Nil))) == 4
+
+
+def test_a_constructor_with_fields_must_be_called():
+    vm = list_machine()
+    with pytest.raises(RelayError) as caught:
+        vm.invoke("sum", vm.executable.adt("List[int64]").Cons)
+    assert str(caught.value).startswith(
+        "error[wrong-argument]: `l` of `sum` is `List[int64]`, but the constructor `Cons` of "
+        "`List[int64]` was given"
+    )
+    assert "help: call it with its fields" in str(caught.value)
