@@ -20,14 +20,15 @@ from relayvm.base.dims import DimVar
 from relayvm.base.settings import setting
 from relayvm.base.target import Target
 from relayvm.kernels import lower, pool
-from relayvm.kernels.cache import kernel_cache
+from relayvm.kernels.cache import NEST, kernel_cache
 from relayvm.kernels.codegen.contract import check_contract, signature_text
 from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.kernels.compute import Tensor
 from relayvm.kernels.link import merge_images
 from relayvm.kernels.parser import parse_nest
 from relayvm.kernels.printer import print_nest
-from relayvm.kernels.schedule import schedule
+from relayvm.kernels.schedule import schedule, vector_registers
+from relayvm.kernels.stored import computation_key, kernel_from_bytes, kernel_to_bytes
 from relayvm.kernels.verify import verify_nest
 
 
@@ -73,8 +74,28 @@ def _portable(request: KernelRequest, target: Target, opt_level: int) -> Kernel:
         tuple(variable for variable, _, _ in request.dim_sources),
         request.strided,
     )
-    nest = schedule(computation, target, opt_level)
     sources = tuple(DimSource(operand, axis) for _, operand, axis in request.dim_sources)
+    cache = kernel_cache()
+    if cache.folder is None:
+        return _scheduled(computation, request, sources, target, opt_level)
+    settings = (vector_registers(target) if opt_level else 0, request.may_reuse, compiler_version())
+    key = computation_key(computation, request.checks, settings) + NEST
+    data = cache.get_bytes(key)
+    if data is not None:
+        return kernel_from_bytes(data, computation, sources, request.checks)
+    kernel = _scheduled(computation, request, sources, target, opt_level)
+    cache.put_bytes(key, kernel_to_bytes(kernel))
+    return kernel
+
+
+def _scheduled(
+    computation: lower.Computation,
+    request: KernelRequest,
+    sources: tuple[DimSource, ...],
+    target: Target,
+    opt_level: int,
+) -> Kernel:
+    nest = schedule(computation, target, opt_level)
     signature = lower.kernel_signature(
         computation, nest, sources, request.checks, request.may_reuse
     )
@@ -179,11 +200,10 @@ def kernel_key(kernel: Kernel, target: Target) -> str:
 
 @functools.lru_cache(maxsize=1)
 def compiler_version() -> str:
-    """Return what identifies this compiler: LLVM's binding and the sources that generate code."""
+    """Return what identifies this compiler: LLVM's binding and the sources of this room."""
     digest = hashlib.sha256()
     root = Path(__file__).parent
-    sources = [*root.glob("codegen/*.py"), *root.glob("scalars/*.py"), *root.glob("*.py")]
-    for path in sorted(sources):
+    for path in sorted(root.rglob("*.py")):
         digest.update(path.read_bytes())
     binding = importlib.util.find_spec("llvmlite")
     if binding is not None and binding.origin is not None:

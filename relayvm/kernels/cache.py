@@ -1,5 +1,5 @@
-"""The disk cache of compiled kernels: content-addressed, private to the user, bounded, safe
-against damage and races.
+"""The disk cache of nests and compiled kernels: content-addressed, private to the user, bounded,
+safe against damage and races.
 
 An entry's name is a hash of everything its code depends on, so entries never go stale; a damaged
 one is dropped.
@@ -24,6 +24,8 @@ from relayvm.base.settings import setting
 
 _MAGIC = b"RVMKERN1"
 _DIGEST_BYTES = 32
+# The end of the keys of nests.
+NEST = ".nest"
 # Sizes are added up once at the first write of a process and again after this many writes.
 _WRITES_BETWEEN_TRIMS = 64
 _log = logging.getLogger("relayvm")
@@ -31,7 +33,10 @@ _log = logging.getLogger("relayvm")
 
 @dataclass(frozen=True, slots=True)
 class CacheInfo:
-    """What the cache holds; `folder` is None where it is turned off."""
+    """What the cache holds: images of kernels, and nests, which `size_bytes` counts too.
+
+    `folder` is None where it is turned off.
+    """
 
     folder: Path | None
     entries: int
@@ -40,7 +45,7 @@ class CacheInfo:
 
 
 class KernelCache:
-    """Images of kernels by key, in one folder; a failing disk is a miss, never an error."""
+    """Images and nests by key, in one folder; a failing disk is a miss, never an error."""
 
     def __init__(self, folder: Path | None, limit_bytes: int) -> None:
         self.folder = folder / "kernels" if folder else None
@@ -51,7 +56,16 @@ class KernelCache:
             self.folder = None
 
     def get(self, key: str) -> Image | None:
-        """Return the image under `key`, or None; an entry that is damaged is removed."""
+        """Return the image under `key`, or None."""
+        payload = self.get_bytes(key)
+        return None if payload is None else image_from_bytes(payload)
+
+    def put(self, key: str, image: Image) -> None:
+        """Keep an image."""
+        self.put_bytes(key, image_to_bytes(image))
+
+    def get_bytes(self, key: str) -> bytes | None:
+        """Return what is kept under `key`, or None; an entry that is damaged is removed."""
         if self.folder is None:
             return None
         path = self._path(key)
@@ -65,13 +79,12 @@ class KernelCache:
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
-        return image_from_bytes(payload)
+        return payload
 
-    def put(self, key: str, image: Image) -> None:
-        """Keep an image; readers see all of it or nothing."""
+    def put_bytes(self, key: str, payload: bytes) -> None:
+        """Keep some bytes; readers see all of them or nothing."""
         if self.folder is None or self.limit_bytes == 0:
             return
-        payload = image_to_bytes(image)
         data = _MAGIC + hashlib.sha256(payload).digest() + payload
         path = self._path(key)
         try:
@@ -106,8 +119,10 @@ class KernelCache:
 
     def info(self) -> CacheInfo:
         """Return what the cache holds now."""
-        sizes = [status.st_size for _, status in self._entries()]
-        return CacheInfo(self.folder, len(sizes), sum(sizes), self.limit_bytes)
+        entries = list(self._entries())
+        images = sum(not path.name.endswith(NEST) for path, _ in entries)
+        size = sum(status.st_size for _, status in entries)
+        return CacheInfo(self.folder, images, size, self.limit_bytes)
 
     def _path(self, key: str) -> Path:
         assert self.folder is not None

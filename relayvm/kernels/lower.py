@@ -119,10 +119,10 @@ def skeleton(
     context = Context(Names(), names, {})
     operands: list[n.Buffer] = []
     for number, tensor in enumerate(computation.inputs):
-        access = Access.STRIDED if number in computation.strided else Access.DENSE
+        access = _access(tensor, number in computation.strided)
         operands.append(_buffer(context, f"in{number}", tensor, "input", access))
     for number, tensor in enumerate(outputs):
-        operands.append(_buffer(context, f"out{number}", tensor, "output", Access.DENSE))
+        operands.append(_buffer(context, f"out{number}", tensor, "output", _access(tensor)))
     chosen = plan(outputs, forced)
     scratch: list[n.Buffer] = []
     for tensor in chosen.kept:
@@ -133,8 +133,6 @@ def skeleton(
 
 
 def _buffer(context: Context, name: str, tensor: Tensor, role: str, access: Access) -> n.Buffer:
-    if tensor.rank == 0 and role != "scratch":
-        access = Access.SCALAR
     shape = tuple(context.dim(d) for d in tensor.shape)
     buffer = n.Buffer(name, tensor.dtype, shape, role, access)
     context.buffers[tensor] = buffer
@@ -193,19 +191,9 @@ def kernel_signature(
     may_reuse: bool = True,
 ) -> KernelSignature:
     """Return the signature of a nest made from `computation`; `sources` follow its `dim_vars`."""
-    tensors = (*computation.inputs, *distinct_outputs(computation))
-    operands = tuple(
-        Operand(
-            Direction.INPUT if buffer.role == "input" else Direction.OUTPUT,
-            buffer.dtype,
-            tensor.shape,
-            buffer.access,
-        )
-        for buffer, tensor in zip(nest.operands, tensors)
-    )
     variables = {name: var for var, name in dim_names(computation.dim_vars).items()}
     return KernelSignature(
-        operands=operands,
+        operands=operands_of(computation),
         dim_vars=computation.dim_vars,
         sources=sources,
         checks=checks,
@@ -214,6 +202,22 @@ def kernel_signature(
         phases=tuple(expr_dim(phase.extent, variables) for phase in nest.phases),
         work=work_estimate(computation.outputs),
     )
+
+
+def operands_of(computation: Computation) -> tuple[Operand, ...]:
+    """Return the operands of a computation's kernel: inputs, then outputs."""
+    inputs = [
+        Operand(Direction.INPUT, t.dtype, t.shape, _access(t, number in computation.strided))
+        for number, t in enumerate(computation.inputs)
+    ]
+    outputs = [Operand(Direction.OUTPUT, t.dtype, t.shape, _access(t)) for t in computation.outputs]
+    return (*inputs, *outputs)
+
+
+def _access(tensor: Tensor, strided: bool = False) -> Access:
+    if tensor.rank == 0:
+        return Access.SCALAR
+    return Access.STRIDED if strided else Access.DENSE
 
 
 def expr_dim(expr: n.Expr, variables: Mapping[str, DimVar]) -> Dim:

@@ -1,9 +1,6 @@
 """AArch64 images, cross-built here and run under qemu: the same bits as on the host."""
 
-import importlib.util
-import shutil
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,6 +12,7 @@ from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_object, module_text
 from relayvm.kernels.link import link_object, merge_images
 from relayvm.kernels.scalar_ops import SCALAR_OPS
+from tests.cross import AARCH64_COMPILER, AARCH64_EMULATOR, needs_aarch64
 from tests.kernels.test_generated_nests import NESTS, check_nest, link_nests
 from tests.kernels.test_generated_scalars import _op_nest, _same_bits, _values
 from tests.kernels.test_link import FILL, TABLE
@@ -24,21 +22,7 @@ OPS = ["exp", "log", "tanh", "sigmoid", "erf", "sin", "power", "mod", "floor_div
 OPS += ["maximum", "round", "left_shift", "fma", "less"]
 
 
-def _compiler():
-    """Return a command that builds AArch64 programs, or None."""
-    if shutil.which("aarch64-linux-gnu-gcc"):
-        return ["aarch64-linux-gnu-gcc"]
-    if importlib.util.find_spec("ziglang"):
-        return [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl"]
-    return None
-
-
-QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
-pytestmark = [
-    pytest.mark.cross,
-    pytest.mark.slow,
-    pytest.mark.skipif(not QEMU or not _compiler(), reason="needs qemu-user and a cross compiler"),
-]
+pytestmark = [pytest.mark.cross, pytest.mark.slow, needs_aarch64]
 
 
 class Runner:
@@ -49,7 +33,7 @@ class Runner:
         self.image = None
         self.program = folder / "run_image"
         source = __file__.replace("test_aarch64.py", "run_image.c")
-        command = [*_compiler(), "-O1", "-static", source, "-o", str(self.program)]
+        command = [*AARCH64_COMPILER, "-O1", "-static", source, "-o", str(self.program)]
         subprocess.run(command, check=True)
 
     def call(self, kernel, arrays, dims=(), extents=(1,), scratch_bytes=0):
@@ -66,7 +50,7 @@ class Runner:
         slots = [str(w) for name, slot in image.imports for w in (slot, name)]
         phases = [word for pair in zip(image.entries[kernel], extents) for word in pair]
         where = [*phases, "@", *dims, "@", *offsets[:-1]]
-        command = [QEMU, self.program, code, memory, out, *slots, "--", *where]
+        command = [AARCH64_EMULATOR, self.program, code, memory, out, *slots, "--", *where]
         result = subprocess.run(list(map(str, command)), check=True, capture_output=True)
         written = out.read_bytes()
         for offset, array in zip(offsets, arrays):
