@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -73,12 +74,27 @@ def _(data: tuple[Tensor, ...], *, axis: int) -> Tensor:
         def load(k: int) -> ScalarExpr:
             return data[k][i[:place] + (i[place] - te.dim(starts[k]),) + i[place + 1 :]]
 
-        result = load(len(data) - 1)
-        for k in reversed(range(len(data) - 1)):
-            result = te.select(i[place] < te.dim(starts[k + 1]), load(k), result)
-        return result
+        return _part(i[place], starts, load)
 
     return te.compute(shape, element, "concatenate")
+
+
+def _part(
+    position: ScalarExpr, starts: Sequence[Dim], load: Callable[[int], ScalarExpr]
+) -> ScalarExpr:
+    """Return `load(k)` for the part k in which a position lies, found by halving.
+
+    Part k is `[starts[k], starts[k + 1])`; a chain of tests would nest as deep as there are parts.
+    """
+
+    def find(first: int, end: int) -> ScalarExpr:
+        if end - first == 1:
+            return load(first)
+        middle = (first + end) // 2
+        left, right = find(first, middle), find(middle, end)
+        return te.select(position < te.dim(starts[middle]), left, right)
+
+    return find(0, len(starts) - 1)
 
 
 def section_bounds(extent: Dim, indices_or_sections: int | Ints) -> list[tuple[Dim, Dim]]:
@@ -219,10 +235,7 @@ def _(data: tuple[Tensor, ...], *, axis: int) -> Tensor:
 
     def element(*i: ScalarExpr) -> ScalarExpr:
         inner = i[:place] + i[place + 1 :]
-        result = data[-1][inner]
-        for k in reversed(range(len(data) - 1)):
-            result = te.select(i[place].equal(k), data[k][inner], result)
-        return result
+        return _part(i[place], range(len(data) + 1), lambda k: data[k][inner])
 
     return te.compute(shape, element, "stack")
 
