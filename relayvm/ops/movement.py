@@ -74,12 +74,12 @@ def _(data: tuple[Tensor, ...], *, axis: int) -> Tensor:
         def load(k: int) -> ScalarExpr:
             return data[k][i[:place] + (i[place] - te.dim(starts[k]),) + i[place + 1 :]]
 
-        return _part(i[place], starts, load)
+        return _part_at(i[place], starts, load)
 
     return te.compute(shape, element, "concatenate")
 
 
-def _part(
+def _part_at(
     position: ScalarExpr, starts: Sequence[Dim], load: Callable[[int], ScalarExpr]
 ) -> ScalarExpr:
     """Return `load(k)` for the part k in which a position lies, found by halving.
@@ -235,7 +235,7 @@ def _(data: tuple[Tensor, ...], *, axis: int) -> Tensor:
 
     def element(*i: ScalarExpr) -> ScalarExpr:
         inner = i[:place] + i[place + 1 :]
-        return _part(i[place], range(len(data) + 1), lambda k: data[k][inner])
+        return _part_at(i[place], range(len(data) + 1), lambda k: data[k][inner])
 
     return te.compute(shape, element, "stack")
 
