@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import struct
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +22,7 @@ needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="the driver n
 
 
 def build_driver(
-    compiler: str = "gcc", flags: Sequence[str] = SANITIZE, link: Sequence[str] = ()
+    compiler: Sequence[str] = ("gcc",), flags: Sequence[str] = SANITIZE, link: Sequence[str] = ()
 ) -> Path:
     """Return the driver, compiled once for each state of its sources and each set of flags."""
     sources = [*sorted(RUNTIME.glob("*.c")), Path(__file__).with_name("fuzz_main.c")]
@@ -33,20 +34,20 @@ def build_driver(
     if made.exists():
         return made
     folder.mkdir(parents=True, exist_ok=True)
+    # Several test processes may build at once; each in a folder of its own.
+    with tempfile.TemporaryDirectory(dir=folder) as own:
 
-    def compile_one(source: Path) -> Path:
-        target = folder / f"{source.stem}.o"
-        command = [compiler, *FLAGS, *flags, f"-I{RUNTIME}", "-c", str(source), "-o", str(target)]
-        subprocess.run(command, check=True)
-        return target
+        def compile_one(source: Path) -> Path:
+            target = Path(own) / f"{source.stem}.o"
+            options = [*FLAGS, *flags, f"-I{RUNTIME}", "-c", str(source), "-o", str(target)]
+            subprocess.run([*compiler, *options], check=True)
+            return target
 
-    with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compile_one, sources))
-    command = [compiler, *flags, *link, *map(str, objects), "-lm", "-lpthread"]
-    subprocess.run([*command, "-o", f"{made}.new"], check=True)
-    Path(f"{made}.new").rename(made)
-    for path in objects:
-        path.unlink()
+        with ThreadPoolExecutor(2) as pool:
+            objects = list(pool.map(compile_one, sources))
+        libraries = ["-lm", "-lpthread", "-o", f"{own}/{made.name}"]
+        subprocess.run([*compiler, *flags, *link, *map(str, objects), *libraries], check=True)
+        Path(own, made.name).rename(made)
     return made
 
 

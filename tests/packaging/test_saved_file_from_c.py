@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 import struct
 import subprocess
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,26 +15,17 @@ from relayvm.base.dtypes import FLOAT32
 from relayvm.cli.bench import treelstm
 from relayvm.cli.bench.trees import Node, Tree, post_order, read_trees, word_vectors
 from relayvm.vm.runtime.build import LANGUAGE
+from tests.cross import AARCH64_COMPILER, AARCH64_EMULATOR, needs_aarch64
 
 ROOT = Path(__file__).parents[2]
 RUNTIME = ROOT / "relayvm" / "vm" / "runtime"
 TREES = read_trees(ROOT / "examples" / "tree_lstm" / "trees.txt")[:5]
 AARCH64 = "cpu -mtriple=aarch64-unknown-linux-gnu"
-QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
 
 pytestmark = pytest.mark.slow
 
 
-def cross_compiler() -> list[str] | None:
-    """Return a command that builds programs for AArch64, or None."""
-    if shutil.which("aarch64-linux-gnu-gcc"):
-        return ["aarch64-linux-gnu-gcc"]
-    if importlib.util.find_spec("ziglang"):
-        return [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl"]
-    return None
-
-
-def build_host(compiler: list[str], folder: Path, *flags: str) -> Path:
+def build_host(compiler: Sequence[str], folder: Path, *flags: str) -> Path:
     """Compile the runtime with the host program, all in one."""
     sources = [*sorted(RUNTIME.glob("*.c")), Path(__file__).with_name("run_file.c")]
     made = folder / "run_file"
@@ -95,16 +84,13 @@ def test_a_host_in_c_gets_the_bits_of_python(expected: list[bytes], tmp_path: Pa
 
 
 @pytest.mark.cross
-@pytest.mark.skipif(QEMU is None, reason="qemu-aarch64 is not installed")
-@pytest.mark.skipif(
-    cross_compiler() is None, reason="no cross compiler: `make peers` installs one (ziglang)"
-)
+@needs_aarch64
 def test_a_file_for_aarch64_gives_the_bits_of_this_host(
     expected: list[bytes], tmp_path: Path
 ) -> None:
     exe = compile_for(AARCH64, tmp_path / "tree_lstm.rvm")
-    host = build_host(cross_compiler(), tmp_path, "-static")
-    assert run_trees([QEMU, str(host)], exe, tmp_path / "tree_lstm.rvm") == expected
+    host = build_host(AARCH64_COMPILER, tmp_path, "-static")
+    assert run_trees([AARCH64_EMULATOR, str(host)], exe, tmp_path / "tree_lstm.rvm") == expected
 
 
 def test_code_for_another_cpu_does_not_run_here(tmp_path: Path) -> None:
