@@ -99,6 +99,8 @@ class Selector(Calls):
         for var, reg in zip(own.params, params):
             self.values[var] = self.local(reg, type_of(var), var.span)
             self.dims.declare(var, type_of(var))
+        for var in own.params:
+            self.dims.check_sizes(var)
         self.results = return_type_of(own)
         trampoline(self.tail(own.body))
         results = self.layouts.results_of(self.results, closure=True)
