@@ -4,6 +4,7 @@ JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TOOLS := $(VENV)/.tools
 BUILT := relayvm/vm/.built
 LIBRARY := relayvm/vm/_runtime.abi3.so
 RUNTIME := $(wildcard relayvm/vm/runtime/*.c relayvm/vm/runtime/*.h relayvm/vm/runtime/generated/*)
@@ -23,6 +24,10 @@ $(READY): pyproject.toml setup.py
 	@command -v cc >/dev/null || { echo 'a C compiler is needed (cc is not found)'; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade 'pip>=23' 'setuptools>=77' wheel 'cffi>=1.16'
+	$(PIP) install --no-build-isolation --editable .
+	touch $@
+
+$(TOOLS): $(READY)
 	$(PIP) install --no-build-isolation --editable '.[test,dev]'
 	touch $@
 
@@ -34,7 +39,7 @@ $(BUILT): $(RUNTIME) relayvm/vm/runtime/build.py | $(READY)
 demo: $(BUILT)  ## run the Tree-LSTM over the bundled trees
 	$(BIN)/python examples/tree_lstm/demo.py
 
-lint: $(BUILT)  ## style, types, import contract, freshness of generated files
+lint: $(BUILT) $(TOOLS)  ## style, types, import contract, freshness of generated files
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/mypy --no-error-summary
@@ -45,29 +50,29 @@ lint: $(BUILT)  ## style, types, import contract, freshness of generated files
 check: lint  ## lint and the quick tests; under two minutes
 	$(PYTEST) -m 'not slow' tests/test_tiny.py tests/architecture tests/base tests/cli
 
-test: $(BUILT)  ## all tests
+test: $(BUILT) $(TOOLS)  ## all tests
 	$(PARALLEL)
 
-test-long: $(BUILT)  ## all tests with long property and fuzz runs, the machine under stress
+test-long: $(BUILT) $(TOOLS)  ## all tests with long property and fuzz runs, the machine under stress
 	HYPOTHESIS_PROFILE=long $(PARALLEL)
 	$(BIN)/python -m relayvm.vm.runtime.build --stress
 	RELAYVM_RUNTIME=stress $(PARALLEL)
 
-golden: $(BUILT)  ## rewrite golden files; review the diff like code
+golden: $(BUILT) $(TOOLS)  ## rewrite golden files; review the diff like code
 	$(PYTEST) --update-golden tests/golden tests/errors tests/architecture
 
 generate: $(READY)  ## regenerate committed files from the tables
 	$(BIN)/python -m relayvm.vm.generate
 	$(BIN)/python -m relayvm.ops.docs
 
-stress: $(BUILT)  ## the machine in its torture build: poisoned memory, audited counts
+stress: $(BUILT) $(TOOLS)  ## the machine in its torture build: poisoned memory, audited counts
 	$(BIN)/python -m relayvm.vm.runtime.build --stress
 	RELAYVM_RUNTIME=stress $(PARALLEL) tests/test_tiny.py tests/vm tests/golden tests/property
 
-fuzz: $(BUILT)  ## long runs of the fuzzers
+fuzz: $(BUILT) $(TOOLS)  ## long runs of the fuzzers
 	HYPOTHESIS_PROFILE=long $(PYTEST) tests/fuzz
 
-bench: $(BUILT)  ## benchmarks; ratios to named peers where these are installed
+bench: $(BUILT) $(TOOLS)  ## benchmarks; ratios to named peers where these are installed
 	$(BIN)/python -m pytest --benchmark-only bench
 
 peers: $(READY)  ## install PyTorch to compare with, and a cross compiler for tests of AArch64
