@@ -60,6 +60,7 @@ class Prover:
     _proved: dict[ProofKey, int] = field(default_factory=dict, repr=False)
     _refused: dict[ProofKey, int] = field(default_factory=dict, repr=False)
     _masked: dict[Expr, Prover] = field(default_factory=dict, repr=False)
+    _laned: dict[int, Prover] = field(default_factory=dict, repr=False)
     _depth: int = field(default=0, repr=False)
     _fuel: int = field(default=0, repr=False)
     _failed: dict[frozenset[tuple[tuple[Expr, ...], int]], int] = field(
@@ -122,7 +123,7 @@ class Prover:
     def _set_edges(self, var: Var, lows: list[Polynomial], highs: list[Polynomial]) -> None:
         if var in self.intervals or var in self.edges:
             self._proved, self.parent = {}, None
-        self._masked, self._refused = {}, {}
+        self._masked, self._laned, self._refused = {}, {}, {}
         self.edges.pop(var, None)
         self.edges[var] = (lows, highs)
         least = [e for e in map(self._least, lows) if e is not None]
@@ -195,7 +196,7 @@ class Prover:
             self._add_fact(fact)
 
     def _add_fact(self, fact: Polynomial) -> None:
-        self._masked, self._refused = {}, {}
+        self._masked, self._laned, self._refused = {}, {}, {}
         atoms = frozenset(atom for monomial in fact for atom in monomial)
         if not atoms:
             return
@@ -227,21 +228,49 @@ class Prover:
 
     def in_range(self, index: Expr, extent: Expr, lanes: int, *, strided: bool = False) -> bool:
         """Return whether `0 <= index < extent` is proved, in every lane of a vector index."""
-        here = self
         value = lane_polynomial(index)
+        if not self.always(value, lanes):
+            return False
         rest = poly_add(poly_add(polynomial(extent), value, -1), {(): -1})
+        if self.always(rest, lanes):
+            return True
+        return strided and self._in_lanes(lanes)._below_broadcast(value, extent)
+
+    def always(self, poly: Polynomial, lanes: int) -> bool:
+        """Return whether a polynomial is proved to be at least 0 in each of `lanes` lanes."""
         # A scalar is there for any lane, about which conditions may say something.
         self.intervals.pop(_LANE, None)
         if lanes > 1:
             self.intervals[_LANE] = (0, lanes - 1)
-        if self._is_natural(value) and self._is_natural(rest):
-            return True
-        if lanes > 1:
-            here = self.child()
-            here.edges[_LANE] = ([{}], [{(): lanes - 1}])
-        if not self._shown(here, value, lanes):
-            return False
-        return self._shown(here, rest, lanes) or (strided and here._below_broadcast(value, extent))
+        return self._is_natural(poly) or self._shown(self._in_lanes(lanes), poly, lanes)
+
+    def _in_lanes(self, lanes: int) -> Prover:
+        if lanes == 1:
+            return self
+        if lanes not in self._laned:
+            inner = self._laned[lanes] = self.child()
+            inner.edges[_LANE] = ([{}], [{(): lanes - 1}])
+        return self._laned[lanes]
+
+    def decide(self, condition: Expr) -> bool | None:
+        """Return what a condition is known to be in all lanes, or None."""
+        truths = (t for t in (True, False) if self._follows(condition, t, condition.lanes))
+        return next(truths, None)
+
+    def _follows(self, condition: Expr, holds: bool, lanes: int) -> bool:
+        match condition:
+            case Broadcast(value):
+                return self._follows(value, holds, 1)
+            case Call("logical_not", (a,)):
+                return self._follows(a, not holds, lanes)
+            case Call("logical_and" | "logical_or" as name, args):
+                enough = all if holds == (name == "logical_and") else any
+                return enough(self._follows(a, holds, lanes) for a in args)
+            case Call(name, (a, b)) if a.dtype == INT64:
+                facts = _comparison_facts(name if holds else _OPPOSITE.get(name, ""), a, b)
+                return bool(facts) and all(self.always(f, lanes) for f in facts)
+            case _:
+                return False
 
     def _shown(self, here: Prover, poly: Polynomial, lanes: int) -> bool:
         """Return whether a polynomial is at least 0 `here`, which may have been asked before."""

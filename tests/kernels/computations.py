@@ -244,6 +244,41 @@ def movement(r: Random) -> Case:
     return r.case("turn", (x, y), (turned,), arrays, [both.T])
 
 
+def joined(r: Random) -> Case:
+    """Several tensors along one axis, some empty, maybe in a sum or a reduction."""
+    axis, rest, vrest = r.integer(0, 1), *r.size(40)
+    sizes = [r.size(r.integer(1, 40), 0) for _ in range(r.integer(2, 4))]
+    shapes = [(d, rest) if axis == 0 else (rest, d) for d, _ in sizes]
+    inputs = [c.placeholder(f"x{k}", shape, "float32") for k, shape in enumerate(shapes)]
+    starts = [0]
+    for d, _ in sizes:
+        starts.append(starts[-1] + d)
+
+    def value(i, j):
+        at = j if axis else i
+        result = None
+        for k in reversed(range(len(inputs))):
+            place = (i, at - starts[k]) if axis else (at - starts[k], j)
+            result = (
+                inputs[k][place]
+                if result is None
+                else c.select(at < starts[k + 1], inputs[k][place], result)
+            )
+        return result
+
+    shape = (rest, starts[-1]) if axis else (starts[-1], rest)
+    y = c.compute(shape, value)
+    arrays = [r.array((v, vrest) if axis == 0 else (vrest, v)) for _, v in sizes]
+    both = np.concatenate(arrays, axis)
+    if r.chance(0.3):
+        total = c.compute(shape[:1], lambda i: c.reduce("max", shape[1:], lambda q: y[i, q]))
+        return r.case("joined", inputs, (y, total), arrays)
+    if r.chance(0.3):
+        y = c.compute(shape, lambda i, j: value(i, j) + 1.0)
+        both = both + 1
+    return r.case("joined", inputs, (y,), arrays, [both])
+
+
 def reshape(r: Random) -> Case:
     (m, vm), k, g = r.size(6), r.integer(1, 6), r.integer(1, 20)
     x = c.placeholder("x", (m, k * g), "float32")
@@ -305,6 +340,24 @@ def pad(r: Random) -> Case:
     return r.case("pad", (x,), (y,), [array], [np.pad(array, (before, after))])
 
 
+def pad_images(r: Random) -> Case:
+    (b, vb), (h, vh), (w, vw) = r.size(4), r.size(9), r.size(40)
+    (up, left), down = (r.integer(0, 3) for _ in range(2)), r.integer(0, 20)
+    x = c.placeholder("x", (b, h, w), "float32")
+
+    def inside(i, size, before):
+        return c.scalar("logical_and", i >= before, i < c.dim(size) + before)
+
+    def value(k, i, j):
+        both = c.scalar("logical_and", inside(i, h, up), inside(j, w, left))
+        return c.select(both, x[k, i - up, j - left], -1.0)
+
+    y = c.compute((b, h + up + down, w + left + down), value)
+    array = r.array((vb, vh, vw))
+    wanted = np.pad(array, ((0, 0), (up, down), (left, down)), constant_values=-1)
+    return r.case("pad_images", (x,), (y,), [array], [wanted])
+
+
 FAMILIES = (
     dense,
     matmul,
@@ -318,8 +371,10 @@ FAMILIES = (
     broadcast,
     strided,
     movement,
+    joined,
     reshape,
     take,
     gather,
     pad,
+    pad_images,
 )

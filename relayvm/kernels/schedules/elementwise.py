@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from relayvm.base.abi import Access
 from relayvm.base.dtypes import INT64
 from relayvm.kernels import loops as n
 from relayvm.kernels import simplify as s
+from relayvm.kernels.schedules.borders import borders
 from relayvm.kernels.schedules.emit import (
     CannotVectorise,
     Context,
@@ -17,7 +18,7 @@ from relayvm.kernels.schedules.emit import (
     flat_index,
 )
 from relayvm.kernels.schedules.plan import Stage
-from relayvm.kernels.schedules.reduction import lane_loop, serial
+from relayvm.kernels.schedules.reduction import LaneStep, lane_loop, serial
 
 BLOCK = 2048
 MIN_VECTOR = 5
@@ -71,25 +72,53 @@ def vector_rows(emitter: Emitter, stage: Stage, axis: int, begin: n.Expr, end: n
     zero: n.Expr = n.const(0)
     edges = {k: (zero, e) for k, e in enumerate(extents) if e != n.const(1)}
     edges[axis] = (begin, end)
+    points = borders(emitter.context, stage, extents)
 
     def nested(at: dict[int, n.Expr], rest: list[int]) -> None:
-        low, high = edges[rest[0]]
-        if len(rest) == 1:
+        whole = edges[rest[0]] == (zero, extents[rest[0]])
+        for low, high in _parts(emitter, *edges[rest[0]], points.get(rest[0], []), whole):
+            if len(rest) == 1:
 
-            def step(k: n.Expr, mask: n.Expr | None) -> None:
-                here = {**at, lanes_axis or 0: n.Ramp(k, n.const(1), n.LANES)}
-                indices = tuple(here.get(d, n.const(0)) for d in range(len(extents)))
-                emit_stage(emitter, stage, indices, mask)
+                def step(k: n.Expr, mask: n.Expr | None) -> None:
+                    here = {**at, lanes_axis or 0: n.Ramp(k, n.const(1), n.LANES)}
+                    indices = tuple(here.get(d, n.const(0)) for d in range(len(extents)))
+                    emit_stage(emitter, stage, indices, mask)
 
-            lane_loop(emitter, high, step, low)
-            return
-        var = emitter.context.names.var("i")
-        with emitter.block() as body:
-            emitter.prover.add_range(var, low, high)
-            nested({**at, rest[0]: var}, rest[1:])
-        emitter.statements.append(n.For(var, low, high, 1, tuple(body)))
+                if whole or lanes_axis not in points:
+                    lane_loop(emitter, high, step, low)
+                else:
+                    _lanes_if_any(emitter, low, high, step)
+                continue
+            var = emitter.context.names.var("i")
+            with emitter.block() as body:
+                emitter.prover.add_range(var, low, high)
+                nested({**at, rest[0]: var}, rest[1:])
+            emitter.statements.append(n.For(var, low, high, 1, tuple(body)))
 
+    outer, emitter.decides = emitter.decides, bool(points)
     nested({}, sorted(edges))
+    emitter.decides = outer
+
+
+def _parts(
+    emitter: Emitter, low: n.Expr, high: n.Expr, points: list[n.Expr], whole: bool
+) -> Iterator[tuple[n.Expr, n.Expr]]:
+    """Yield the ranges between points; some may be empty where it is not the whole axis."""
+    if whole:
+        yield from zip([low, *points], [*points, high])
+        return
+    for before, after in zip([None, *points], [*points, None]):
+        start = low if before is None else emitter.bind(s.maximum(low, before), "e")
+        stop = high if after is None else emitter.bind(s.minimum(high, after), "e")
+        yield start, stop
+
+
+def _lanes_if_any(emitter: Emitter, low: n.Expr, high: n.Expr, step: LaneStep) -> None:
+    condition = s.compare("less", low, high)
+    with emitter.block() as body:
+        emitter.prover.add_condition(condition)
+        lane_loop(emitter, high, step, low)
+    emitter.statements.append(n.If(condition, tuple(body)))
 
 
 def last_axis(extents: tuple[n.Expr, ...]) -> int | None:

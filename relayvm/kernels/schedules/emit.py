@@ -92,6 +92,9 @@ class Emitter:
         self.mask: n.Expr | None = None
         self.guard: n.Expr | None = None
         self.share_loads = False
+        # Conditions on indices that were met; where loops end at their borders, most are decided.
+        self.conditions: list[n.Expr] = []
+        self.decides = False
         self.flat: tuple[tuple[n.Expr, ...], n.Expr] | None = None
         self.run: Run | None = None
         self._memo: list[dict[tuple[object, ...], n.Expr]] = [{}]
@@ -209,6 +212,11 @@ class Emitter:
         decided = condition.value if isinstance(condition, n.Broadcast) else condition
         if isinstance(decided, n.Const):
             return self.value(expr.a if decided.value else expr.b, frame)
+        if is_index(condition):
+            self.conditions.append(condition)
+            known = self.prover.masked(self.mask).decide(condition) if self.decides else None
+            if known is not None:
+                return self.value(expr.a if known else expr.b, frame)
         a = self._guarded(expr.a, frame, condition)
         b = self._guarded(expr.b, frame, s.negate(condition))
         return self._bind_data(s.choose(condition, a, b))

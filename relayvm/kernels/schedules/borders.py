@@ -1,0 +1,110 @@
+"""Borders: where along its axes a stage takes other values, as a concatenation or a padding does.
+
+Loops that end at the borders need no condition inside, and read only what they use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relayvm.base.dtypes import INT64
+from relayvm.kernels import compute as c
+from relayvm.kernels import loops as n
+from relayvm.kernels import simplify as s
+from relayvm.kernels.prover import Prover
+from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter
+from relayvm.kernels.schedules.plan import Stage, inlined_nodes
+from relayvm.kernels.schedules.reduction import serial
+
+MAX_PARTS = 16
+# What is added to the border where `i + rest` is compared with 0, by the sign of i.
+_SHIFTS = {
+    "less": (0, 1),
+    "greater_equal": (0, 1),
+    "less_equal": (1, 0),
+    "greater": (1, 0),
+}
+
+
+def borders(context: Context, stage: Stage, extents: tuple[n.Expr, ...]) -> dict[int, list[n.Expr]]:
+    """Return the borders on each axis, rising and inside it; few enough to write each part out."""
+    kept = context.buffers.keys()
+    if not any(isinstance(m, c.Select) for t in stage.tensors for m in inlined_nodes(t, kept)):
+        return {}
+    trial = Context(context.names.copy(), context.dims, context.buffers)
+    emitter = Emitter(trial, serial)
+    axes = [trial.names.var("i") for _ in extents]
+    for axis, extent in zip(axes, extents):
+        emitter.prover.add_range(axis, n.const(0), extent)
+    indices = tuple(a if e != n.const(1) else n.const(0) for a, e in zip(axes, extents))
+    try:
+        for tensor in stage.tensors:
+            emitter.tensor(tensor, indices)
+    except CannotVectorise:
+        return {}
+    found: dict[n.Var, list[n.Expr]] = {}
+    for condition in emitter.conditions:
+        for axis, point in _points(condition, axes):
+            if point not in found.setdefault(axis, []):
+                found[axis].append(point)
+    return _chosen(axes, extents, found)
+
+
+def _chosen(
+    axes: list[n.Var], extents: tuple[n.Expr, ...], found: dict[n.Var, list[n.Expr]]
+) -> dict[int, list[n.Expr]]:
+    last = max((k for k, e in enumerate(extents) if e != n.const(1)), default=0)
+    result: dict[int, list[n.Expr]] = {}
+    parts = 1
+    for number, (axis, extent) in enumerate(zip(axes, extents)):
+        points = _rising(found.get(axis, []), extent)
+        if not points or parts * (len(points) + 1) > MAX_PARTS:
+            continue
+        if number == last and _has_short_part(points, extent):
+            continue
+        parts *= len(points) + 1
+        result[number] = points
+    return result
+
+
+def _rising(points: list[n.Expr], extent: n.Expr) -> list[n.Expr]:
+    """Return the points that are known to be inside the axis, each after the one before."""
+    literals = sorted((p for p in points if isinstance(p, n.Const)), key=lambda p: p.value)
+    others = [p for p in points if not isinstance(p, n.Const)]
+    prover = Prover()
+    chain: list[n.Expr] = []
+    for point in (*literals, *others):
+        before = chain[-1] if chain else n.const(0)
+        gaps = (s.sub(point, before), s.sub(extent, point))
+        if point in (n.const(0), extent) or point in chain:
+            continue
+        if all(prover.at_least_zero(s.polynomial(gap)) for gap in gaps):
+            chain.append(point)
+    return chain
+
+
+def _has_short_part(points: list[n.Expr], extent: n.Expr) -> bool:
+    """Return whether a part is known to be shorter than a vector."""
+    for low, high in zip([n.const(0), *points], [*points, extent]):
+        length = s.sub(high, low)
+        if isinstance(length, n.Const) and int(length.value) < n.LANES:
+            return True
+    return False
+
+
+def _points(condition: n.Expr, axes: list[n.Var]) -> Iterator[tuple[n.Var, n.Expr]]:
+    match condition:
+        case n.Call("logical_and" | "logical_or" | "logical_not", args):
+            for arg in args:
+                yield from _points(arg, axes)
+        case n.Call(name, (a, b)) if a.dtype == INT64 and name in _SHIFTS:
+            difference = s.polynomial(s.sub(a, b))
+            used = [axis for axis in axes if (axis,) in difference]
+            sign = difference.pop((used[0],)) if len(used) == 1 else 0
+            plain = all(isinstance(x, n.DimRef) for monomial in difference for x in monomial)
+            if abs(sign) == 1 and plain:
+                shift = _SHIFTS[name][0 if sign > 0 else 1]
+                point = s.poly_add({(): shift}, difference, -sign)
+                yield used[0], s.from_polynomial(point)
+        case _:
+            pass
