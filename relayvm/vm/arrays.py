@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.abi import MAX_RANK
 from relayvm.base.diagnostics import RelayError, error
 from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.vm.manifest import ValueType
@@ -17,7 +18,7 @@ from relayvm.vm.manifest import ValueType
 Symbols = dict[str, tuple[int, str]]
 
 
-def describe(value: Any) -> str:
+def describe(value: Any, depth: int = 3) -> str:
     """Return the type of a Python value in the spelling of the language, where it has one."""
     if isinstance(value, np.ndarray):
         dims = ", ".join(map(str, value.shape)) + ("," if value.ndim == 1 else "")
@@ -25,8 +26,8 @@ def describe(value: Any) -> str:
         return f"`Tensor[({dims}), {name}]`" if value.ndim else f"`{name}`"
     if isinstance(value, (bool, int, float)):
         return f"the number {value!r}"
-    if isinstance(value, tuple) and len(value) <= 8:
-        inside = ", ".join(describe(v).strip("`") for v in value)
+    if isinstance(value, tuple) and len(value) <= 8 and depth:
+        inside = ", ".join(describe(v, depth - 1).strip("`") for v in value)
         return f"`({inside}{',' * (len(value) == 1)})`"
     name = getattr(value, "type_name", None)
     if isinstance(name, str):
@@ -85,7 +86,7 @@ def _as_array(value: Any, dtype: DType, type_: ValueType, where: str) -> Any:
     if hasattr(value, "__dlpack__"):
         try:
             return np.from_dlpack(value)
-        except (RuntimeError, TypeError, BufferError, ValueError) as reason:
+        except (RuntimeError, TypeError, BufferError, ValueError, AttributeError) as reason:
             raise error("wrong-argument", f"{where} cannot be read: {reason}") from None
     raise wrong(where, type_, value)
 
@@ -114,6 +115,6 @@ def _nested(value: Any, dtype: DType, type_: ValueType, where: str) -> Any:
         array = np.array(value, dtype=object)
     except ValueError:
         raise wrong(where, type_, value) from None
-    if not all(_is_representable(item, dtype) for item in array.flat):
+    if array.ndim > MAX_RANK or not all(_is_representable(item, dtype) for item in array.flat):
         raise wrong(where, type_, value)
     return array.astype(dtype.numpy)

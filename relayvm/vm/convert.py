@@ -323,6 +323,8 @@ class Converter:
         """Return the value of a word, or of an object that is consumed."""
         if not is_word:
             return self.to_python(item, type_, machine)
+        if type_.kind != "tensor" or type_.dims:
+            raise error("bad-executable", f"the manifest calls a number `{type_.text}`")
         return from_word(item, type_)
 
     def lent_fields(
@@ -440,6 +442,10 @@ def number_of_word(word: int, dtype: DType) -> int | float | bool:
 
 def take_array(item: int, info: Any) -> Any:
     """Return a fresh array of a tensor object, which is consumed."""
-    array = np.empty(tuple(info.dims[0 : info.rank]), BY_CODE[info.dtype].numpy)
+    try:
+        array = np.empty(tuple(info.dims[0 : info.rank]), BY_CODE[info.dtype].numpy)
+    except BaseException:
+        lib.rvm_value_release(item)
+        raise
     lib.rvm_value_take_data(item, ffi.from_buffer(array) if array.size else ffi.NULL)
     return array

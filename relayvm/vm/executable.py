@@ -104,9 +104,19 @@ class Executable:
 
     def section(self, name: str) -> memoryview:
         """Return the bytes of a section of the file, by its name in `format.SECTIONS`."""
-        size = ffi.new("size_t *")
-        begin = lib.rvm_program_section(self.handle, SECTION_NUMBER[name], size)
-        return memoryview(ffi.buffer(begin, size[0]))
+        size, handle = ffi.new("size_t *"), self.handle
+        begin = lib.rvm_program_section(handle, SECTION_NUMBER[name], size)
+        holder = ffi.gc(begin, lambda _: handle)  # keeps the program while the bytes are in use
+        return memoryview(ffi.buffer(holder, size[0]))
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an Executable is not pickled; use `to_bytes` and `relayvm.load`")
+
+    def __copy__(self) -> Executable:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Executable:
+        return self
 
 
 def load(
@@ -148,7 +158,10 @@ def _open(path_or_bytes: str | os.PathLike[str] | bytes, options: int) -> Any:
         data = ffi.from_buffer(path_or_bytes)
         handle = lib.rvm_load_bytes(data, len(data), options, failure)
     else:
-        handle = lib.rvm_load_file(os.fsencode(path_or_bytes), options, failure)
+        path = os.fsencode(path_or_bytes)
+        if b"\0" in path:
+            raise error("bad-executable", f"{os.fsdecode(path)!r} is no path: it has a zero byte")
+        handle = lib.rvm_load_file(path, options, failure)
     if handle == ffi.NULL:
         code = ffi.string(failure.code).decode()
         raise error(code, ffi.string(failure.message).decode(errors="replace"))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import error
-from relayvm.base.dtypes import BY_NAME, DTYPES
+from relayvm.base.diagnostics import RelayError, error
+from relayvm.base.dtypes import BY_NAME
 from relayvm.base.settings import setting
 from relayvm.vm.arrays import Symbols, array_argument
 from relayvm.vm.convert import TENSOR, converter_of, to_word
@@ -82,7 +82,7 @@ class VirtualMachine:
 
     def run(self, *args: Any, **named: Any) -> Any:
         """Call `main`; see `invoke`."""
-        return self._call("main")(args, named)
+        return (self._calls.get("main") or self._call("main"))(args, named)
 
     def invoke(self, name: str, *args: Any, **named: Any) -> Any:
         """Call an entry by name and return its result.
@@ -91,7 +91,7 @@ class VirtualMachine:
         written. Results are fresh arrays, tuples, data-type values, references and functions.
         Raises RelayError `unknown-entry`, `wrong-argument` before anything runs, and Trap.
         """
-        return self._call(name)(args, named)
+        return (self._calls.get(name) or self._call(name))(args, named)
 
     def run_dict(self, **inputs: Any) -> dict[str, Any]:
         """Call `main` with named inputs; return its results by name."""
@@ -142,16 +142,30 @@ class VirtualMachine:
         return {name: getattr(stats, name) for name in names}
 
     def trim(self) -> None:
-        """Give memory that is kept for later calls back to the system."""
-        with self.lock:
+        """Give memory that is kept for later calls back to the system.
+
+        Raises RelayError `machine-busy` during a call.
+        """
+        if not self.lock.acquire(False):
+            raise _busy()
+        try:
             lib.rvm_machine_trim(self.handle)
+        finally:
+            self.lock.release()
 
     def interrupt(self) -> None:
         """End the call that runs now, from any thread, with the trap `interrupted`."""
         lib.rvm_machine_interrupt(self.handle)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a VirtualMachine is neither pickled nor copied; make one where it runs")
+
     def __repr__(self) -> str:
         return f"VirtualMachine({self.engine}, {_names(self.executable.entries)})"
+
+
+def _busy() -> RelayError:
+    return error("machine-busy", "the machine is running already")
 
 
 def _names(names: Sequence[str]) -> str:
@@ -190,9 +204,9 @@ def _poll(context: Any) -> int:
 
 
 Setter = Callable[[Any, Symbols], None]
-DTYPE_OF_CODE = tuple(row.numpy for row in sorted(DTYPES, key=lambda row: row.code))
 invoke, take_data = lib.rvm_machine_invoke, lib.rvm_machine_take_data
 from_buffer, unpack = ffi.from_buffer, ffi.unpack
+empty, ndarray = np.empty, np.ndarray
 
 
 class _Call:
@@ -204,15 +218,14 @@ class _Call:
         self.machine = machine
         self.entry = entry
         self.closure = closure
-        self.handle = machine.handle
-        self.lock = machine.lock
-        self.function = entry.function
+        self.acquire, self.release = machine.lock.acquire, machine.lock.release
         converter = machine.converter
         info = ffi.new("rvm_function_info *")
         if not lib.rvm_program_function(converter.program, entry.function, info):
             raise self._disagrees()
         skip = 1 if closure is not None else 0
         self.names = tuple(p.name for p in entry.parameters)
+        self.count = len(self.names)
         if info.num_params != len(self.names) + skip:
             raise self._disagrees()
         self.classes = tuple(info.param_class[i] for i in range(info.num_params))
@@ -224,7 +237,11 @@ class _Call:
         self.args = ffi.new("rvm_argument[]", count)
         self.results = ffi.new("uint64_t[]", max(1, info.num_results))
         self.infos = ffi.new("rvm_value_info[]", max(1, info.num_results))
+        self.call = ffi.new(
+            "rvm_call *", [machine.handle, self.args, self.results, self.infos, entry.function]
+        )
         self.objects: list[Any] = []
+        self.copies: list[Any] = []  # of arguments, alive during a call
         if closure is not None:
             self.args[0].kind = OBJECT
             self.objects.append(self.args[0])
@@ -257,7 +274,7 @@ class _Call:
                 raise self._disagrees()
             return _word_setter(type_, where, slot)
         if type_.kind == "tensor":
-            return _array_setter(type_, where, slot)
+            return _array_setter(type_, where, slot, self.copies)
         converter = self.machine.converter
 
         slot.kind = OBJECT
@@ -269,18 +286,17 @@ class _Call:
         return set_object
 
     def __call__(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        if named or len(args) != len(self.names):
+        if named or len(args) != self.count:
             args = self._bind(args, named)
-        lock = self.lock
-        if not lock.acquire(False):
-            raise error("machine-busy", "the machine is running already")
+        if not self.acquire(False):
+            raise _busy()
         try:
             symbols: Symbols = {}
             for setter, value in zip(self.setters, args):
                 setter(value, symbols)
             if self.closure is not None:
                 self.args[0].word = self.closure.retained()
-            code = invoke(self.handle, self.function, self.args, self.results, self.infos)
+            code = invoke(self.call)
             for slot in self.objects:
                 slot.word = 0
             if code:
@@ -292,14 +308,24 @@ class _Call:
             self._drop_objects()
             raise
         finally:
-            lock.release()
+            if self.copies:
+                self.copies.clear()
+            self.release()
 
     def _drop_objects(self) -> None:
-        """Drop the arguments that a call did not come to take."""
+        """Drop the arguments that a call did not come to take, and the results not taken."""
         for slot in self.objects:
             if slot.word:
                 lib.rvm_value_release(slot.word)
                 slot.word = 0
+        for i, is_word in enumerate(self.result_words):
+            if not is_word and self.results[i]:
+                lib.rvm_value_release(self._take_word(i))
+
+    def _take_word(self, i: int) -> int:
+        word: int = self.results[i]
+        self.results[i] = 0
+        return word
 
     def _bind(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         """Return all arguments in order; raises RelayError `wrong-argument` for a wrong count."""
@@ -328,24 +354,28 @@ class _Call:
         if lost is not None:
             raise lost
         if code < 0:
-            raise error("machine-busy", "the machine is running already")
+            raise _busy()
         raise trap_error(self.machine.converter, lib.rvm_machine_trap(self.machine.handle))
 
     def _taker(self, i: int, type_: ValueType, is_word: bool) -> Callable[[], Any]:
         """Return what makes the Python value of result `i` after a run."""
-        results, info, machine = self.results, self.infos[i], self.machine
+        call, info, machine = self.call, self.infos[i], self.machine
         if is_word:
             dtype = BY_NAME[type_.dtype].numpy
-            word = np.frombuffer(ffi.buffer(results), dtype, 1, 8 * i).reshape(())
+            word = np.frombuffer(ffi.buffer(self.results), dtype, 1, 8 * i).reshape(())
             return word.copy
+        row, rank = BY_NAME.get(type_.dtype), len(type_.dims)
+        array_dtype: Any = row.numpy if row else None
         dims = ffi.cast("int64_t *", info.dims)
-        handle, to_python = self.handle, machine.converter.to_python
+        # the first four bytes of the info: kind, dtype, rank, kind of layout
+        expected = TENSOR | row.code << 8 | rank << 16 if row else 0
+        head = ffi.cast("uint32_t *", ffi.addressof(info))
 
         def take() -> Any:
-            if info.kind != TENSOR:
-                return to_python(results[i], type_, machine)
-            array = np.empty(unpack(dims, info.rank), DTYPE_OF_CODE[info.dtype])
-            take_data(handle, results[i], from_buffer(array))
+            if head[0] != expected:
+                return machine.converter.to_python(self._take_word(i), type_, machine)
+            array = empty(dims[0] if rank == 1 else unpack(dims, rank), array_dtype)
+            take_data(call, i, from_buffer(array))
             return array
 
         return take
@@ -377,31 +407,29 @@ def _word_setter(type_: ValueType, where: str, slot: Any) -> Setter:
     return set_word
 
 
-def _array_setter(type_: ValueType, where: str, slot: Any) -> Setter:
+def _array_setter(type_: ValueType, where: str, slot: Any, copies: list[Any]) -> Setter:
     """Return the setter of an array parameter; one like the last needs no second look."""
     row = BY_NAME[type_.dtype]
     dtype, rank = row.numpy, len(type_.dims)
     slot.kind, slot.dtype, slot.rank = ARRAY, row.code, rank
     by_name = any(isinstance(d, str) for d in type_.dims)
     last_shape: tuple[int, ...] | None = None
-    kept: Any = None
 
     def set_array(value: Any, symbols: Symbols) -> None:
-        nonlocal last_shape, kept
-        if (
-            not by_name
-            and type(value) is np.ndarray
-            and value.dtype is dtype
-            and value.shape == last_shape
-            and value.flags.c_contiguous
-        ):
-            array = value
-        else:
-            array = array_argument(value, type_, where, symbols)
-            for axis in range(rank):
-                slot.dims[axis] = array.shape[axis]
+        nonlocal last_shape
+        if type(value) is ndarray and value.shape == last_shape and value.dtype is dtype:
+            try:
+                slot.data = from_buffer(value)
+                return
+            except ValueError:  # its elements do not lie in order
+                pass
+        last_shape = None  # until all sizes are set, whatever interrupts this
+        array = array_argument(value, type_, where, symbols)
+        for axis in range(rank):
+            slot.dims[axis] = array.shape[axis]
+        slot.data = from_buffer(array)
+        copies.append(array)
+        if not by_name:
             last_shape = array.shape
-        kept = from_buffer(array)
-        slot.data = kept
 
     return set_array

@@ -47,6 +47,13 @@ class NativeValue:
         lib.rvm_value_retain(self._item)
         return self._item
 
+    def __copy__(self) -> NativeValue:
+        return self  # a copied handle would drop the object twice
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        kind = type(self).__name__
+        raise TypeError(f"a {kind} is neither pickled nor deeply copied: it lives in its program")
+
     def __del__(self) -> None:
         if lib is not None:  # module teardown
             lib.rvm_value_drop(self._item, self.converter.program)

@@ -246,7 +246,13 @@ function f21 "many_cycles" (w, b) -> (w) registers 4 0 1 {
     subtract_i64 w0, w0, w1
     tail_call f21, (w0, b0)
 }
-function f22 "cycles_beside" (w, o) -> (w) registers 2 6 0 {
+function f22 "prepend" (b, w) -> (w) registers 1 2 1 {
+    ref_read o0, b0, l4
+    cell_new o1, l1, (w0, o0)
+    ref_write b0, l4, o1
+    return (w0)
+}
+function f23 "cycles_beside" (w, o) -> (w) registers 2 6 0 {
     cell_new o1, l2, (w0)
     ref_new o2, l8, o1
     retain o3, o2
@@ -287,7 +293,8 @@ LIST_ENTRIES = (
     ),
     entry(20, "ref_of", [("l", LIST)], LIST_REF),
     entry(21, "many_cycles", [("n", INT), ("l", LIST)], INT),
-    entry(22, "cycles_beside", [("n", INT), ("l", LIST)], INT),
+    entry(22, "prepend", [("r", LIST_REF), ("x", INT)], INT),
+    entry(23, "cycles_beside", [("n", INT), ("l", LIST)], INT),
 )
 
 

@@ -207,7 +207,7 @@ FIELDS = {
     "a constant out of its place": ("constants", 1, "offset", 0, "is out of its place"),
     "an entry of no function": ("entries", 0, "function", 3, "entry `callee` is function 3 of 3"),
     "no phase": ("kernels", 0, "num_phases", 0, "too many operands, dims or phases"),
-    "too many operands": ("kernels", 0, "num_outputs", 300, "too many operands"),
+    "too many operands": ("kernels", 0, "num_outputs", 5000, "too many operands"),
     "an output among the inputs": ("operands", 0, "direction", 1, "operand 0 is wrong"),
     "a strided output": ("operands", 4, "access", 1, "operand 4 is wrong"),
     "a scalar with axes": ("operands", 0, "access", 2, "operand 0 is wrong"),

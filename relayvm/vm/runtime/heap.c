@@ -29,9 +29,15 @@ void heap_init(rvm_heap *heap, uint64_t limit_bytes) {
     heap_begin_scans(heap);
 }
 
-rvm_heap *heap_host_lock(void) {
+static void lock_host(void) {
     pthread_mutex_lock(&host_mutex);
+}
+
+/* A fork must not copy the lock while another thread has it, which is not there to give it back. */
+rvm_heap *heap_host_lock(void) {
+    lock_host();
     if (!host_ready) {
+        pthread_atfork(lock_host, heap_host_unlock, heap_host_unlock);
         heap_init(&host_heap, UINT64_MAX);
         host_heap.is_host = true;
         host_ready = true;

@@ -257,9 +257,9 @@ static int32_t run_phase(rvm_machine *m, const kernel_run *run, uint32_t phase, 
         return dim_trap(m, run, trap);
     }
     int64_t slices = work / SLICED_WORK + 1;
-    int64_t step = slices < extent ? (extent + slices - 1) / slices : extent;
-    for (int64_t begin = 0; begin < extent; begin += step) {
-        int64_t end = extent - begin > step ? begin + step : extent;
+    int64_t step = extent / slices + (extent % slices != 0);
+    for (int64_t begin = 0, end; begin < extent; begin = end) {
+        end = extent - begin > step ? begin + step : extent;
         if (begin > 0) {
             trap = trap_poll(m);
             if (trap) {

@@ -347,7 +347,7 @@ rvm_program *rvm_load_bytes(const void *bytes, size_t size, uint32_t options,
 
 rvm_program *rvm_load_file(const char *path, uint32_t options, rvm_load_error *error) {
     struct stat status;
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make it wait */
     if (file < 0 || fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
         rvm_fail(error, "bad-executable", "`%.300s` cannot be read: %s", path,
                  file < 0 ? strerror(errno) : "it is not a file");

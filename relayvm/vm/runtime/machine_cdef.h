@@ -62,12 +62,18 @@ typedef struct {
     const void *data;
     int64_t dims[8];
 } rvm_argument;
-int32_t rvm_machine_invoke(rvm_machine *machine, uint32_t function, const rvm_argument *args, uint64_t *results,
-                           rvm_value_info *infos);
+typedef struct {
+    rvm_machine *machine;
+    const rvm_argument *args;
+    uint64_t *results;
+    rvm_value_info *infos;
+    uint32_t function;
+} rvm_call;
+int32_t rvm_machine_invoke(rvm_call *call);
 int rvm_value_equal(uint64_t a, uint64_t b);
 uint64_t rvm_value_new_list(const rvm_program *program, uint32_t nil, uint32_t cons, uint32_t item,
                             const uint64_t *items, uint64_t count);
-void rvm_machine_take_data(rvm_machine *machine, uint64_t value, void *to);
+void rvm_machine_take_data(rvm_call *call, uint32_t result, void *to);
 uint64_t rvm_value_load_word(uint8_t dtype, const void *element);
 
 typedef struct {

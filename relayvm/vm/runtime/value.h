@@ -49,9 +49,20 @@ typedef struct rvm_argument {
     int64_t dims[RVM_MAX_RANK];
 } rvm_argument;
 
-/* Runs a function; the arguments must be of its classes. As rvm_machine_run, and tells about each object result. */
-int32_t rvm_machine_invoke(rvm_machine *machine, uint32_t function, const rvm_argument *args, uint64_t *results,
-                           rvm_value_info *infos);
+/* A call of a function with room for its arguments and results; it may be used again. */
+typedef struct rvm_call {
+    rvm_machine *machine;
+    const rvm_argument *args;
+    uint64_t *results;
+    rvm_value_info *infos; /* of the results that are objects */
+    uint32_t function;
+} rvm_call;
+
+/* As machine_run; the arguments must be of the function's classes. -1 if the machine is running. Results are 0 where
+ * there are none. */
+int32_t rvm_machine_invoke(rvm_call *call);
+/* Copies the elements of a result and drops it into the pools of the machine, which must not be running. */
+void rvm_machine_take_data(rvm_call *call, uint32_t result, void *to);
 uint64_t rvm_value_load_word(uint8_t dtype, const void *element);
 
 /* value_graph.c: 1 if equal, 0 if not, -1 if memory ran out. NaN, references and functions equal only themselves. */
@@ -59,9 +70,6 @@ int rvm_value_equal(uint64_t a, uint64_t b);
 /* A list of constructors `nil` (no fields) and `cons` (two, of which `item` is the item); consumes the items. */
 uint64_t rvm_value_new_list(const rvm_program *program, uint32_t nil, uint32_t cons, uint32_t item,
                             const uint64_t *items, uint64_t count);
-
-/* Copies the elements of a result and drops it into the pools of the machine, which must not be running. */
-void rvm_machine_take_data(rvm_machine *machine, uint64_t value, void *to);
 
 /* What the host needs to know of a program. */
 typedef struct rvm_function_info {
