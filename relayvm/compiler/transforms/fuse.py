@@ -13,9 +13,11 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
+from relayvm.base.dims import DimVar, dim_variables
 from relayvm.compiler.analysis.readers import Readers, find_readers
 from relayvm.compiler.lower.words import is_view, word_instruction
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, rewrite_blocks
+from relayvm.compiler.transforms.narrow import MAX_FIELDS, narrow_operands
 from relayvm.ir.expr import (
     Attrs,
     Call,
@@ -33,10 +35,17 @@ from relayvm.ir.expr import (
 )
 from relayvm.ir.module import Module
 from relayvm.ir.types import FuncType, TensorType, TupleType, Type
-from relayvm.ir.visit import free_vars, post_order
+from relayvm.ir.visit import attr_variables, free_vars, post_order
 from relayvm.ops.operator import Fusion, Operator
+from relayvm.ops.tracing import tensors_of
 
-MAX_GROUP = 64
+MAX_GROUP = 56
+# What one kernel has at most of operands and of tensors (each may be a phase of its own): the
+# limits of the executable format, less what lowering may add.
+MAX_OPERANDS = 240
+MAX_TENSORS = 60
+# Sizes that are known at run time only, in one kernel: proofs about many of them take long.
+MAX_SIZES = 48
 # How many bindings are looked at before two groups are left apart: it bounds the work per pair.
 MAX_SEARCH = 1024
 PRIMITIVE = Attrs(Primitive=1)
@@ -75,6 +84,52 @@ def _fuse_function(function: Function, writes: bool) -> Function:
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """What a binding brings into its kernel at most: operands, tensors as results, sizes."""
+
+    operands: int = 0
+    results: int = 0
+    sizes: int = 0
+
+
+def _needs(value: Expr) -> _Needs:
+    kinds = [t for operand in _operands(value) for t in tensors_of(_kind(operand))]
+    results = sum(1 for _ in tensors_of(_kind(value))) if isinstance(value, Call) else 0
+    unknown = sum(not isinstance(d, int) for t in kinds for d in t.shape)
+    return _Needs(len(kinds), results, unknown + len(_symbols(value)))
+
+
+def _operands(value: Expr) -> tuple[Expr, ...]:
+    match value:
+        case Call():
+            return value.args
+        case Tuple():
+            return value.fields
+        case TupleGetItem():
+            return (value.tuple_value,)
+    return ()
+
+
+def _symbols(value: Expr) -> set[DimVar]:
+    """Return the sizes that a binding names in its types and attributes."""
+    found = {
+        v
+        for e in (value, *_operands(value))
+        for t in tensors_of(_kind(e))
+        for d in t.shape
+        for v in dim_variables(d)
+    }
+    if isinstance(value, Call):
+        found.update(v for a in value.attrs.values() for v in attr_variables(a))
+    return found
+
+
+def _kind(value: Expr) -> Type:
+    assert value.checked_type is not None
+    return value.checked_type
+
+
 @dataclass(slots=True)
 class _Node:
     """One binding of a block: what it reads and who reads it, by index in order.
@@ -88,6 +143,7 @@ class _Node:
     glue: bool = False
     users: list[int] = field(default_factory=list)
     fixed_user: int = sys.maxsize
+    needs: _Needs = field(default_factory=_Needs)
     escapes: bool = False
     barrier: int = sys.maxsize  # the next binding behind which this one must not be delayed
 
@@ -116,6 +172,7 @@ class _Fuser:
             self.readers.reads[named] = dict.fromkeys(free_vars(tail))
             bindings, tail = [*bindings, Binding(named, tail, tail.span)], named
             escaping = (named,)
+        bindings = self.narrowed(bindings)
         nodes = self.analyse(bindings, escaping)
         if self.writes:
             _mark_barriers(nodes)
@@ -127,6 +184,14 @@ class _Fuser:
                 groups.join_producers(index)
         return _emit(nodes, groups, tail)
 
+    def narrowed(self, bindings: list[Binding]) -> list[Binding]:
+        result = narrow_operands(bindings)
+        if result is not bindings:
+            for binding in result:
+                if binding.value.__class__ in (Call, Tuple, TupleGetItem):
+                    self.readers.reads[binding.var] = dict.fromkeys(free_vars(binding.value))
+        return result
+
     def analyse(self, bindings: list[Binding], escaping: Container[Expr]) -> list[_Node]:
         place = {binding.var: index for index, binding in enumerate(bindings)}
         nodes: list[_Node] = []
@@ -135,6 +200,8 @@ class _Fuser:
             inputs = [place[v] for v in read if v in place]
             node = _Node(binding, inputs, _kernel_operator(binding.value))
             node.escapes = binding.var in escaping
+            if node.operator is not None or isinstance(binding.value, (Tuple, TupleGetItem)):
+                node.needs = _needs(binding.value)
             nodes.append(node)
             for i in inputs:
                 nodes[i].users.append(index)
@@ -225,7 +292,9 @@ class _Groups:
     def _wanted(self, producer: int, consumer: int) -> bool:
         members = self.members[producer] + self.members[consumer]
         operators = sum(self.nodes[m].operator is not None for m in members)
-        if operators > MAX_GROUP or (self._anchored(producer) and self._anchored(consumer)):
+        if operators > MAX_GROUP or not self._fits(members):
+            return False
+        if self._anchored(producer) and self._anchored(consumer):
             return False
         if self._anchored(consumer):
             inside = set(members)
@@ -234,6 +303,31 @@ class _Groups:
                 for m in self.members[producer]
             )
         return True
+
+    def _fits(self, members: list[int]) -> bool:
+        """Tell whether a kernel can have what a group of these members needs, counted with ease."""
+        needs = [self.nodes[m].needs for m in members]
+        tensors = sum(n.results for n in needs)
+        if tensors > MAX_TENSORS:
+            return False
+        sizes = sum(n.sizes for n in needs)
+        operands = tensors + sizes + sum(n.operands for n in needs)
+        few = operands <= MAX_OPERANDS and sizes <= MAX_SIZES
+        return few or self._fits_exactly(members)
+
+    def _fits_exactly(self, members: list[int]) -> bool:
+        inside = {self.nodes[m].binding.var for m in members}
+        outer = {
+            operand
+            for m in members
+            for operand in _operands(self.nodes[m].binding.value)
+            if operand not in inside
+        }
+        kinds = [t for operand in outer for t in tensors_of(_kind(operand))]
+        results = sum(self.nodes[m].needs.results for m in members)
+        symbols = {v for m in members for v in _symbols(self.nodes[m].binding.value)}
+        sizes = len(symbols) + sum(not isinstance(d, int) for t in kinds for d in t.shape)
+        return sizes <= MAX_SIZES and len(kinds) + results + len(symbols) <= MAX_OPERANDS
 
     def _legal(self, producer: int, consumer: int) -> bool:
         """A merged group runs as one at the place of its last member: nothing it feeds may come
@@ -320,10 +414,34 @@ def _emit_group(nodes: list[_Node], members: list[int]) -> list[Binding]:
     outputs = [m for m in members if nodes[m].escapes or not inside.issuperset(nodes[m].users)]
     if not outputs:
         return []  # Nobody reads it; operators have no effects.
+    if len(members) == 1 and nodes[members[0]].needs.results > MAX_TENSORS:
+        return _emit_wide(nodes[members[0]].binding)
     builder = _GroupBuilder()
     for m in members:
         builder.add(nodes[m].binding)
     return builder.finish([nodes[m].binding.var for m in outputs])
+
+
+def _emit_wide(binding: Binding) -> list[Binding]:
+    """Return several kernels for an operator with more results than one may have."""
+    kind, span = _kind(binding.value), binding.span
+    assert isinstance(kind, TupleType)
+    result: list[Binding] = []
+    items: list[Var] = []
+    for start in range(0, len(kind.fields), MAX_FIELDS):
+        builder = _GroupBuilder()
+        whole = Var(binding.var.name, kind, span=span, checked_type=kind)
+        builder.add(Binding(whole, binding.value, span))
+        end = min(start + MAX_FIELDS, len(kind.fields))
+        for index in range(start, end):
+            field_type = kind.fields[index]
+            item = Var(f"{whole.name}_{index}", field_type, span=span, checked_type=field_type)
+            get = TupleGetItem(whole, index, span=span, checked_type=field_type)
+            builder.add(Binding(item, get, span))
+            items.append(item)
+        result += builder.finish(items[start:end])
+    whole_value = Tuple(tuple(items), span=span, checked_type=kind)
+    return [*result, Binding(binding.var, whole_value, span)]
 
 
 class _GroupBuilder:
