@@ -58,6 +58,12 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting("RELAYVM_TIME", "0", _flag, "1 prints the time of each pass to stderr"),
         Setting(
+            "RELAYVM_TRACE",
+            "0",
+            _flag,
+            "1 prints each instruction that machines run, and the values it writes, to stderr",
+        ),
+        Setting(
             "RELAYVM_KEEP",
             "",
             _path,

@@ -1,8 +1,12 @@
-"""The compiled runtime as `ffi` and `lib`: finds the extension module, or says how to build it."""
+"""The compiled runtime as `ffi` and `lib`: finds the extension module, or says how to build it.
+
+Keeps what Python functions raise that it calls.
+"""
 
 from __future__ import annotations
 
 import importlib
+import threading
 from typing import Any
 
 from relayvm.base.diagnostics import error
@@ -27,3 +31,16 @@ def _load() -> Any:
 _module = _load()
 ffi: Any = _module.ffi
 lib: Any = _module.lib
+
+
+_lost: dict[int, BaseException] = {}  # by thread
+
+
+def keep_exception(kind: Any, exception: BaseException, traceback: Any) -> None:
+    """Keep what a callback raised, for the call that this thread is in."""
+    _lost[threading.get_ident()] = exception
+
+
+def lost_exception() -> BaseException | None:
+    """Return what a callback of this thread raised since the last question."""
+    return _lost.pop(threading.get_ident(), None)

@@ -13,10 +13,10 @@ import numpy as np
 
 from relayvm.base.diagnostics import RelayError, error
 from relayvm.base.dtypes import BY_NAME
-from relayvm.base.settings import setting
+from relayvm.base.settings import flag, setting
 from relayvm.vm.arrays import Symbols, array_argument
 from relayvm.vm.convert import TENSOR, converter_of, to_word
-from relayvm.vm.library import ffi, lib
+from relayvm.vm.library import ffi, keep_exception, lib, lost_exception
 from relayvm.vm.manifest import Entry, Parameter, ValueType
 from relayvm.vm.traps import trap_error
 from relayvm.vm.values import Closure
@@ -77,6 +77,8 @@ class VirtualMachine:
             raise error("out-of-memory", "there is no memory for a machine within `max_memory`")
         self.handle = ffi.gc(handle, lib.rvm_machine_free)
         lib.rvm_machine_set_poll(self.handle, lib.relayvm_poll, ffi.NULL)
+        if flag("RELAYVM_TRACE"):
+            self._trace()
         self.lock = threading.Lock()
         self._calls: dict[str, _Call] = {}
 
@@ -105,6 +107,12 @@ class VirtualMachine:
         if isinstance(result, tuple) and len(names) == len(result):
             return dict(zip(names, result))
         return {names[0]: result}
+
+    def _trace(self) -> None:
+        from relayvm.vm.assembly.trace import Tracer
+
+        self._tracer = ffi.new_handle(Tracer(self.converter))
+        lib.rvm_machine_set_trace(self.handle, lib.relayvm_trace, self._tracer)
 
     def _call(self, name: str) -> _Call:
         call = self._calls.get(name)
@@ -187,14 +195,6 @@ def default_max_memory() -> int:
         if text.isdigit():
             limits.append(int(text))
     return min(limits) * 4 // 5
-
-
-_lost: dict[int, BaseException] = {}  # by thread: raised by a signal handler during a run
-
-
-def keep_exception(kind: Any, exception: BaseException, traceback: Any) -> None:
-    """Keep what a callback raised, for the call that this thread is in."""
-    _lost[threading.get_ident()] = exception
 
 
 @ffi.def_extern(name="relayvm_poll", error=1, onerror=keep_exception)  # type: ignore[untyped-decorator, unused-ignore]
@@ -350,7 +350,7 @@ class _Call:
         return tuple(values[n] for n in self.names)
 
     def _fail(self, code: int) -> None:
-        lost = _lost.pop(threading.get_ident(), None)
+        lost = lost_exception()
         if lost is not None:
             raise lost
         if code < 0:

@@ -10,8 +10,7 @@ import numpy as np
 from relayvm.base.abi import Access, KernelSignature, Operand, TrapCode
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import dim_value
-from relayvm.vm.library import ffi, lib
-from relayvm.vm.machine import keep_exception
+from relayvm.vm.library import ffi, keep_exception, lib
 
 if TYPE_CHECKING:
     from relayvm.vm.executable import Executable

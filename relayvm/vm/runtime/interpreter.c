@@ -120,7 +120,8 @@ static int32_t out_of_depth(rvm_machine *m) {
         DISPATCH();                                                                               \
     } while (0)
 
-#ifdef RVM_STRESS
+#if defined RVM_STRESS || defined RVM_TRACED
+#define ONE_DISPATCH
 #define OP(name) case RVM_OP_##name:
 #define DISPATCH() goto dispatch
 #else
@@ -133,8 +134,22 @@ static int32_t out_of_depth(rvm_machine *m) {
         DISPATCH();                                                                               \
     } while (0)
 
+#ifdef RVM_TRACED
+static int32_t show(const rvm_machine *m, rvm_frame *frame, const uint16_t *pc) {
+    const rvm_function *function = frame->function;
+    rvm_trace_event event = {
+        .slots = frame->slots,
+        .depth = m->depth,
+        .run = m->invocations,
+        .function = function->index,
+        .unit = (uint32_t)(pc - function->code),
+    };
+    return m->trace(m->trace_context, &event);
+}
+#endif
+
 int32_t interpreter_run(rvm_machine *m, rvm_frame *frame, uint64_t *results) {
-#ifndef RVM_STRESS
+#ifndef ONE_DISPATCH
     static const void *const labels[RVM_NUM_OPCODES] = {
 #define X(name, opcode) [opcode] = &&op_##name,
 #include "generated/opcodes.inc"
@@ -157,8 +172,13 @@ safepoint:
     }
     DISPATCH();
 
-#ifdef RVM_STRESS
+#ifdef ONE_DISPATCH
 dispatch:
+#ifdef RVM_TRACED
+    if (show(m, frame, pc)) {
+        TRAP(trap_set(m, RVM_TRAP_INTERRUPTED, "the run was interrupted"));
+    }
+#endif
     switch (*pc) {
 #endif
 
@@ -318,7 +338,7 @@ dispatch:
         DISPATCH();
     }
 
-#ifdef RVM_STRESS
+#ifdef ONE_DISPATCH
     default:
         __builtin_unreachable();
     }

@@ -48,6 +48,11 @@ void rvm_machine_set_poll(rvm_machine *m, rvm_poll poll, void *context) {
     m->poll_context = context;
 }
 
+void rvm_machine_set_trace(rvm_machine *m, rvm_trace trace, void *context) {
+    m->trace = trace;
+    m->trace_context = context;
+}
+
 static int32_t start(rvm_machine *m, const rvm_function *function, const uint64_t *args, uint64_t *results) {
     rvm_frame *frame = m->max_depth ? frame_push(m, function) : NULL;
     if (!frame) {
@@ -68,7 +73,7 @@ static int32_t start(rvm_machine *m, const rvm_function *function, const uint64_
     m->depth = 1;
     m->steps = 0;
     m->slice = m->fuel = m->max_steps < RVM_FUEL_SLICE ? (int64_t)m->max_steps : RVM_FUEL_SLICE;
-    int32_t trap = interpreter_run(m, frame, results);
+    int32_t trap = m->trace ? interpreter_run_traced(m, frame, results) : interpreter_run(m, frame, results);
     m->total_steps += m->steps + (uint64_t)(m->slice - m->fuel);
     return trap;
 }

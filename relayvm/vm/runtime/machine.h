@@ -57,6 +57,17 @@ typedef struct rvm_trap_record {
 /* Called at most every 20 ms while a program runs; other than 0 interrupts it. */
 typedef int32_t (*rvm_poll)(void *context);
 
+/* The instruction that runs next: at `unit` of a function, in the frame with registers `slots`, `depth` calls deep in
+ * the machine's run number `run`. */
+typedef struct rvm_trace_event {
+    const uint64_t *slots;
+    uint64_t depth, run;
+    uint32_t function, unit;
+} rvm_trace_event;
+
+/* Called before each instruction; other than 0 interrupts the program. */
+typedef int32_t (*rvm_trace)(void *context, const rvm_trace_event *event);
+
 typedef struct rvm_machine {
     rvm_heap heap;
     rvm_program *program;
@@ -76,6 +87,8 @@ typedef struct rvm_machine {
     uint64_t scratch_bytes;
     rvm_poll poll;
     void *poll_context;
+    rvm_trace trace; /* null: not traced */
+    void *trace_context;
     int64_t last_poll_ns;
     uint64_t kernel_calls, safepoints, invocations, total_steps;
     _Atomic int32_t interrupted;
@@ -92,6 +105,7 @@ typedef struct rvm_stats {
 rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t max_steps, uint64_t max_depth);
 void rvm_machine_free(rvm_machine *machine);
 void rvm_machine_set_poll(rvm_machine *machine, rvm_poll poll, void *context);
+void rvm_machine_set_trace(rvm_machine *machine, rvm_trace trace, void *context);
 
 /* Runs a function on a machine that is not running. Owned arguments are consumed, borrowed ones lent; results of class
  * o are owned by the caller and usable by any thread. Returns 0 or a trap code; then `rvm_machine_trap` tells more and
@@ -134,6 +148,7 @@ int32_t trap_named(rvm_machine *m, uint16_t code);
 
 /* interpreter.c */
 int32_t interpreter_run(rvm_machine *m, rvm_frame *frame, uint64_t *results);
+int32_t interpreter_run_traced(rvm_machine *m, rvm_frame *frame, uint64_t *results);
 
 /* kernel_call.c: reads and writes registers of `r` as the lists [count, register...] say; consumes the inputs in
  * `given` in every case. */

@@ -23,6 +23,13 @@ typedef struct {
 typedef int32_t (*rvm_poll)(void *context);
 rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t max_steps, uint64_t max_depth);
 void rvm_machine_free(rvm_machine *machine);
+typedef struct {
+    const uint64_t *slots;
+    uint64_t depth, run;
+    uint32_t function, unit;
+} rvm_trace_event;
+typedef int32_t (*rvm_trace)(void *context, const rvm_trace_event *event);
+void rvm_machine_set_trace(rvm_machine *machine, rvm_trace trace, void *context);
 void rvm_machine_set_poll(rvm_machine *machine, rvm_poll poll, void *context);
 const rvm_trap_record *rvm_machine_trap(const rvm_machine *machine);
 void rvm_machine_interrupt(rvm_machine *machine);
@@ -105,3 +112,4 @@ int32_t rvm_kernel_empty(void *const *args, const int64_t *dims, int64_t begin, 
 uint64_t rvm_kernel_empty_address(void);
 
 extern "Python" int32_t relayvm_poll(void *context);
+extern "Python" int32_t relayvm_trace(void *context, const rvm_trace_event *event);
