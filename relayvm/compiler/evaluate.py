@@ -137,7 +137,7 @@ class Evaluator:
     def code_of(self, name: str) -> Code:
         """Return the code of a global function, translated once."""
         if name not in self._codes:
-            self._codes[name] = translate(name, self.module[name])
+            self._codes[name] = translate(name, self.module[name], self.module)
         return self._codes[name]
 
 

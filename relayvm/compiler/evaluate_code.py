@@ -7,6 +7,7 @@ nest; they are entered and left.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +17,10 @@ from relayvm.base.diagnostics import InternalError, assert_never
 from relayvm.base.dims import DimExpr
 from relayvm.base.dtypes import BY_NAME
 from relayvm.compiler.analysis.scopes import Scope, Scopes, is_atomic
+from relayvm.compiler.analysis.sizes import instance_types
 from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.trampoline import Recursive, trampoline
+from relayvm.ir.adt import field_types
 from relayvm.ir.expr import (
     Call,
     Clause,
@@ -41,7 +44,8 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
-from relayvm.ir.types import RefType, TensorType, TupleType, Type
+from relayvm.ir.module import Module
+from relayvm.ir.types import FuncType, RefType, TensorType, TupleType, Type
 from relayvm.ops.operator import Operator
 
 (
@@ -121,14 +125,15 @@ class _Frame:
 Block = list[Instruction]
 
 
-def translate(name: str, function: Function) -> Code:
-    """Return the code of a global function."""
-    return _Translator(function).translate(name)
+def translate(name: str, function: Function, module: Module | None = None) -> Code:
+    """Return the code of a global function; `module` knows its data types."""
+    return _Translator(function, module).translate(name)
 
 
 class _Translator:
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, module: Module | None) -> None:
         self.function = function
+        self.module = module
         self.scopes = Scopes(function)
         self.places: dict[Scope, tuple[_Frame, Block]] = {}
         self.done: dict[int, int] = {}
@@ -177,6 +182,7 @@ class _Translator:
             match node:
                 case Call() if not isinstance(node.op, (Operator, Constructor)):
                     slots = yield self.operands((node.op, *node.args), frame)
+                    self.check_arguments(node, slots[1:], block)
                     block.append((TAIL_CALL, slots[0], slots[1:], node))
                     return
                 case If():
@@ -289,13 +295,28 @@ class _Translator:
             block.append((OPERATOR, self.new(frame, node), code, slots, node))
         elif isinstance(node.op, Constructor):
             slots = yield self.operands(node.args, frame)
-            for slot, arg, declared in zip(slots, node.args, node.op.inputs):
-                if _may_differ(arg, declared):
-                    block.append((CHECK, slot, declared, f"a field of `{node.op.name}`", node.span))
+            self.check_arguments(node, slots, block)
             block.append((CONSTRUCT, self.new(frame, node), node.op, slots))
         else:
             slots = yield self.operands((node.op, *node.args), frame)
+            self.check_arguments(node, slots[1:], block)
             block.append((CALL, self.new(frame, node), slots[0], slots[1:], node))
+
+    def check_arguments(self, node: Call, slots: list[int], block: Block) -> None:
+        """Emit that arguments have the dims which the callee's type has in this call."""
+        for slot, arg, wanted in zip(slots, node.args, self.wanted(node)):
+            if _may_differ(arg, wanted):
+                block.append((CHECK, slot, wanted, "an argument", node.span))
+
+    def wanted(self, node: Call) -> Sequence[Type]:
+        if isinstance(node.op, Constructor):
+            if self.module is None or node.checked_type is None:
+                return node.op.inputs
+            return field_types(self.module, node.checked_type, node.op)
+        kind = node.op.checked_type
+        if not isinstance(kind, FuncType):
+            return ()
+        return instance_types(kind.arg_types, kind.type_params, node.type_args)
 
     def closure(self, node: Function, frame: _Frame, block: Block) -> Recursive[None]:
         code = Code(frame.code.name, node)

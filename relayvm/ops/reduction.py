@@ -9,7 +9,7 @@ import numpy as np
 
 from relayvm.base.dims import Dim, dim_sub, dims_equal
 from relayvm.base.dtypes import INT32, dtype_of
-from relayvm.base.shapes import ShapeError, require_broadcast
+from relayvm.base.shapes import ShapeError, require_broadcast, require_equal
 from relayvm.ir.types import TensorType, Type
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -288,6 +288,7 @@ def variance(
         size = require_broadcast(x, m, f"axis {i} of `data` and `mean`")
         if dims_equal(size, x) is False:
             raise ShapeError(f"axis {i} of `mean` is larger than of `data`: {m} and {x}")
+        require_equal(size, x, f"axis {i} of `mean` broadcast to `data` and of `data`")
     return TensorType(_result(data, axis, keepdims, exclude), data.dtype)
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from relayvm.base.dims import Dim, DimExpr, DimVar, dim_variables
+from relayvm.base.dims import ANY, Dim, DimExpr, DimVar, dim_variables
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.infer_types import needs_check
 from relayvm.ir.expr import Call, Expr, Function, Let, RefWrite, Var
-from relayvm.ir.types import RefType, TensorType, TupleType, Type, TypeParam
-from relayvm.ir.visit import attr_variables, post_order
+from relayvm.ir.types import RefType, ShapeArg, TensorType, TupleType, Type, TypeParam
+from relayvm.ir.visit import attr_variables, post_order, substitute_in_type
 
 
 def axes_of(kind: Type | None) -> Iterator[tuple[tuple[int, ...], int, Dim]]:
@@ -76,6 +76,18 @@ def needed_sizes(code: Expr) -> set[DimVar]:
             case _:
                 pass
     return {v for v in used - bound if isinstance(v, DimVar)}
+
+
+def instance_types(
+    types: Sequence[Type], params: Sequence[TypeParam], given: Sequence[Type]
+) -> list[Type]:
+    """Return parameter types as one call means them, `given` its type arguments; what a size
+    without argument stands for is the callee's to know.
+    """
+    values: dict[TypeParam, Type | Dim] = {p: ANY for p in params if isinstance(p, DimVar)}
+    if len(params) == len(given):
+        values.update((p, g.dim if isinstance(g, ShapeArg) else g) for p, g in zip(params, given))
+    return [substitute_in_type(t, values) for t in types]
 
 
 def _compared(given: Type | None, wanted: Type | None) -> Iterator[TypeParam]:

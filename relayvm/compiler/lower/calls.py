@@ -8,6 +8,7 @@ from relayvm.base.diagnostics import InternalError
 from relayvm.base.dims import AnyDim
 from relayvm.base.dtypes import INT64, DType
 from relayvm.base.source import Span
+from relayvm.compiler.analysis.sizes import instance_types
 from relayvm.compiler.lower.code import (
     Bundle,
     Code,
@@ -16,7 +17,6 @@ from relayvm.compiler.lower.code import (
     return_type_of,
     tensor_type,
     type_of,
-    without_symbols,
 )
 from relayvm.compiler.lower.layouts import class_of, is_spread
 from relayvm.compiler.lower.linear import OBJECT, WORD, Arg, Def, Operand, Reg, Take, Use
@@ -48,7 +48,7 @@ class Calls(Code):
         if isinstance(op, Constructor):
             kind = type_of(call)
             types = self.layouts.fields_of(kind, op)
-            fields = self._arguments(call.args, types, self.layouts.field_class)
+            fields = self._arguments(call.args, types, types, self.layouts.field_class)
             layout = self.layouts.constructor(kind, op)
             return self._cell(layout, fields, kind, call.span)
         if isinstance(op, GlobalVar) and op.name in self.unit.lifted:
@@ -57,17 +57,24 @@ class Calls(Code):
 
     def _new_closure(self, name: str, call: Call) -> Reg:
         types = [type_of(p) for p in self.unit.lifted[name].params]
-        fields = self._arguments(call.args, types, self.layouts.field_class)
+        fields = self._arguments(call.args, types, types, self.layouts.field_class)
         return self._cell(self.unit.closure_layout(name), fields, type_of(call), call.span)
 
     def _arguments(
-        self, args: Sequence[Expr], types: Sequence[Type], slot: Callable[[Type], str]
+        self,
+        args: Sequence[Expr],
+        declared: Sequence[Type],
+        wanted: Sequence[Type],
+        slot: Callable[[Type], str],
     ) -> list[Reg]:
+        """Return arguments in the registers that the declared types ask for, checked to be of the
+        wanted types: those of this call.
+        """
         regs: list[Reg] = []
-        for arg, wanted in zip(args, types):
+        for arg, place, kind in zip(args, declared, wanted):
             value = self.value(arg)
-            self.check(value, type_of(arg), without_symbols(wanted), arg.span)
-            regs.append(self.as_class(value, slot(wanted), arg.span))
+            self.check(value, type_of(arg), kind, arg.span)
+            regs.append(self.as_class(value, slot(place), arg.span))
         return regs
 
     def _tail_call(self, call: Call) -> bool:
@@ -95,7 +102,8 @@ class Calls(Code):
         if isinstance(op, GlobalVar):
             function = self.unit.module[op.name]
             types = [type_of(p) for p in function.params]
-            args = self._arguments(call.args, types, class_of)
+            wanted = instance_types(types, function.type_params, call.type_args)
+            args = self._arguments(call.args, types, wanted, class_of)
             declared = return_type_of(function)
             head: tuple[Operand, ...] = (op.name, tuple(Arg(a) for a in args))
             name, callee, closure = "call", op.name, False
@@ -103,7 +111,8 @@ class Calls(Code):
             kind = type_of(op)
             assert isinstance(kind, FuncType)
             target = self.whole(self.value(op), span)
-            args = self._arguments(call.args, kind.arg_types, self.layouts.field_class)
+            wanted = instance_types(kind.arg_types, kind.type_params, call.type_args)
+            args = self._arguments(call.args, kind.arg_types, wanted, self.layouts.field_class)
             declared = kind.ret_type
             roles = tuple(Use(a) if a.kind == WORD else Take(a) for a in args)
             head = (Take(target), self.layouts.signature(kind), roles)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from relayvm.base.diagnostics import InternalError
-from relayvm.base.dims import ANY, AnyDim, Dim, DimExpr
+from relayvm.base.dims import AnyDim, Dim
 from relayvm.base.dtypes import DType
 from relayvm.base.source import Span
 from relayvm.compiler.lower.dims import DimCode
@@ -212,18 +212,6 @@ def bits_of(expr: Constant) -> int:
 def differs(given: Dim, wanted: Dim) -> bool:
     """Tell whether a dim must be compared at run time to count as the wanted one."""
     return not isinstance(wanted, AnyDim) and (isinstance(given, AnyDim) or given != wanted)
-
-
-def without_symbols(kind: Type) -> Type:
-    """Return the type of a parameter as a caller compares with it: what its symbols stand for is
-    the callee's to know.
-    """
-    if isinstance(kind, TensorType):
-        shape = tuple(ANY if isinstance(d, DimExpr) else d for d in kind.shape)
-        return TensorType(shape, kind.dtype)
-    if isinstance(kind, TupleType):
-        return TupleType(tuple(without_symbols(f) for f in kind.fields))
-    return kind
 
 
 def registers_of(value: Value) -> list[Reg]:
