@@ -25,11 +25,15 @@ Operand = Union["ScalarExpr", bool, int, float, DimExpr]
 _names = itertools.count()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ScalarExpr:
     """One value per element; compared by identity. `+ - *` and comparisons build `Scalar` nodes."""
 
     dtype: DType
+
+    def __repr__(self) -> str:
+        """Say what node it is, not what is below it: parts are shared, a full text has no bound."""
+        return f"<{type(self).__name__} {self.dtype}>"
 
     def __add__(self, other: Operand) -> ScalarExpr:
         return _binary("add", self, other)
@@ -78,14 +82,14 @@ class ScalarExpr:
         raise TypeError("a scalar expression has no truth value; use `select`")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Const(ScalarExpr):
     """A literal of `dtype`."""
 
     value: Number
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class IndexVar(ScalarExpr):
     """An int64 axis variable running over `[0, extent)`."""
 
@@ -93,14 +97,14 @@ class IndexVar(ScalarExpr):
     extent: Dim
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DimValue(ScalarExpr):
     """The int64 value of a dim."""
 
     dim: Dim
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TensorLoad(ScalarExpr):
     """One element of a tensor."""
 
@@ -108,7 +112,7 @@ class TensorLoad(ScalarExpr):
     indices: tuple[ScalarExpr, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Scalar(ScalarExpr):
     """A row of the scalar operator table applied to values."""
 
@@ -116,14 +120,14 @@ class Scalar(ScalarExpr):
     args: tuple[ScalarExpr, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Cast(ScalarExpr):
     """A value converted to another dtype."""
 
     value: ScalarExpr
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Select(ScalarExpr):
     """`a` where `condition` holds, else `b`; loads of the arm not taken do not happen."""
 
@@ -132,7 +136,7 @@ class Select(ScalarExpr):
     b: ScalarExpr
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class IndexOf(ScalarExpr):
     """A loaded integer made an int64 index below `extent`; an extent of 0 traps in every mode.
 
@@ -145,7 +149,7 @@ class IndexOf(ScalarExpr):
     mode: str
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Reduce(ScalarExpr):
     """`body` combined over all values of `axes`; order is fixed by the nest, see `lower.py`."""
 
@@ -154,7 +158,7 @@ class Reduce(ScalarExpr):
     body: ScalarExpr
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ArgReduce(ScalarExpr):
     """The flat index over `axes` of the extreme `body`; NaN wins; first (or last) of equals."""
 
@@ -169,7 +173,7 @@ class Placeholder:
     """A tensor that the kernel is given."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Compute:
     """How each element of a tensor follows from its axes."""
 
