@@ -10,7 +10,7 @@ LIBRARY := relayvm/vm/_runtime.abi3.so
 RUNTIME := $(wildcard relayvm/vm/runtime/*.c relayvm/vm/runtime/*.h relayvm/vm/runtime/generated/*)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest -p no:benchmark
-PARALLEL := $(PYTEST) -n $(JOBS) --dist worksteal
+PARALLEL := $(PYTEST) -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test test-long golden generate stress fuzz bench docs lint peers clean

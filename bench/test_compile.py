@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -18,7 +21,7 @@ def cache(tmp_path, monkeypatch):
 def test_compile_cold(benchmark, monkeypatch) -> None:
     monkeypatch.setenv("RELAYVM_CACHE", "")
     weights = treelstm.make_weights()
-    benchmark.pedantic(lambda: treelstm.compile_program(weights), rounds=5)
+    benchmark.pedantic(lambda: treelstm.compile_program(weights), rounds=3)
 
 
 def test_compile_with_a_warm_cache(benchmark, cache) -> None:
@@ -43,3 +46,12 @@ def test_first_result_after_load(benchmark, cache, tmp_path) -> None:
         return relayvm.VirtualMachine(exe).run(exe.adt("Tree").Leaf(word))
 
     benchmark(first)
+
+
+def test_import(compare) -> None:
+    """A process that imports relayvm, beside one that imports numpy alone."""
+
+    def start(statement: str) -> None:
+        subprocess.run([sys.executable, "-c", statement], check=True)
+
+    compare(lambda: start("import numpy, relayvm"), numpy=lambda: start("import numpy"))

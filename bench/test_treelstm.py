@@ -9,6 +9,7 @@ import pytest
 import relayvm
 from relayvm.cli.bench import treelstm
 from relayvm.cli.bench.trees import count_tokens, read_trees, word_vectors
+from relayvm.vm.library import ffi, lib
 
 TREES = Path(__file__).parents[1] / "examples" / "tree_lstm" / "trees.txt"
 
@@ -33,4 +34,17 @@ def test_trees_one_by_one(setup, compare, benchmark) -> None:
         pytorch=lambda: [model(tree) for tree in trees],
         numpy=lambda: [treelstm.numpy_encode(tree, vectors, weights) for tree in trees],
     )
+    benchmark.extra_info["us per token"] = benchmark.stats["median"] / count_tokens(trees) * 1e6
+
+
+def test_time_outside_kernels(setup, benchmark) -> None:
+    """The same trees with every kernel replaced by an empty one."""
+    trees, weights, vectors, _, _ = setup
+    exe = treelstm.compile_program(weights)
+    for number, kernel in enumerate(exe.program().kernels):
+        phases = [lib.rvm_kernel_empty_address()] * len(kernel.signature.phases)
+        assert lib.rvm_kernel_bind(exe.handle, number, ffi.new("uint64_t[]", phases), len(phases))
+    vm = relayvm.VirtualMachine(exe)
+    values = [treelstm.to_values(exe, tree, vectors) for tree in trees]
+    benchmark(lambda: [vm.run(value) for value in values])
     benchmark.extra_info["us per token"] = benchmark.stats["median"] / count_tokens(trees) * 1e6
