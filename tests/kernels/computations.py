@@ -244,6 +244,23 @@ def movement(r: Random) -> Case:
     return r.case("turn", (x, y), (turned,), arrays, [both.T])
 
 
+def turned(r: Random) -> Case:
+    """Axes in any order, alone or in a sum with what is not turned."""
+    sizes = [r.size(high) for high in (9, 20, 40)]
+    order = [int(k) for k in r.rng.permutation(3)]
+    shape = tuple(sizes[k][0] for k in order)
+    x = c.placeholder("x", tuple(d for d, _ in sizes), "float32")
+    w = c.placeholder("w", shape, "float32")
+
+    def value(*i):
+        place = [i[order.index(k)] for k in range(3)]
+        return x[tuple(place)] + w[i]
+
+    arrays = [r.array(tuple(v for _, v in sizes)), r.array(tuple(sizes[k][1] for k in order))]
+    y = c.compute(shape, value)
+    return r.case("turned", (x, w), (y,), arrays, [arrays[0].transpose(order) + arrays[1]])
+
+
 def joined(r: Random) -> Case:
     """Several tensors along one axis, some empty, maybe in a sum or a reduction."""
     axis, rest, vrest = r.integer(0, 1), *r.size(40)
@@ -371,6 +388,7 @@ FAMILIES = (
     broadcast,
     strided,
     movement,
+    turned,
     joined,
     reshape,
     take,

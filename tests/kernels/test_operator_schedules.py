@@ -27,8 +27,9 @@ def run_both(outputs, inputs, arrays, sizes, strided):
     computation = Computation("test", tuple(inputs), tuple(outputs), tuple(sizes), strided)
     names = dim_names(tuple(sizes))
     dims = {names[v]: size for v, size in sizes.items()}
-    naive = interpret(lower(computation), arrays, dims)
-    target = TARGETS[len(print_nest(lower(computation))) % 2]
+    plain = lower(computation)
+    naive = interpret(plain, arrays, dims)
+    target = TARGETS[len(print_nest(plain)) % 2]
     nest = schedule(computation, target)
     verify_nest(nest)
     for a, b in zip(interpret(nest, arrays, dims, slices=2), naive, strict=True):

@@ -21,7 +21,7 @@ from relayvm.kernels.verify import verify_nest
 from .computations import FAMILIES, Random
 
 TARGETS = (Target(cpu="skylake-avx512"), Target(cpu="generic"))
-SHAPES_PER_FAMILY = 34
+SHAPES_PER_FAMILY = 18
 
 
 @pytest.mark.slow

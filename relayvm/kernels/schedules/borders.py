@@ -12,9 +12,9 @@ from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels import simplify as s
 from relayvm.kernels.prover import Prover
-from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter
+from relayvm.kernels.schedules.emit import Context
 from relayvm.kernels.schedules.plan import Stage, inlined_nodes
-from relayvm.kernels.schedules.reduction import serial
+from relayvm.kernels.schedules.probe import probe
 
 MAX_PARTS = 16
 # What is added to the border where `i + rest` is compared with 0, by the sign of i.
@@ -26,32 +26,22 @@ _SHIFTS = {
 }
 
 
-def borders(context: Context, stage: Stage, extents: tuple[n.Expr, ...]) -> dict[int, list[n.Expr]]:
+def borders(context: Context, stage: Stage) -> dict[int, list[n.Expr]]:
     """Return the borders on each axis, rising and inside it; few enough to write each part out."""
     kept = context.buffers.keys()
     if not any(isinstance(m, c.Select) for t in stage.tensors for m in inlined_nodes(t, kept)):
         return {}
-    trial = Context(context.names.copy(), context.dims, context.buffers)
-    emitter = Emitter(trial, serial)
-    axes = [trial.names.var("i") for _ in extents]
-    for axis, extent in zip(axes, extents):
-        emitter.prover.add_range(axis, n.const(0), extent)
-    indices = tuple(a if e != n.const(1) else n.const(0) for a, e in zip(axes, extents))
-    try:
-        for tensor in stage.tensors:
-            emitter.tensor(tensor, indices)
-    except CannotVectorise:
-        return {}
+    this = probe(context, stage)
     found: dict[n.Var, list[n.Expr]] = {}
-    for condition in emitter.conditions:
-        for axis, point in _points(condition, axes):
+    for condition in this.conditions:
+        for axis, point in _points(condition, this.axes):
             if point not in found.setdefault(axis, []):
                 found[axis].append(point)
-    return _chosen(axes, extents, found)
+    return _chosen(this.axes, this.extents, found)
 
 
 def _chosen(
-    axes: list[n.Var], extents: tuple[n.Expr, ...], found: dict[n.Var, list[n.Expr]]
+    axes: tuple[n.Var, ...], extents: tuple[n.Expr, ...], found: dict[n.Var, list[n.Expr]]
 ) -> dict[int, list[n.Expr]]:
     last = max((k for k, e in enumerate(extents) if e != n.const(1)), default=0)
     result: dict[int, list[n.Expr]] = {}
@@ -92,7 +82,7 @@ def _has_short_part(points: list[n.Expr], extent: n.Expr) -> bool:
     return False
 
 
-def _points(condition: n.Expr, axes: list[n.Var]) -> Iterator[tuple[n.Var, n.Expr]]:
+def _points(condition: n.Expr, axes: tuple[n.Var, ...]) -> Iterator[tuple[n.Var, n.Expr]]:
     match condition:
         case n.Call("logical_and" | "logical_or" | "logical_not", args):
             for arg in args:

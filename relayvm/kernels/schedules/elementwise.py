@@ -18,6 +18,7 @@ from relayvm.kernels.schedules.emit import (
     flat_index,
 )
 from relayvm.kernels.schedules.plan import Stage
+from relayvm.kernels.schedules.probe import Probe, inner_axis, probe
 from relayvm.kernels.schedules.reduction import LaneStep, lane_loop, serial
 
 BLOCK = 2048
@@ -51,13 +52,18 @@ def vector_phase(context: Context, stage: Stage, reducer: Reducer) -> n.Phase | 
         vector_rows(emitter, stage, axis, begin, end)
 
     try:
-        return blocks(context, emitter, extents[axis], run, _block_size(extents, axis))
+        return blocks(context, emitter, extents[axis], run, _block_size(context, stage, axis))
     except CannotVectorise:
         return None
 
 
-def _block_size(extents: tuple[n.Expr, ...], axis: int) -> int:
-    return BLOCK if all(e == n.const(1) for e in extents[axis + 1 :]) else 1
+def _block_size(context: Context, stage: Stage, axis: int) -> int:
+    extents = tuple(context.dim(d) for d in stage.shape)
+    lanes_axis = last_axis(extents)
+    if lanes_axis == axis or lanes_axis is None:
+        return BLOCK
+    # As many rows as one line of the cache holds of a transposed operand's.
+    return n.LANES if inner_axis(context, stage, lanes_axis) == axis else 1
 
 
 def vector_rows(emitter: Emitter, stage: Stage, axis: int, begin: n.Expr, end: n.Expr) -> None:
@@ -65,39 +71,64 @@ def vector_rows(emitter: Emitter, stage: Stage, axis: int, begin: n.Expr, end: n
 
     Raises CannotVectorise where the last axis cannot run in lanes.
     """
-    extents = tuple(emitter.context.dim(d) for d in stage.shape)
-    lanes_axis = last_axis(extents)
-    if lanes_axis is None or is_small(extents[lanes_axis]):
-        raise CannotVectorise("an axis that is too short")
-    zero: n.Expr = n.const(0)
-    edges = {k: (zero, e) for k, e in enumerate(extents) if e != n.const(1)}
-    edges[axis] = (begin, end)
-    points = borders(emitter.context, stage, extents)
+    _Rows(emitter, stage, axis, begin, end).emit()
 
-    def nested(at: dict[int, n.Expr], rest: list[int]) -> None:
-        whole = edges[rest[0]] == (zero, extents[rest[0]])
-        for low, high in _parts(emitter, *edges[rest[0]], points.get(rest[0], []), whole):
-            if len(rest) == 1:
 
-                def step(k: n.Expr, mask: n.Expr | None) -> None:
-                    here = {**at, lanes_axis or 0: n.Ramp(k, n.const(1), n.LANES)}
-                    indices = tuple(here.get(d, n.const(0)) for d in range(len(extents)))
-                    emit_stage(emitter, stage, indices, mask)
+class _Rows:
+    """The loops of `vector_rows`: split at borders, vectors along the last axis."""
 
-                if whole or lanes_axis not in points:
-                    lane_loop(emitter, high, step, low)
-                else:
-                    _lanes_if_any(emitter, low, high, step)
-                continue
-            var = emitter.context.names.var("i")
-            with emitter.block() as body:
-                emitter.prover.add_range(var, low, high)
-                nested({**at, rest[0]: var}, rest[1:])
-            emitter.statements.append(n.For(var, low, high, 1, tuple(body)))
+    def __init__(
+        self, emitter: Emitter, stage: Stage, axis: int, begin: n.Expr, end: n.Expr
+    ) -> None:
+        self.emitter, self.stage = emitter, stage
+        self.extents = tuple(emitter.context.dim(d) for d in stage.shape)
+        lanes_axis = last_axis(self.extents)
+        if lanes_axis is None or is_small(self.extents[lanes_axis]):
+            raise CannotVectorise("an axis that is too short")
+        self.lanes_axis = lanes_axis
+        zero: n.Expr = n.const(0)
+        self.edges = {k: (zero, e) for k, e in enumerate(self.extents) if e != n.const(1)}
+        self.edges[axis] = (begin, end)
+        self.points = borders(emitter.context, stage)
+        inner = inner_axis(emitter.context, stage, lanes_axis)
+        self.order = [k for k in sorted(self.edges) if k != inner]
+        if inner is not None:
+            self.order.append(inner)
 
-    outer, emitter.decides = emitter.decides, bool(points)
-    nested({}, sorted(edges))
-    emitter.decides = outer
+    def emit(self) -> None:
+        """Emit all loops."""
+        outer, self.emitter.decides = self.emitter.decides, bool(self.points)
+        self._nested({}, self.order)
+        self.emitter.decides = outer
+
+    def _nested(self, at: dict[int, n.Expr], rest: list[int]) -> None:
+        if not rest:
+            indices = tuple(at.get(d, n.const(0)) for d in range(len(self.extents)))
+            emit_stage(self.emitter, self.stage, indices, self.emitter.mask)
+            return
+        axis = rest[0]
+        points = self.points.get(axis, [])
+        whole = self.edges[axis] == (n.const(0), self.extents[axis])
+        for low, high in _parts(self.emitter, *self.edges[axis], points, whole):
+            if axis != self.lanes_axis:
+                self._loop(at, rest, low, high)
+            elif whole or not points:
+                lane_loop(self.emitter, high, self._step(at, rest), low)
+            else:
+                _lanes_if_any(self.emitter, low, high, self._step(at, rest))
+
+    def _step(self, at: dict[int, n.Expr], rest: list[int]) -> LaneStep:
+        def step(k: n.Expr, mask: n.Expr | None) -> None:
+            self._nested({**at, rest[0]: n.Ramp(k, n.const(1), n.LANES)}, rest[1:])
+
+        return step
+
+    def _loop(self, at: dict[int, n.Expr], rest: list[int], low: n.Expr, high: n.Expr) -> None:
+        var = self.emitter.context.names.var("i")
+        with self.emitter.block() as body:
+            self.emitter.prover.add_range(var, low, high)
+            self._nested({**at, rest[0]: var}, rest[1:])
+        self.emitter.statements.append(n.For(var, low, high, 1, tuple(body)))
 
 
 def _parts(
@@ -198,20 +229,14 @@ def _is_flat(context: Context, stage: Stage) -> bool:
     """Return whether every access of the stage is at its own index, or at no axis at all."""
     if len([d for d in stage.shape if d != 1]) < 2:
         return False
-    trial = Context(context.names.copy(), context.dims, context.buffers)
-    emitter = Emitter(trial, serial)
-    axes = tuple(trial.names.var("i") for _ in stage.shape)
-    extents = tuple(context.dim(d) for d in stage.shape)
-    for axis, extent in zip(axes, extents):
-        emitter.prover.add_range(axis, n.const(0), extent)
-    emit_stage(emitter, stage, axes, None)
-    return all(_flat_statement(stmt, axes, extents) for stmt in emitter.statements)
+    found = probe(context, stage)
+    return all(_flat_statement(stmt, found) for stmt in found.statements) and all(
+        _flat_expr(value, found.axes, found.extents) for value in found.values
+    )
 
 
-def _flat_statement(stmt: n.Stmt, axes: tuple[n.Expr, ...], extents: tuple[n.Expr, ...]) -> bool:
-    if not isinstance(stmt, (n.Let, n.Store)):
-        return False
-    return _flat_expr(stmt.value, axes, extents)
+def _flat_statement(stmt: n.Stmt, found: Probe) -> bool:
+    return isinstance(stmt, n.Let) and _flat_expr(stmt.value, found.axes, found.extents)
 
 
 def _flat_expr(expr: n.Expr, axes: tuple[n.Expr, ...], extents: tuple[n.Expr, ...]) -> bool:

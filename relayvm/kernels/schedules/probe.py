@@ -1,0 +1,83 @@
+"""A probe of a stage: what one element of it reads and asks, found by emitting it once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from relayvm.kernels import loops as n
+from relayvm.kernels import simplify as s
+from relayvm.kernels.schedules.emit import Context, Emitter
+from relayvm.kernels.schedules.plan import Stage
+from relayvm.kernels.schedules.reduction import serial
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The values of a stage's tensors at the element `axes`, and the conditions on indices."""
+
+    axes: tuple[n.Var, ...]
+    extents: tuple[n.Expr, ...]
+    statements: tuple[n.Stmt, ...]
+    values: tuple[n.Expr, ...]
+    conditions: tuple[n.Expr, ...]
+
+
+_probes: WeakKeyDictionary[Stage, Probe] = WeakKeyDictionary()
+
+
+def probe(context: Context, stage: Stage) -> Probe:
+    """Return the probe of a stage of the kernel that `context` describes."""
+    if stage not in _probes:
+        _probes[stage] = _emitted(context, stage)
+    return _probes[stage]
+
+
+def _emitted(context: Context, stage: Stage) -> Probe:
+    trial = Context(context.names.copy(), context.dims, context.buffers)
+    emitter = Emitter(trial, serial)
+    axes = tuple(trial.names.var("i") for _ in stage.shape)
+    extents = tuple(context.dim(d) for d in stage.shape)
+    for axis, extent in zip(axes, extents):
+        emitter.prover.add_range(axis, n.const(0), extent)
+    values = []
+    for tensor in stage.tensors:
+        value = emitter.bind(emitter.tensor(tensor, axes))
+        emitter.known(tensor, axes, value)
+        values.append(value)
+    return Probe(axes, extents, tuple(emitter.statements), tuple(values), tuple(emitter.conditions))
+
+
+def inner_axis(context: Context, stage: Stage, lanes_axis: int) -> int | None:
+    """Return the axis that a transposing stage should run along inside the loop over vectors.
+
+    Vectors that are gathered across memory take neighbours of what the one before took, so that
+    every line of the cache is fetched once.
+    """
+    found = probe(context, stage)
+    if any(not isinstance(stmt, n.Let) for stmt in found.statements):
+        return None
+    values = [stmt.value for stmt in found.statements if isinstance(stmt, n.Let)]
+    loads = [load for value in (*values, *found.values) for load in _loads(value)]
+    lane = found.axes[lanes_axis]
+    for load in loads:
+        if not load.indices or lane not in _variables(load.indices[:-1]):
+            continue
+        along = _variables(load.indices[-1:])
+        numbers = [k for k, a in enumerate(found.axes) if a in along and k != lanes_axis]
+        if len(numbers) == 1 and lane not in along and found.extents[numbers[0]] != n.const(1):
+            return numbers[0]
+    return None
+
+
+def _loads(expr: n.Expr) -> Iterator[n.Load]:
+    if isinstance(expr, n.Load):
+        yield expr
+    for child in n.children(expr):
+        yield from _loads(child)
+
+
+def _variables(indices: tuple[n.Expr, ...]) -> set[n.Expr]:
+    """Return the atoms that indices add up."""
+    return {a for i in indices if i.lanes == 1 for m in s.polynomial(i) for a in m}
