@@ -34,10 +34,9 @@ static bool drop(rvm_heap *heap, rvm_object *object) {
         return true;
     }
     if (count == 0 || count > 0 ||
-        atomic_fetch_add_explicit(&object->count, 1, memory_order_release) != -1) {
+        atomic_fetch_add_explicit(&object->count, 1, memory_order_acq_rel) != -1) {
         return false;
     }
-    atomic_thread_fence(memory_order_acquire);
     heap->held_bytes += object_bytes(object); /* shared blocks are nobody's until someone frees them */
     return true;
 }
