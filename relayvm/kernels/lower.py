@@ -33,8 +33,6 @@ from relayvm.base.dims import (
     symbol,
 )
 from relayvm.kernels import loops as n
-from relayvm.kernels import simplify as s
-from relayvm.kernels.bounds import ensure_bounds
 from relayvm.kernels.compute import (
     ArgReduce,
     Cast,
@@ -48,6 +46,8 @@ from relayvm.kernels.compute import (
     TensorLoad,
     compute,
 )
+from relayvm.kernels.index import simplify as s
+from relayvm.kernels.index.bounds import ensure_bounds
 from relayvm.kernels.schedules.emit import Context, Emitter, Names
 from relayvm.kernels.schedules.plan import (
     Stage,

@@ -9,8 +9,8 @@ from relayvm.base.abi import Access
 from relayvm.base.diagnostics import assert_never, error
 from relayvm.base.dtypes import BOOL, INT64
 from relayvm.kernels import loops as n
-from relayvm.kernels.bounds import broadcast_extents, ensure_bounds
-from relayvm.kernels.prover import Prover
+from relayvm.kernels.index.bounds import broadcast_extents, ensure_bounds
+from relayvm.kernels.index.prover import Prover
 from relayvm.kernels.scalar_ops import SCALAR_OPS
 
 MAX_TILE_BYTES = 1 << 16

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from relayvm.base.dtypes import INT64
 from relayvm.kernels import loops as n
-from relayvm.kernels import simplify as s
-from relayvm.kernels.bounds import ensure_bounds
+from relayvm.kernels.index import simplify as s
+from relayvm.kernels.index.bounds import ensure_bounds
+from relayvm.kernels.index.prover import Prover
 from relayvm.kernels.interpret import IndexTrap, interpret
 from relayvm.kernels.parser import parse_nest
 from relayvm.kernels.printer import print_nest
-from relayvm.kernels.prover import Prover
 
 VARIABLES = tuple(n.Var(name) for name in ("i", "j", "k"))
 NAMES = ("add", "subtract", "multiply", "floor_divide", "floor_mod", "minimum", "maximum")

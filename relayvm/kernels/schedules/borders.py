@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from relayvm.base.dtypes import INT64
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
-from relayvm.kernels import simplify as s
-from relayvm.kernels.prover import Prover
+from relayvm.kernels.index import simplify as s
+from relayvm.kernels.index.prover import Prover
 from relayvm.kernels.schedules.emit import Context
 from relayvm.kernels.schedules.plan import Stage, inlined_nodes
 from relayvm.kernels.schedules.probe import probe

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from relayvm.base.dtypes import INT64
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
-from relayvm.kernels import simplify as s
+from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.elementwise import blocks, emit_stage, last_axis
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame, Reduction, Run
 from relayvm.kernels.schedules.plan import Stage

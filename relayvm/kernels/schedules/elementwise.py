@@ -8,7 +8,7 @@ from functools import partial
 from relayvm.base.abi import Access
 from relayvm.base.dtypes import INT64
 from relayvm.kernels import loops as n
-from relayvm.kernels import simplify as s
+from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.borders import borders
 from relayvm.kernels.schedules.emit import (
     CannotVectorise,

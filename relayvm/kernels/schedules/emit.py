@@ -18,9 +18,9 @@ from relayvm.base.dims import Dim, DimVar
 from relayvm.base.dtypes import BOOL, INT64, DType
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
-from relayvm.kernels import simplify as s
-from relayvm.kernels.bounds import broadcast_extents
-from relayvm.kernels.prover import Prover
+from relayvm.kernels.index import simplify as s
+from relayvm.kernels.index.bounds import broadcast_extents
+from relayvm.kernels.index.prover import Prover
 from relayvm.kernels.schedules.plan import body_of
 
 Frame = dict[c.IndexVar, n.Expr]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from relayvm.kernels import loops as n
-from relayvm.kernels import simplify as s
+from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.emit import Context, Emitter
 from relayvm.kernels.schedules.plan import Stage
 from relayvm.kernels.schedules.reduction import serial

@@ -15,7 +15,7 @@ from typing import Union
 from relayvm.base.dtypes import FLOAT16, FLOAT32, INT64, DType
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
-from relayvm.kernels import simplify as s
+from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.emit import CannotVectorise, Emitter, Frame, Reduction
 
 _ZERO = n.const(0)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Union
 
 from relayvm.base.dtypes import INT64
-from relayvm.kernels import simplify as s
+from relayvm.kernels.index import simplify as s
+from relayvm.kernels.index.simplify import Polynomial, poly_add, poly_mul, polynomial
 from relayvm.kernels.loops import (
     Broadcast,
     Call,
@@ -26,7 +27,6 @@ from relayvm.kernels.loops import (
     children,
     const,
 )
-from relayvm.kernels.simplify import Polynomial, poly_add, poly_mul, polynomial
 
 MAX_DEPTH = 12
 MAX_STEPS = 300

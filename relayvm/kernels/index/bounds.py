@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from relayvm.base.abi import Access
-from relayvm.kernels import simplify as s
+from relayvm.kernels.index import simplify as s
+from relayvm.kernels.index.prover import Prover
 from relayvm.kernels.loops import (
     Buffer,
     Declare,
@@ -28,7 +29,6 @@ from relayvm.kernels.loops import (
     const,
     map_operands,
 )
-from relayvm.kernels.prover import Prover
 
 
 def ensure_bounds(nest: Nest) -> Nest:

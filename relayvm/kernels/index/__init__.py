@@ -1,0 +1,1 @@
+"""Index arithmetic: normal forms, proofs about them, and the bounds of accesses."""
