@@ -53,11 +53,11 @@ def _uncovered(
     assert isinstance(head, PatternConstructor)
     result: list[Row] = []
     default: list[Row] | None = None
-    used = {p.constructor.index for p in heads if isinstance(p, PatternConstructor)}
+    fitting = _by_constructor(rows)
     for constructor in types[head.constructor.belong_to.name].constructors:
         arity = len(constructor.inputs)
-        if constructor.index in used:
-            special = _constructor_rows(rows, constructor)
+        if constructor.index in fitting:
+            special = _constructor_rows(fitting[constructor.index], constructor)
             inner = yield _uncovered(special, arity + width - 1, types, limit)
             result += [_rebuilt(constructor, row, arity) for row in inner]
         else:
@@ -73,6 +73,21 @@ def _uncovered(
 
 def _is_open(pattern: Pattern) -> bool:
     return isinstance(pattern, (PatternWildcard, PatternVar))
+
+
+def _by_constructor(rows: Sequence[Row]) -> dict[int, list[Row]]:
+    """Return for each constructor that a row begins with the rows that may fit it, in order."""
+    used = dict.fromkeys(
+        row[0].constructor.index for row in rows if isinstance(row[0], PatternConstructor)
+    )
+    fitting: dict[int, list[Row]] = {index: [] for index in used}
+    for row in rows:
+        if isinstance(row[0], PatternConstructor):
+            fitting[row[0].constructor.index].append(row)
+        elif _is_open(row[0]):
+            for chosen in fitting.values():
+                chosen.append(row)
+    return fitting
 
 
 def _tuple_rows(rows: Sequence[Row], arity: int) -> list[Row]:
