@@ -16,6 +16,8 @@ from relayvm.kernels.schedules.emit import Context
 from relayvm.kernels.schedules.plan import Stage, inlined_nodes
 from relayvm.kernels.schedules.probe import probe
 
+# Bodies of a stage: of one axis with many borders, or of all axes together.
+MAX_PARTS_OF_AXIS = 64
 MAX_PARTS = 16
 # What is added to the border where `i + rest` is compared with 0, by the sign of i.
 _SHIFTS = {
@@ -48,7 +50,8 @@ def _chosen(
     parts = 1
     for number, (axis, extent) in enumerate(zip(axes, extents)):
         points = _rising(found.get(axis, []), extent)
-        if not points or parts * (len(points) + 1) > MAX_PARTS:
+        limit = MAX_PARTS if parts > 1 else MAX_PARTS_OF_AXIS
+        if not points or parts * (len(points) + 1) > limit:
             continue
         if number == last and _has_short_part(points, extent):
             continue
