@@ -52,6 +52,9 @@ def main() -> int:
         "array_alias": (items,),
         "pair_with": (items,),
         "make_cycle": (1,),
+        "many_cycles": (3, items),
+        "cycles_beside": (3, items),
+        "prepend": (reference, 1),
         "ref_of": (items,),
         "apply": (add, 1),
     }

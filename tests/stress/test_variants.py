@@ -16,6 +16,8 @@ MACHINE_TESTS = [
         "kernel_call",
         "object_instructions",
         "memory",
+        "misuse",
+        "trace",
     )
 ]
 WORD_TESTS = ["tests/vm/test_word_instructions.py"]
