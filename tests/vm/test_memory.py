@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import relayvm
 from relayvm.vm.library import lib
 from relayvm.vm.machine import VirtualMachine
 from tests.vm.programs import list_machine, loops
@@ -103,3 +104,18 @@ def test_forty_million_iterations_do_not_grow_memory():
     before = vm.stats()["peak_bytes"]
     vm.run(0, 40_000_000, 1)
     assert vm.stats()["peak_bytes"] == before
+
+
+def test_a_compiled_loop_of_cyclic_closures_stays_within_its_memory():
+    text = """
+    def @main(%n: int64) -> int64 {
+      if (%n == 0i64) { 0i64 } else {
+        let %r = ref(fn (%x: int64) -> int64 { %x });
+        let %f = fn (%x: int64) -> int64 { let %g = ref_read(%r); %g(%x) + %n };
+        ref_write(%r, %f);
+        @main(%n - 1i64)
+      }
+    }
+    """
+    vm = VirtualMachine(relayvm.compile(relayvm.parse(text)), max_memory=1 << 20)
+    assert vm.run(50_000) == 0
