@@ -10,11 +10,12 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
 from relayvm.base.dims import DimVar, dim_variables
 from relayvm.compiler.analysis.readers import Readers, find_readers
+from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.lower.words import is_view, word_instruction
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, rewrite_blocks
 from relayvm.compiler.transforms.narrow import MAX_FIELDS, narrow_operands
@@ -172,7 +173,7 @@ class _Fuser:
             self.readers.reads[named] = dict.fromkeys(free_vars(tail))
             bindings, tail = [*bindings, Binding(named, tail, tail.span)], named
             escaping = (named,)
-        bindings = self.narrowed(bindings)
+        bindings = self.compared(self.narrowed(bindings))
         nodes = self.analyse(bindings, escaping)
         if self.writes:
             _mark_barriers(nodes)
@@ -190,6 +191,24 @@ class _Fuser:
             for binding in result:
                 if binding.value.__class__ in (Call, Tuple, TupleGetItem):
                     self.readers.reads[binding.var] = dict.fromkeys(free_vars(binding.value))
+        return result
+
+    def compared(self, bindings: list[Binding]) -> list[Binding]:
+        """Let variables whose types promise more than their values' stand outside of kernels, where
+        the promise is compared.
+        """
+        result: list[Binding] = []
+        for binding in bindings:
+            var, value = binding.var, binding.value
+            given, wanted = value.checked_type, var.checked_type
+            fusible = _kernel_operator(value) is not None or isinstance(value, TupleGetItem)
+            if fusible and given and wanted and needs_check(given, wanted):
+                plain = Var(var.name, given, span=var.span, checked_type=given)
+                self.readers.reads[plain] = self.readers.reads.get(var, {})
+                self.readers.reads[var] = {plain: None}
+                result.append(Binding(plain, value, binding.span))
+                binding = replace(binding, value=plain)
+            result.append(binding)
         return result
 
     def analyse(self, bindings: list[Binding], escaping: Container[Expr]) -> list[_Node]:
