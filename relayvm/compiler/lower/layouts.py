@@ -130,9 +130,11 @@ class Layouts:
         """Return the number of the calling protocol of closures of this type."""
         params = "".join(self.field_class(a) for a in kind.arg_types)
         row = ClosureSignature(params, self.results_of(kind.ret_type, closure=True))
-        if row not in self.signatures:
+        key = ("signature", row)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.signatures)
             self.signatures.append(row)
-        return self.signatures.index(row)
+        return self._numbers[key]
 
     def _content(self, fields: Sequence[Type]) -> tuple[str, ...]:
         return tuple(self._dtype(f) or OBJECT for f in fields) + tuple(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 
 from relayvm.compiler.lower.kernels import KernelTable
@@ -37,6 +39,7 @@ class Unit:
         self.constants: list[np.ndarray] = []
         self.functions: dict[str, LinearFunction] = {}
         self._constant_numbers: dict[tuple[str, tuple[int, ...], bytes], int] = {}
+        self._constants_seen: dict[int, tuple[np.ndarray, int]] = {}
         self._wrappers: dict[str, Function] = {}
         self._scan()
 
@@ -54,12 +57,18 @@ class Unit:
 
     def constant(self, data: np.ndarray) -> int:
         """Return the number of a constant; equal ones are stored once."""
-        data = np.ascontiguousarray(data)
-        key = (data.dtype.name, data.shape, data.tobytes())
+        known = self._constants_seen.get(id(data))
+        if known is not None:
+            return known[1]
+        dense = np.ascontiguousarray(data)
+        key = (dense.dtype.name, data.shape, hashlib.sha256(dense.data).digest())
         if key not in self._constant_numbers:
             self._constant_numbers[key] = len(self.constants)
-            self.constants.append(data)
-        return self._constant_numbers[key]
+            self.constants.append(dense)
+        number = self._constant_numbers[key]
+        # The array is kept: its identity must not pass to another one.
+        self._constants_seen[id(data)] = (data, number)
+        return number
 
     def closure_layout(self, name: str) -> int:
         """Return the layout of closures over a lifted function or a wrapper."""

@@ -119,6 +119,7 @@ def _symbols(value: Expr) -> set[DimVar]:
         for e in (value, *_operands(value))
         for t in tensors_of(_kind(e))
         for d in t.shape
+        if not isinstance(d, int)
         for v in dim_variables(d)
     }
     if isinstance(value, Call):
