@@ -231,10 +231,9 @@ class Prover:
         value = lane_polynomial(index)
         if not self.always(value, lanes):
             return False
-        rest = poly_add(poly_add(polynomial(extent), value, -1), {(): -1})
-        if self.always(rest, lanes):
+        if strided and self._in_lanes(lanes)._below_broadcast(value, extent):
             return True
-        return strided and self._in_lanes(lanes)._below_broadcast(value, extent)
+        return self.always(poly_add(poly_add(polynomial(extent), value, -1), {(): -1}), lanes)
 
     def always(self, poly: Polynomial, lanes: int) -> bool:
         """Return whether a polynomial is proved to be at least 0 in each of `lanes` lanes."""
@@ -315,9 +314,17 @@ class Prover:
 
     def at_least_zero(self, poly: Polynomial, depth: int = MAX_DEPTH) -> bool:
         """Return whether a polynomial is proved to be at least 0; the search is bounded."""
-        if self._depth == 0:
+        if self._depth:
+            return self._deeper(poly, depth)
+        # Most proofs are short, and without a limit the search may pass by them.
+        for limit in (3, 6, depth):
             self._fuel = MAX_STEPS
             self._failed = {}
+            if self._deeper(poly, min(limit, depth)):
+                return True
+        return False
+
+    def _deeper(self, poly: Polynomial, depth: int) -> bool:
         self._depth += 1
         try:
             return self._search(poly, depth)
