@@ -317,6 +317,32 @@ def take(r: Random) -> Case:
     return r.case("take", (table, at), (y,), arrays, [arrays[0][rows]])
 
 
+def clipped(r: Random) -> Case:
+    """An axis of unknown size that broadcasts to a known one, or is cut to it."""
+    whole = (r.integer(1, 6), r.integer(5, 40))
+    inputs, arrays, total = [], [], np.zeros(whole, "float32")
+    for number in range(r.integer(1, 2)):
+        values = [[size, 1, size + 3][r.integer(0, 2)] for size in whole]
+        variables = [DimVar(f"d{number}_{k}") for k in range(2)]
+        r.variables += variables
+        r.values.update((v.name, value) for v, value in zip(variables, values))
+        inputs.append(c.placeholder(f"x{number}", tuple(map(symbol, variables)), "float32"))
+        arrays.append(r.array(tuple(values)))
+        rows, columns = (np.minimum(range(w), v - 1) for w, v in zip(whole, values))
+        total = arrays[-1][np.ix_(rows, columns)] + total
+
+    def value(i, j):
+        result = c.const(0, "float32")
+        for x in inputs:
+            place = [c.index(k, d, "clip") for k, d in zip((i, j), x.shape)]
+            result = x[tuple(place)] + result
+        return result
+
+    y = c.compute(whole, value)
+    strided = range(len(inputs)) if r.chance(0.5) else ()
+    return r.case("clipped", inputs, (y,), arrays, [total], strided=strided)
+
+
 def gather(r: Random) -> Case:
     """An index loaded for every element: alone, under a condition, in groups with reductions."""
     (m, vm), (k, vk), (n, vn) = r.size(6), r.size(40), r.size(9)
@@ -392,6 +418,7 @@ FAMILIES = (
     joined,
     reshape,
     take,
+    clipped,
     gather,
     pad,
     pad_images,

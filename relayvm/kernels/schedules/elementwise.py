@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from relayvm.base.abi import Access
-from relayvm.base.dtypes import INT64
+from relayvm.base.dtypes import BOOL, INT64
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.borders import borders
@@ -18,7 +18,7 @@ from relayvm.kernels.schedules.emit import (
     flat_index,
 )
 from relayvm.kernels.schedules.plan import Stage
-from relayvm.kernels.schedules.probe import Probe, inner_axis, probe
+from relayvm.kernels.schedules.probe import Probe, clipped_extents, inner_axis, probe
 from relayvm.kernels.schedules.reduction import LaneStep, lane_loop, serial
 
 BLOCK = 2048
@@ -48,13 +48,44 @@ def vector_phase(context: Context, stage: Stage, reducer: Reducer) -> n.Phase | 
         return None
     emitter = Emitter(context, reducer)
 
+    lanes_axis = last_axis(extents)
+    clipped = clipped_extents(context, stage, lanes_axis) if lanes_axis is not None else []
+
     def run(begin: n.Expr, end: n.Expr) -> None:
-        vector_rows(emitter, stage, axis, begin, end)
+        if clipped:
+            _versions(emitter, stage, axis, begin, end, clipped)
+        else:
+            vector_rows(emitter, stage, axis, begin, end)
 
     try:
         return blocks(context, emitter, extents[axis], run, _block_size(context, stage, axis))
     except CannotVectorise:
         return None
+
+
+def _versions(
+    emitter: Emitter,
+    stage: Stage,
+    axis: int,
+    begin: n.Expr,
+    end: n.Expr,
+    clipped: list[n.Expr],
+) -> None:
+    """Emit loops over vectors for extents that are all whole, or all 1, and scalar ones."""
+    extents = tuple(emitter.context.dim(d) for d in stage.shape)
+    whole: n.Expr = n.const(True, BOOL)
+    ones: n.Expr = n.const(True, BOOL)
+    for extent in clipped:
+        whole = s.both(whole, s.compare("equal", extent, extents[last_axis(extents) or 0]))
+        ones = s.both(ones, s.compare("less_equal", extent, n.const(1)))
+    bodies = []
+    for condition in (whole, ones, None):
+        with emitter.block() as body:
+            if condition is not None:
+                emitter.prover.add_condition(condition)
+            _Rows(emitter, stage, axis, begin, end, vectors=condition is not None).emit()
+        bodies.append(tuple(body))
+    emitter.statements.append(n.If(whole, bodies[0], (n.If(ones, bodies[1], bodies[2]),)))
 
 
 def _block_size(context: Context, stage: Stage, axis: int) -> int:
@@ -78,14 +109,20 @@ class _Rows:
     """The loops of `vector_rows`: split at borders, vectors along the last axis."""
 
     def __init__(
-        self, emitter: Emitter, stage: Stage, axis: int, begin: n.Expr, end: n.Expr
+        self,
+        emitter: Emitter,
+        stage: Stage,
+        axis: int,
+        begin: n.Expr,
+        end: n.Expr,
+        vectors: bool = True,
     ) -> None:
         self.emitter, self.stage = emitter, stage
         self.extents = tuple(emitter.context.dim(d) for d in stage.shape)
         lanes_axis = last_axis(self.extents)
         if lanes_axis is None or is_small(self.extents[lanes_axis]):
             raise CannotVectorise("an axis that is too short")
-        self.lanes_axis = lanes_axis
+        self.lanes_axis = lanes_axis if vectors else None
         zero: n.Expr = n.const(0)
         self.edges = {k: (zero, e) for k, e in enumerate(self.extents) if e != n.const(1)}
         self.edges[axis] = (begin, end)

@@ -231,6 +231,13 @@ class Emitter:
 
     def _index(self, expr: c.IndexOf, frame: Frame) -> n.Expr:
         value, extent = self.value(expr.value, frame), self.context.dim(expr.extent)
+        if expr.mode != "trap" and is_index(value):
+            here = self.prover.masked(self.mask)
+            if here.in_range(value, extent, value.lanes):
+                return value
+            one_at_most = s.poly_add({(): 1}, s.polynomial(extent), -1)
+            if expr.mode == "clip" and value.lanes > 1 and here.always(one_at_most, 1):
+                value = n.const(0)
         if value.lanes > 1:
             scalar = value.value if isinstance(value, n.Broadcast) else None
             if scalar is None:

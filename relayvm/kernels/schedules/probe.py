@@ -71,6 +71,21 @@ def inner_axis(context: Context, stage: Stage, lanes_axis: int) -> int | None:
     return None
 
 
+def clipped_extents(context: Context, stage: Stage, axis: int) -> list[n.Expr]:
+    """Return the unknown extents to which the index on an axis is clipped, as `?` broadcasts to it.
+
+    Where they are the axis's own extent, or 1, nothing needs to be clipped.
+    """
+    found = probe(context, stage)
+    values = [stmt.value for stmt in found.statements if isinstance(stmt, n.Let)]
+    extents = [
+        value.extent
+        for value in values
+        if isinstance(value, n.Index) and value.mode == "clip" and value.value == found.axes[axis]
+    ]
+    return list(dict.fromkeys(extents))
+
+
 def _loads(expr: n.Expr) -> Iterator[n.Load]:
     if isinstance(expr, n.Load):
         yield expr
