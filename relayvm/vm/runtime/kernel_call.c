@@ -55,6 +55,13 @@ static int32_t wrong_operand(rvm_machine *m, const kernel_run *run, uint32_t ope
                     operand, run->kernel->name);
 }
 
+static int32_t dim_trap(rvm_machine *m, const kernel_run *run, int32_t trap) {
+    return trap_set(m, trap,
+                    trap == RVM_TRAP_SIZE_OVERFLOW ? "a size of `%s` is negative or too large"
+                                                   : "sizes of the operands of `%s` do not fit together",
+                    run->kernel->name);
+}
+
 /* Scalars are copied first: an output may go to the register that an input comes from. */
 static int32_t take_inputs(rvm_machine *m, const kernel_run *run) {
     const rvm_kernel *kernel = run->kernel;
@@ -75,15 +82,12 @@ static int32_t take_inputs(rvm_machine *m, const kernel_run *run) {
         const rvm_dim_source *source = &kernel->sources[v];
         m->kernel_dims[v] = source->axis < 0 ? (int64_t)m->kernel_slots[source->operand]
                                              : input_tensor(run, source->operand)->dims[source->axis];
+        /* Nests are proved for sizes that are not negative and whose products stay in 63 bits. */
+        if ((uint64_t)m->kernel_dims[v] >= RVM_MAX_BYTES) {
+            return dim_trap(m, run, RVM_TRAP_SIZE_OVERFLOW);
+        }
     }
     return 0;
-}
-
-static int32_t dim_trap(rvm_machine *m, const kernel_run *run, int32_t trap) {
-    return trap_set(m, trap,
-                    trap == RVM_TRAP_SIZE_OVERFLOW ? "a size of `%s` is too large"
-                                                   : "sizes of the operands of `%s` do not fit together",
-                    run->kernel->name);
 }
 
 static int32_t check_input(rvm_machine *m, const kernel_run *run, uint32_t i) {
