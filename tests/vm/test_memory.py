@@ -98,6 +98,7 @@ def test_a_list_of_a_million_elements_is_built_mapped_and_folded():
     assert vm.stats()["held_bytes"] < 1 << 20
 
 
+@stress_build
 @pytest.mark.slow
 def test_forty_million_iterations_do_not_grow_memory():
     vm = VirtualMachine(loops(), max_memory=1 << 20)
