@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 
 import pytest
 from hypothesis import given, settings
@@ -116,6 +117,33 @@ def test_what_a_condition_adds_holds_where_the_condition_does(
         values["b"] = min(value(left, values), value(right, values))
         if (value(left, values) < value(right, values)) == holds:
             assert value(goal, values) >= 0, values
+
+
+@settings(deadline=None, max_examples=50)
+@given(SMALL, SMALL, st.sampled_from(["less", "less_equal", "greater", "equal"]))
+def test_a_condition_that_is_decided_is_so_for_all_values(left, right, name):
+    prover = Prover()
+    for var in VARIABLES:
+        prover.add_range(var, n.const(0), n.const(4))
+    decided = prover.decide(n.call(name, s.simplify(left), s.simplify(right)))
+    if decided is None:
+        return
+    holds = {"less": operator.lt, "less_equal": operator.le, "greater": operator.gt}
+    for i, j, k, size in itertools.product(range(4), repeat=4):
+        values = {"i": i, "j": j, "k": k, "n": size, "m": size + 1}
+        a, b = value(left, values), value(right, values)
+        assert holds.get(name, operator.eq)(a, b) == decided, values
+
+
+def test_a_condition_is_decided_in_all_lanes_or_not_at_all():
+    i, m = n.Var("i"), n.DimRef("m")
+    prover = Prover()
+    prover.add_range(i, n.const(0), n.const(64), 16)
+    ramp = n.Ramp(i, n.const(1), 16)
+    assert prover.decide(n.call("less", ramp, n.broadcast(n.const(64), 16))) is True
+    assert prover.decide(n.call("less", ramp, n.broadcast(n.const(63), 16))) is None
+    assert prover.decide(n.call("less", ramp, n.broadcast(n.const(0), 16))) is False
+    assert prover.decide(n.call("less", n.broadcast(m, 16), n.broadcast(n.const(0), 16))) is False
 
 
 def test_quotients_and_remainders_are_proved():
