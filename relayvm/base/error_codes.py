@@ -253,9 +253,9 @@ ERROR_CODES: dict[str, str] = {
         "The message lists those it has."
     ),
     "bad-option": (
-        "An option of a virtual machine is not one that it has.\n\n"
-        "`docs/reference` lists the options of `VirtualMachine`; limits are whole numbers of at "
-        "least 0."
+        "An option of a command or of a virtual machine has a value that it cannot have.\n\n"
+        "`relayvm COMMAND --help` and `help(relayvm.VirtualMachine)` tell what there is; limits "
+        "are whole numbers of at least 0."
     ),
     "nest-syntax": (
         "The text is not a loop nest.\n\n"

@@ -92,7 +92,7 @@ SETTINGS: dict[str, Setting] = {
             "RELAYVM_NUM_THREADS",
             "1",
             _count,
-            "threads that run one kernel, where a machine is not told otherwise",
+            "threads that a machine may use; kernels run on the calling thread, whatever it says",
         ),
         Setting(
             "RELAYVM_RUNTIME",
