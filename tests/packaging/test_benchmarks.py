@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,9 @@ QUICK = ["--benchmark-only", "--benchmark-min-rounds=1", "--benchmark-max-time=0
 def test_benchmarks_run(name: str) -> None:
     pytest.importorskip("pytest_benchmark")
     command = [sys.executable, "-m", "pytest", "-q", *QUICK, f"bench/{name}"]
+    # Inside a worker of pytest-xdist benchmarks would turn themselves off.
+    settings = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=ROOT, env=settings, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:]
