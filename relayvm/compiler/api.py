@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from relayvm.base.diagnostics import error
 from relayvm.base.source import Source
 from relayvm.base.target import Target
@@ -75,8 +73,7 @@ def compile(
             "bad-option", f"`opt_level` is {opt_level}; it must be from 0 to {MAX_OPT_LEVEL}"
         )
     chosen = Target.parse(target)
-    arrays = {name: np.asarray(value) for name, value in (params or {}).items()}
-    module = bind_params(module, arrays)
+    module = bind_params(module, params or {})
     lowered = optimize(module, opt_level=opt_level, entries=entries)
     program = lower_module(
         lowered.module, lowered.entries, chosen, opt_level=opt_level, uniform=lowered.uniform

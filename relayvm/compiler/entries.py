@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import numpy as np
 
 from relayvm.base.diagnostics import error
-from relayvm.base.dims import dims_equal
+from relayvm.base.dims import Dim, DimExpr, DimVar, dim_substitute, dims_equal
+from relayvm.base.dtypes import BY_NAME
 from relayvm.compiler.transforms.rebuild import rebuild
 from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_type
-from relayvm.ir.types import TensorType, TypeVar
-from relayvm.ir.visit import global_vars
+from relayvm.ir.types import IncompleteType, TensorType, Type, TypeParam, TypeVar
+from relayvm.ir.visit import global_vars, substitute_types
 
 
 def entry_names(module: Module) -> tuple[str, ...]:
@@ -35,43 +38,70 @@ def entry_names(module: Module) -> tuple[str, ...]:
     )
 
 
-def bind_params(module: Module, params: Mapping[str, np.ndarray], entry: str = "main") -> Module:
+def bind_params(module: Module, params: Mapping[str, Any], entry: str = "main") -> Module:
     """Replace parameters of `entry` by constants; they disappear from its parameter list.
 
-    An entry that is also called inside the program stays as it is under another name, and what the
-    host calls passes the constants on to it.
+    What is not an array becomes one of the declared dtype. A symbol that an array gives a size has
+    that size in the other parameters too. An entry that is also called inside the program stays as
+    it is under another name, and what the host calls passes the constants on to it.
 
-    Raises RelayError `unknown-parameter`, and `wrong-argument` where an array is not of the type
+    Raises RelayError `unknown-parameter`, and `wrong-argument` where a value is not of the type
     that the parameter declares.
     """
     if not params:
         return module
     function = module[entry]
     by_name = {p.name: p for p in function.params}
+    sizes: dict[DimVar, int] = {}
+    constants: dict[int, Expr] = {}
     for name, value in params.items():
         if name not in by_name:
             known = ", ".join(f"`%{p}`" for p in by_name) or "none"
             message = f"`@{entry}` has no parameter `%{name}`; it has {known}"
             raise error("unknown-parameter", message, function.span)
-        _check_array(by_name[name], value, entry)
-    constants: dict[int, Expr] = {
-        id(by_name[name]): Constant(np.ascontiguousarray(value).reshape(np.shape(value)))
-        for name, value in params.items()
-    }
+        param = by_name[name]
+        array = _as_array(param, value, entry)
+        _check_array(param, array, entry, sizes)
+        constants[id(param)] = Constant(np.ascontiguousarray(array).reshape(array.shape))
     if any(entry in global_vars(f.body) for f in module.functions.values()):
-        return _bind_recursive(module, entry, constants)
-    bound = bind_vars(function, constants)
-    return module.with_functions({**module.functions, entry: bound})
+        module = _bind_recursive(module, entry, constants)
+    else:
+        bound = bind_vars(function, constants)
+        module = module.with_functions({**module.functions, entry: bound})
+    return _with_sizes(module, entry, sizes)
 
 
-def _check_array(param: Var, value: np.ndarray, entry: str) -> None:
+def _as_array(param: Var, value: Any, entry: str) -> np.ndarray:
+    declared = param.type_annotation
+    if declared is not None and not isinstance(declared, (TensorType, IncompleteType)):
+        message = (
+            f"`%{param.name}` of `@{entry}` is `{print_type(declared)}`; "
+            "only tensors can be given when the program is compiled"
+        )
+        raise error("wrong-argument", message, param.span)
+    array = np.asarray(value)
+    if isinstance(declared, TensorType) and not isinstance(value, (np.ndarray, np.generic)):
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            plain = np.array(value, declared.dtype.numpy)
+            if np.array_equal(plain, array) or declared.dtype.is_float:
+                return plain
+    if array.dtype.name not in BY_NAME:
+        message = f"`%{param.name}` of `@{entry}` is a tensor, not a `{type(value).__name__}`"
+        raise error("wrong-argument", message, param.span)
+    return array
+
+
+def _check_array(param: Var, value: np.ndarray, entry: str, sizes: dict[DimVar, int]) -> None:
     declared = param.type_annotation
     if not isinstance(declared, TensorType):
         return
     fits = value.dtype == declared.dtype.numpy and value.ndim == declared.rank
-    fits = fits and all(
-        dims_equal(have, want) is not False for have, want in zip(value.shape, declared.shape)
-    )
+    for have, want in zip(value.shape, declared.shape):
+        named = isinstance(want, DimExpr) and want.variable
+        if named:
+            fits &= sizes.setdefault(named, have) == have
+        else:
+            fits &= dims_equal(have, dim_substitute(want, sizes)) is not False
     if not fits:
         shape = ", ".join(map(str, value.shape))
         given = f"Tensor[({shape}), {value.dtype}]" if value.shape else str(value.dtype)
@@ -79,6 +109,20 @@ def _check_array(param: Var, value: np.ndarray, entry: str) -> None:
         cast = f"cast it with `.astype('{declared.dtype}')`"
         way = cast if value.dtype != declared.dtype.numpy else ""
         raise error("wrong-argument", message, param.span, help=way)
+
+
+def _with_sizes(module: Module, entry: str, sizes: Mapping[DimVar, int]) -> Module:
+    """Give symbols of an entry the sizes that its constants have."""
+    function = module.functions[entry]
+    if not sizes:
+        return module
+    types = tuple(p for p in function.type_params if p not in sizes)
+    known: dict[TypeParam, Type | Dim] = {}
+    for variable, size in sizes.items():
+        known[variable] = size
+    fixed = substitute_types(replace(function, type_params=types), known)
+    assert isinstance(fixed, Function)
+    return module.with_functions({**module.functions, entry: replace(fixed, checked_type=None)})
 
 
 def _bind_recursive(module: Module, entry: str, constants: Mapping[int, Expr]) -> Module:

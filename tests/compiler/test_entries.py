@@ -63,3 +63,37 @@ def test_an_entry_without_its_type_arguments_says_how_to_write_them() -> None:
             entries=["length"],
         )
     assert caught.value.code == "polymorphic-entry"
+
+
+def test_a_size_that_a_constant_fixes_is_fixed_for_all_parameters() -> None:
+    text = "def @main[n](%x: Tensor[(n), float32], %y: Tensor[(n), float32]) { %x + %y }"
+    exe = relayvm.compile(relayvm.parse(text), params={"x": np.arange(3, dtype=np.float32)})
+    assert exe.manifest.entry("main").parameters[0].type.text == "Tensor[(3), float32]"
+    with pytest.raises(relayvm.RelayError, match=r"`y` of `main` is `Tensor\[\(3\), float32\]`"):
+        relayvm.VirtualMachine(exe).run(np.ones(1, np.float32))
+
+
+def test_arrays_that_disagree_on_a_size_are_refused() -> None:
+    text = "def @main[n](%x: Tensor[(n), float32], %y: Tensor[(n), float32]) { %x + %y }"
+    arrays = {"x": np.ones(3, np.float32), "y": np.ones(4, np.float32)}
+    with pytest.raises(relayvm.RelayError) as caught:
+        relayvm.compile(relayvm.parse(text), params=arrays)
+    assert caught.value.code == "wrong-argument"
+
+
+def test_numbers_and_lists_become_arrays_of_the_declared_dtype() -> None:
+    text = "def @main(%k: int32, %x: Tensor[(2), float32]) { cast(%k, dtype=\"float32\") * %x }"
+    exe = relayvm.compile(relayvm.parse(text), params={"k": 5, "x": [1, 2.5]})
+    np.testing.assert_array_equal(relayvm.VirtualMachine(exe).run(), [5, 12.5])
+
+
+@pytest.mark.parametrize("value", [np.ones((2, 3), np.float32), "abc"])
+def test_only_tensors_can_be_bound(value) -> None:
+    with pytest.raises(relayvm.RelayError, match="only tensors") as caught:
+        relayvm.compile(relayvm.parse(RECURSIVE), params={"t": value})
+    assert caught.value.code == "wrong-argument"
+
+
+def test_text_is_no_tensor() -> None:
+    with pytest.raises(relayvm.RelayError, match="is a tensor, not a `str`"):
+        relayvm.compile(relayvm.parse("def @main(%x: int32) { %x }"), params={"x": "abc"})

@@ -116,6 +116,8 @@ def test_time_grows_with_the_length_of_the_text(name, start):
         return time.process_time() - begin
 
     seconds(100)
-    small, large = seconds(1000), seconds(8000)
-    # Eight times the text: a quadratic parser takes 64 times as long.
-    assert large < 24 * max(small, 0.004), (small, large)
+    small = min(seconds(1000) for _ in range(3))
+    # Eight times the text: a quadratic parser takes 64 times as long. The best of some runs counts,
+    # since a busy machine makes single ones slow.
+    bound = 30 * max(small, 0.004)
+    assert any(seconds(8000) < bound for _ in range(5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from relayvm.base.abi import TrapCode
 from relayvm.base.diagnostics import InternalError
 from relayvm.base.dims import AnyDim
 from relayvm.base.dtypes import INT64, DType
@@ -19,7 +20,19 @@ from relayvm.compiler.lower.code import (
     type_of,
 )
 from relayvm.compiler.lower.layouts import class_of, is_spread
-from relayvm.compiler.lower.linear import OBJECT, WORD, Arg, Def, Operand, Reg, Take, Use
+from relayvm.compiler.lower.linear import (
+    OBJECT,
+    WORD,
+    Arg,
+    Block,
+    Choice,
+    Def,
+    Operand,
+    Reg,
+    Step,
+    Take,
+    Use,
+)
 from relayvm.compiler.lower.words import is_view, word_instruction
 from relayvm.compiler.transforms.fuse import is_primitive
 from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Op
@@ -48,7 +61,7 @@ class Calls(Code):
         if isinstance(op, Constructor):
             kind = type_of(call)
             types = self.layouts.fields_of(kind, op)
-            fields = self._arguments(call.args, types, types, self.layouts.field_class)
+            fields = self._arguments(call, types, types, self.layouts.field_class)
             layout = self.layouts.constructor(kind, op)
             return self._cell(layout, fields, kind, call.span)
         if isinstance(op, GlobalVar) and op.name in self.unit.lifted:
@@ -57,12 +70,12 @@ class Calls(Code):
 
     def _new_closure(self, name: str, call: Call) -> Reg:
         types = [type_of(p) for p in self.unit.lifted[name].params]
-        fields = self._arguments(call.args, types, types, self.layouts.field_class)
+        fields = self._arguments(call, types, types, self.layouts.field_class)
         return self._cell(self.unit.closure_layout(name), fields, type_of(call), call.span)
 
     def _arguments(
         self,
-        args: Sequence[Expr],
+        call: Call,
         declared: Sequence[Type],
         wanted: Sequence[Type],
         slot: Callable[[Type], str],
@@ -71,10 +84,12 @@ class Calls(Code):
         wanted types: those of this call.
         """
         regs: list[Reg] = []
-        for arg, place, kind in zip(args, declared, wanted):
+        for arg, place, kind in zip(call.args, declared, wanted):
+            # A variable has the span of its binder: the place of a failure is the call.
+            span = call.span or arg.span
             value = self.value(arg)
-            self.check(value, type_of(arg), kind, arg.span)
-            regs.append(self.as_class(value, slot(place), arg.span))
+            self.check(value, type_of(arg), kind, span)
+            regs.append(self.as_class(value, slot(place), span))
         return regs
 
     def _tail_call(self, call: Call) -> bool:
@@ -103,7 +118,7 @@ class Calls(Code):
             function = self.unit.module[op.name]
             types = [type_of(p) for p in function.params]
             wanted = instance_types(types, function.type_params, call.type_args)
-            args = self._arguments(call.args, types, wanted, class_of)
+            args = self._arguments(call, types, wanted, class_of)
             declared = return_type_of(function)
             head: tuple[Operand, ...] = (op.name, tuple(Arg(a) for a in args))
             name, callee, closure = "call", op.name, False
@@ -112,7 +127,7 @@ class Calls(Code):
             assert isinstance(kind, FuncType)
             target = self.whole(self.value(op), span)
             wanted = instance_types(kind.arg_types, kind.type_params, call.type_args)
-            args = self._arguments(call.args, kind.arg_types, wanted, self.layouts.field_class)
+            args = self._arguments(call, kind.arg_types, wanted, self.layouts.field_class)
             declared = kind.ret_type
             roles = tuple(Use(a) if a.kind == WORD else Take(a) for a in args)
             head = (Take(target), self.layouts.signature(kind), roles)
@@ -179,8 +194,18 @@ class Calls(Code):
             args = [self.whole(self.value(a), span) for a in call.args]
             rank = sum(isinstance(d, AnyDim) for d in tensor_type(type_of(call)).shape) or 1
             dims = self._run_kernel(sizes.number, args, [TensorType((), INT64)] * rank, span)
+            for dim in dims:
+                self._trap_if_negative(dim, span)
             return self._run_kernel(body.number, [*args, *dims], [type_of(call)], span)[0]
         raise InternalError(f"`{op.name}` is left outside of kernels")
+
+    def _trap_if_negative(self, dim: Reg, span: Span | None) -> None:
+        """Refuse operand values for which the result has no size, as `value_dims` tells by -1."""
+        zero, wrong = Reg(WORD), Reg(WORD)
+        self.emit("word", Def(zero), 0, span=span)
+        self.emit("less_i64", Def(wrong), Use(dim), Use(zero), span=span)
+        stop = Step("trap", (int(TrapCode.BAD_VALUE),), span)
+        self.block.add(Choice(wrong, [Block([stop], ends=True), Block()], span))
 
     def _view(self, call: Call) -> Reg:
         op = call.op

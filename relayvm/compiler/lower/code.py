@@ -51,6 +51,7 @@ class Code:
         self.block = Block()
         self.values: dict[Expr, Value] = {}
         self.results: Type = UNIT
+        self.span: Span | None = None
         self.dims = DimCode(self)
 
     def emit(self, name: str, *operands: Operand, span: Span | None, callee: str = "") -> None:

@@ -71,6 +71,7 @@ class Selector(Calls):
         self.results = return_type_of(function)
         for var in function.params:
             self.dims.check_sizes(var)
+        self.span = function.span
         trampoline(self.tail(function.body))
         return LinearFunction(
             name,
@@ -86,7 +87,7 @@ class Selector(Calls):
         parameter.
         """
         own, itself = lifted_parts(lifted)
-        closure = Reg(OBJECT, itself.name if itself else name, is_param=True)
+        closure = Reg(OBJECT, itself.name if itself else "", is_param=True)
         params = [self._param(p, self.layouts.field_class(type_of(p))) for p in own.params]
         if itself is not None:
             self.values[itself] = closure
@@ -102,6 +103,7 @@ class Selector(Calls):
         for var in own.params:
             self.dims.check_sizes(var)
         self.results = return_type_of(own)
+        self.span = own.span
         trampoline(self.tail(own.body))
         results = self.layouts.results_of(self.results, closure=True)
         return LinearFunction(
@@ -125,6 +127,10 @@ class Selector(Calls):
                 yield self._match(last, self.tail, [])
             case Call() if self._tail_call(last):
                 pass
+            case Var():
+                # A variable has the span of its binder, which may be in another function.
+                before = bindings[-1].span if bindings else None
+                self._return(self.value(last), type_of(last), before or self.span)
             case _:
                 self._return(self.value(last), type_of(last), last.span)
 

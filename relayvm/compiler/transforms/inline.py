@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relayvm.base.dims import AnyDim
+from relayvm.base.source import Span
 from relayvm.compiler.analysis.call_graph import call_graph, components, recursive_names
 from relayvm.compiler.analysis.scopes import (
     is_atomic,
@@ -14,7 +15,7 @@ from relayvm.compiler.analysis.scopes import (
 )
 from relayvm.compiler.entries import entry_names
 from relayvm.compiler.transforms.rebuild import Copier, TypeMap, rebuild
-from relayvm.ir.expr import Call, Expr, Function, GlobalVar, Let, Var
+from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Let, Op, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import ShapeArg
 from relayvm.ir.visit import children, post_order
@@ -35,10 +36,10 @@ def inline(module: Module) -> Module:
     inlined: dict[str, Function] = {}
     for group in components(graph):
         for name in group:
-            function = _inline_into(functions[name], inlined)
+            function = _inline_into(functions[name], inlined, module.library)
             if function is not functions[name]:
                 # Parameters of inlined functions are lets now, many of them names of atoms.
-                function = _inline_into(function, {})
+                function = _inline_into(function, {}, module.library)
             functions[name] = function
             if name in recursive or is_primitive(function):
                 continue
@@ -66,7 +67,9 @@ def _size(function: Function) -> int:
     return sum(not is_atomic(node) for node in post_order(function.body))
 
 
-def _inline_into(function: Function, inlined: dict[str, Function]) -> Function:
+def _inline_into(
+    function: Function, inlined: dict[str, Function], library: frozenset[str]
+) -> Function:
     once = _local_functions_called_once(function)
     aliases: dict[int, Expr] = {}
 
@@ -81,7 +84,9 @@ def _inline_into(function: Function, inlined: dict[str, Function]) -> Function:
             case Call(op=GlobalVar()):
                 assert isinstance(after.op, GlobalVar)
                 callee = inlined.get(after.op.name)
-                return after if callee is None else _expand_global(after, callee)
+                if callee is None:
+                    return after
+                return _expand_global(after, callee, after.op.name in library)
             case Call(op=Var()):
                 callee = bodies.get(id(after.op))
                 return after if callee is None else _bind(callee, after)
@@ -153,7 +158,7 @@ def _local_functions_called_once(function: Function) -> set[int]:
     }
 
 
-def _expand_global(call: Call, callee: Function) -> Expr:
+def _expand_global(call: Call, callee: Function, in_library: bool) -> Expr:
     """Return a fresh copy of the body with the arguments bound; the call if types forbid it."""
     if callee.type_params and len(call.type_args) != len(callee.type_params):
         return call
@@ -164,7 +169,16 @@ def _expand_global(call: Call, callee: Function) -> Expr:
     types.bind(callee.type_params, call.type_args)
     copy = Copier(types).copy(replace(callee, type_params=()))
     assert isinstance(copy, Function)
-    return _bind(copy, call)
+    return _bind(_placed_at(copy, call.span) if in_library else copy, call)
+
+
+def _placed_at(function: Function, span: Span | None) -> Function:
+    """Return a library function with the place of its call: the line that users know."""
+
+    def move(_before: Expr, after: Expr) -> Expr:
+        return after if isinstance(after, (Var, Op, Constructor)) else replace(after, span=span)
+
+    return function if span is None else replace(function, body=rebuild(function.body, move))
 
 
 def _bind(function: Function, call: Call) -> Expr:
