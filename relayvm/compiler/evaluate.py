@@ -340,7 +340,8 @@ class _Run:
                 self.check_rule(code, args, attrs, node)
             value = code.operator.facets["numpy"](*args, **attrs)
         except ShapeError as reason:
-            raise self.trap("run-time-shape", reason.message, node.span) from None
+            code_of_trap = "bad-value" if reason.code == "bad-value" else "run-time-shape"
+            raise self.trap(code_of_trap, reason.message, node.span) from None
         except IndexError as reason:
             raise self.trap("index-out-of-range", str(reason), node.span) from None
         except MemoryError:

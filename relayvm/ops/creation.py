@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relayvm.base.dims import ANY, Dim
-from relayvm.base.dtypes import FLOAT32, INT32, INT64, DType, dtype_of
+from relayvm.base.dtypes import FLOAT32, INT32, INT64, UINT64, DType, dtype_of
 from relayvm.base.shapes import ShapeError
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
@@ -153,8 +153,9 @@ def arange(
 ) -> TensorType:
     """`start`, `start + step`, ... before `end`; all are rank 0, elements are cast to `dtype`.
 
-    The length is `ceil((end - start) / step)`, at least 0. It depends on values: see `value_shape`
-    for constant operands and `value_dims` for the run time. A step of 0 gives no elements.
+    The length is `ceil((end - start) / step)`, at least 0, for integers without rounding. It
+    depends on values: see `value_shape` for constant operands and `value_dims` for the run time. A
+    step of 0 gives no elements; a range that is infinite or not a number is an error, `bad-value`.
 
     >>> %a = int32 1
     >>> %b = int32 8
@@ -173,8 +174,14 @@ def _(start: Array, end: Array, step: Array, *, dtype: DType | None) -> tuple[Di
         first, last, stride = int(start), int(end), int(step)
         return (max(0, -((first - last) // stride)) if stride else 0,)
     computed = np.float32 if start.dtype == np.float16 else start.dtype.type
-    steps = np.ceil((computed(end) - computed(start)) / computed(step))
-    return (int(steps) if np.isfinite(steps) and steps > 0 else 0,)
+    distance, stride = computed(end) - computed(start), computed(step)
+    steps = distance / stride if stride else stride
+    if not np.isfinite([distance, steps, stride]).all():
+        shown = f"from {start} to {end} in steps of {step}"
+        raise ShapeError(f"`arange` {shown} has no finite number of elements", "bad-value")
+    if not steps and distance and stride and (distance > 0) == (stride > 0):
+        return (1,)  # The quotient is below the smallest float.
+    return (max(0, int(np.ceil(steps))),)
 
 
 @arange.numpy
@@ -189,15 +196,38 @@ def _(start: Array, end: Array, step: Array, *, dtype: DType | None) -> Array:
 @arange.value_dims
 def _(start: Tensor, end: Tensor, step: Tensor, *, dtype: DType | None) -> tuple[Tensor, ...]:
     a, b, s = (te.cast(t[()], wide(t.dtype)) for t in (start, end, step))
-    if start.dtype.is_float:
-        steps = te.scalar("ceil", te.scalar("divide", b - a, s))
-        legal = te.scalar("logical_and", te.scalar("isfinite", steps), steps > 0.0)
-        length = te.cast(te.select(legal, steps, 0.0), INT64)
-    else:
-        a, b, s = (te.cast(v, INT64) for v in (a, b, s))
-        # Integer division by 0 is 0 here, so a step of 0 gives no elements.
-        length = te.scalar("maximum", -te.scalar("floor_divide", a - b, s), 0)
+    length = _float_length(a, b, s) if start.dtype.is_float else _integer_length(a, b, s)
     return (te.compute((), lambda: length, "length"),)
+
+
+def _float_length(a: ScalarExpr, b: ScalarExpr, s: ScalarExpr) -> ScalarExpr:
+    """Return the number of elements, or -1 where there is none."""
+    distance, still = b - a, s.equal(0.0)
+    steps = te.select(still, s, te.scalar("divide", distance, s))
+    forward = te.scalar("equal", distance > 0.0, s > 0.0)
+    moves = te.scalar("logical_and", te.scalar("not_equal", distance, 0.0), forward)
+    vanishes = te.scalar("logical_and", steps.equal(0.0), te.scalar("logical_not", still))
+    one = te.scalar("logical_and", vanishes, moves)
+    count = te.select(one, 1.0, te.scalar("maximum", te.scalar("ceil", steps), 0.0))
+    legal = te.scalar("isfinite", distance)
+    for part in (steps, s):
+        legal = te.scalar("logical_and", legal, te.scalar("isfinite", part))
+    return te.select(legal, te.cast(count, INT64), te.const(-1, INT64))
+
+
+def _integer_length(a: ScalarExpr, b: ScalarExpr, s: ScalarExpr) -> ScalarExpr:
+    """Return the number of elements; differences of any two integers are exact in uint64."""
+    x, y, stride = (te.cast(v, UINT64) for v in (a, b, s))
+    up = te.scalar("logical_and", s > 0, a < b)
+    down = te.scalar("logical_and", s < 0, b < a)
+    distance, step = (
+        te.select(up, y - x, x - y),
+        te.select(up, stride, te.const(0, UINT64) - stride),
+    )
+    count = te.scalar("divide", distance - 1, step) + 1
+    legal = te.scalar("logical_or", up, down)
+    most = te.const(2**63 - 1, UINT64)
+    return te.cast(te.select(legal, te.scalar("minimum", count, most), te.const(0, UINT64)), INT64)
 
 
 @arange.compute

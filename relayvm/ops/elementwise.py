@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from relayvm.base.dtypes import DType, dtype_of
-from relayvm.base.shapes import broadcast_shapes
+from relayvm.base.shapes import ShapeError, broadcast_shapes
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import Tensor
@@ -89,6 +91,9 @@ def clip(data: Numeric, *, a_min: float, a_max: float) -> TensorType:
     >>> clip(%x, a_min=0f, a_max=1f)
     [0, 0.5, 1]
     """
+    for name, bound in (("a_min", a_min), ("a_max", a_max)):
+        if math.isnan(bound):
+            raise ShapeError(f"`{name}` of `clip` must be a number, got nan", "bad-attribute")
     return TensorType(data.shape, data.dtype)
 
 

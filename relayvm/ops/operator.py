@@ -95,7 +95,7 @@ class Operator(Op):
 
     def value_dims(self, program: F) -> F:
         """Add the same at run time: `(*tensors, **attrs) -> rank-0 int64 Tensors`, one per dim of
-        the result.
+        the result, -1 where the values mean nothing.
 
         A kernel made of them turns operand values into words; the kernel of the operator itself
         takes each word as one more scalar input that is the source of the dim variable (axis -1 of

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dims import Dim, dim_sub, dims_equal
+from relayvm.base.dims import Dim, dim_max, dim_sub, dims_equal
 from relayvm.base.dtypes import INT32, dtype_of
 from relayvm.base.shapes import ShapeError, require_broadcast, require_equal
 from relayvm.ir.types import TensorType, Type
@@ -275,7 +275,7 @@ def variance(
 ) -> TensorType:
     """Mean of the squared distances to `mean`, which has size 1 in the folded axes.
 
-    With `unbiased` the sum is divided by one less than the number of elements.
+    With `unbiased` the sum is divided by one less than the number of elements, by 0 for none.
 
     >>> %x = float32 [[1, 3], [2, 2]]
     >>> %m = float32 [[2], [2]]
@@ -307,7 +307,7 @@ def _(
     wide = np.float32 if data.dtype == np.float16 else data.dtype.type
     distance = data.astype(wide) - mean.astype(wide)
     total = numeric.sum_terms(distance * distance, axes, keepdims)
-    return np.asarray(total / wide(count - unbiased)).astype(data.dtype)
+    return np.asarray(total / wide(max(count - unbiased, 0))).astype(data.dtype)
 
 
 @variance.compute
@@ -321,7 +321,7 @@ def _(
     unbiased: bool,
 ) -> Tensor:
     axes = reduced_axes(axis, exclude, data.rank)
-    count = dim_sub(product(data.shape[a] for a in axes), int(unbiased))
+    count = dim_max(dim_sub(product(data.shape[a] for a in axes), int(unbiased)), 0)
     total = wide(data.dtype)
 
     def squared(*i: ScalarExpr) -> ScalarExpr:

@@ -48,7 +48,13 @@ def slice_ranges(shape: Dims, spec: _Slice) -> tuple[_Range, ...]:
         raise ShapeError(
             f'`slice_mode` is "{spec.slice_mode}", legal are "end" and "size"', "bad-attribute"
         )
-    count = max(len(spec.begin), len(spec.end))
+    count = len(spec.begin)
+    if len(spec.end) != count:
+        raise ShapeError(
+            "`begin` and `end` of `strided_slice` differ in length:"
+            f" {count} and {len(spec.end)} entries",
+            "bad-attribute",
+        )
     axes = spec.axes if spec.axes is not None else tuple(range(count))
     if max(len(axes), count) > len(shape) or (spec.axes is not None and count > len(axes)):
         raise ShapeError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import relayvm
 from relayvm.base.dtypes import FLOAT32, INT8, INT32
 from relayvm.base.shapes import ShapeError
 from relayvm.compiler.evaluate import Evaluator
@@ -187,3 +188,13 @@ def test_old_texts_may_carry_attributes_that_mean_nothing_here() -> None:
         call = infer_expr(parse_expr(text, OPS))
         assert call.checked_type == TensorType((5,), INT32)
         assert set(call.attrs) <= {"dtype", "shape"}
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_the_unbiased_variance_of_too_few_elements_is_nan(size: int) -> None:
+    text = f"""def @main(%x: Tensor[({size},), float32], %m: Tensor[(1,), float32]) {{
+      variance(%x, %m, unbiased=True)
+    }}"""
+    args = [np.zeros(size, np.float32), np.zeros(1, np.float32)]
+    assert np.isnan(OPS["variance"].evaluate(args, {"unbiased": True}))
+    assert np.isnan(relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text))).run(*args))

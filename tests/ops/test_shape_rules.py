@@ -350,6 +350,20 @@ def test_what_only_a_run_can_tell_is_left_as_a_check(
             "axis 0 of `data` and the size that `squeeze` removes differ: 2 and 1",
         ),
         (
+            "clip",
+            [tensor(2)],
+            {"a_min": float("nan"), "a_max": 1.0},
+            "bad-attribute",
+            "`a_min` of `clip` must be a number, got nan",
+        ),
+        (
+            "strided_slice",
+            [tensor(5, 5)],
+            {"begin": (1,), "end": (3, 4)},
+            "bad-attribute",
+            "`begin` and `end` of `strided_slice` differ in length: 1 and 2 entries",
+        ),
+        (
             "zeros",
             [],
             {"shape": (-1, 2)},
