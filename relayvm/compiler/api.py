@@ -38,6 +38,9 @@ def parse(
 
 
 def _source(text_or_path: str | os.PathLike[str], name: str) -> Source:
+    if not isinstance(text_or_path, (str, os.PathLike)):
+        message = f"a program is text or a path, not a `{type(text_or_path).__name__}`"
+        raise error("bad-option", message)
     is_path = not isinstance(text_or_path, str) or (
         "\n" not in text_or_path and text_or_path.endswith((".relay", ".rly"))
     )
@@ -68,7 +71,7 @@ def compile(
     monomorphic function that the program itself defines. An executable for another CPU than the
     host's can be saved and looked at, not run. Raises RelayError with every independent error.
     """
-    if not 0 <= opt_level <= MAX_OPT_LEVEL:
+    if not isinstance(opt_level, int) or not 0 <= opt_level <= MAX_OPT_LEVEL:
         raise error(
             "bad-option", f"`opt_level` is {opt_level}; it must be from 0 to {MAX_OPT_LEVEL}"
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import RelayError, error
 from relayvm.base.dims import Dim, DimVar
 from relayvm.base.source import Source
+from relayvm.compiler.analysis.tensor_sizes import check_sizes
 from relayvm.compiler.entries import entry_names
 from relayvm.compiler.passes import run_passes
 from relayvm.compiler.transforms.instantiate import needs_uniform
@@ -34,16 +35,34 @@ def optimize(
 
     `entries` as in `relayvm.compile`. Raises RelayError with every independent error.
     """
+    if not isinstance(module, Module):
+        message = f"a program is a Module, not a `{type(module).__name__}`"
+        raise error("bad-option", message, help="`relayvm.parse` makes one of text or a file")
+    if isinstance(entries, str):
+        raise error("bad-option", "`entries` is a list of names", help=f"write `[{entries!r}]`")
     typed = run_passes(module, ["infer_types"])
+    check_sizes(typed)
     names = entry_names(typed) if entries is None else tuple(entries)
     if not names:
-        raise error("no-entry", "the program has no function that could be called")
+        raise _no_entry(typed)
     chosen: dict[str, str] = {}
     for name in names:
         typed, chosen[name] = _entry(typed, name)
     attrs = Attrs(typed.attrs, entries=tuple(chosen.values()))
     lowered = run_passes(replace(typed, attrs=attrs), opt_level=opt_level)
     return Lowered(lowered, chosen, needs_uniform(lowered))
+
+
+def _no_entry(module: Module) -> RelayError:
+    """Return the error for a program without entries; polymorphic functions could be some."""
+    for name, function in module.functions.items():
+        params = [p for p in function.type_params if isinstance(p, TypeVar)]
+        if params and name not in module.library:
+            example = f"{name}[{', '.join('int32' for _ in params)}]"
+            message = f"`@{name}` has type parameters and nothing says which to compile it for"
+            way = f"name an instance: `entries=[{example!r}]`"
+            return error("polymorphic-entry", message, function.span, help=way)
+    return error("no-entry", "the program has no function that could be called")
 
 
 def _entry(module: Module, name: str) -> tuple[Module, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import secrets
@@ -98,9 +99,12 @@ class Executable:
                 for part in self._parts():
                     file.write(part)
             os.replace(temporary, target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        except OSError as reason:
+            message = f"`{target}` cannot be written: {reason.strerror or reason}"
+            raise error("unwritable-file", message) from None
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
     def section(self, name: str) -> memoryview:
         """Return the bytes of a section of the file, by its name in `format.SECTIONS`."""
@@ -157,6 +161,9 @@ def _open(path_or_bytes: str | os.PathLike[str] | bytes, options: int) -> Any:
     if isinstance(path_or_bytes, (bytes, bytearray, memoryview)):
         data = ffi.from_buffer(path_or_bytes)
         handle = lib.rvm_load_bytes(data, len(data), options, failure)
+    elif not isinstance(path_or_bytes, (str, os.PathLike)):
+        message = f"a file is a path or bytes, not a `{type(path_or_bytes).__name__}`"
+        raise error("bad-option", message)
     else:
         path = os.fsencode(path_or_bytes)
         if b"\0" in path:

@@ -49,6 +49,9 @@ class VirtualMachine:
         max_steps: int | None = None,
         max_depth: int | None = None,
     ) -> None:
+        if not hasattr(executable, "manifest"):
+            message = f"a machine runs an Executable, not a `{type(executable).__name__}`"
+            raise error("bad-option", message, help="`relayvm.compile` and `relayvm.load` make one")
         if device != "cpu":
             raise error("bad-option", f"there is no device `{device}`; known is `cpu`")
         if engine not in ENGINES:

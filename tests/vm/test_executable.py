@@ -51,7 +51,7 @@ def test_saving_replaces_a_file_whole_or_not_at_all(tmp_path, monkeypatch):
     path.write_bytes(b"old")
     made = load(PORTABLE, builder=build)
     monkeypatch.setattr(executables.os, "replace", _fail)
-    with pytest.raises(OSError):
+    with pytest.raises(RelayError, match=r"a\.rvm` cannot be written: no space"):
         made.save(path)
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["a.rvm"]

@@ -1,0 +1,69 @@
+"""Refuses programs whose tensors could never exist: more bytes than an address can reach."""
+
+from __future__ import annotations
+
+from relayvm.base.abi import MAX_BYTES
+from relayvm.base.diagnostics import Diagnostic, RelayError
+from relayvm.base.source import Span
+from relayvm.ir.module import Module
+from relayvm.ir.printer import print_type
+from relayvm.ir.types import UNIT, RefType, TensorType, TupleType, Type, TypeCall
+from relayvm.ir.visit import node_types, post_order
+
+
+class _Sink:
+    """Collects messages, each with the first place it has."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, Span | None] = {}
+
+    def add(self, message: str, span: Span | None) -> None:
+        self.places.setdefault(message, span)
+
+    def raise_if_any(self) -> None:
+        if self.places:
+            raise RelayError(Diagnostic("size-overflow", m, s) for m, s in self.places.items())
+
+
+def check_sizes(module: Module) -> None:
+    """Raise RelayError `size-overflow` where a static size is beyond what the machine can hold.
+
+    Each type is reported once, where it comes first. Sizes that only a run can tell trap there with
+    the same code.
+    """
+    sink = _Sink()
+    for function in module.functions.values():
+        for param in function.params:
+            _check(param.checked_type or UNIT, param.span, sink)
+        for node in post_order(function):
+            types = [t for t in (node.checked_type, *node_types(node)) if t is not None]
+            for kind in types:
+                _check(kind, node.span, sink)
+    sink.raise_if_any()
+
+
+def _check(kind: Type, span: Span | None, sink: _Sink) -> None:
+    pending = [kind]
+    while pending:
+        match pending.pop():
+            case TensorType() as tensor:
+                if _is_too_large(tensor):
+                    sink.add(f"`{print_type(tensor)}` needs more than 2^46 bytes", span)
+            case TupleType() as whole:
+                pending.extend(whole.fields)
+            case RefType() as ref:
+                pending.append(ref.value)
+            case TypeCall() as call:
+                pending.extend(call.args)
+            case _:
+                pass
+
+
+def _is_too_large(tensor: TensorType) -> bool:
+    count = tensor.dtype.itemsize_bytes
+    for dim in tensor.shape:
+        if isinstance(dim, int):
+            if dim >= MAX_BYTES:
+                return True
+            count *= dim
+    return count >= MAX_BYTES

@@ -1,0 +1,57 @@
+"""What the names that users call say to wrong arguments."""
+
+from __future__ import annotations
+
+import pytest
+
+import relayvm
+
+MODULE = relayvm.parse("def @main(%x: int32) -> int32 { %x }")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: relayvm.compile("def @main() { 1 }"), "is a Module, not a `str`"),
+        (lambda: relayvm.compile(MODULE, opt_level="3"), "`opt_level` is 3"),
+        (lambda: relayvm.compile(MODULE, opt_level=5), "from 0 to 4"),
+        (lambda: relayvm.compile(MODULE, entries="main"), "a list of names"),
+        (lambda: relayvm.parse(None), "text or a path, not a `NoneType`"),
+        (lambda: relayvm.load(None), "a path or bytes, not a `NoneType`"),
+        (lambda: relayvm.VirtualMachine(None), "runs an Executable, not a `NoneType`"),
+        (lambda: relayvm.compile(MODULE).save("/no/such/folder/x.rvm"), "cannot be written"),
+        (lambda: relayvm.load("/no/such/file.rvm"), "file.rvm"),
+        (lambda: relayvm.parse("missing.relay"), "`missing.relay` cannot be read"),
+    ],
+)
+def test_wrong_arguments_get_a_diagnostic(call, message) -> None:
+    with pytest.raises(relayvm.RelayError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('def @main() { zeros(shape=(4611686018427387904, 4), dtype="float32") }', "1:15"),
+        ("def @main(%x: Tensor[(9223372036854775807), float32]) { %x }", "1:11"),
+        ("def @main(%a: float32) { sum(broadcast_to(%a, shape=(4000000, 4000000000))) }", "1:30"),
+        ("def @main(%t: (int32, Tensor[(70368744177664), bool])) { %t.0 }", "1:11"),
+    ],
+)
+def test_a_size_that_no_machine_holds_is_refused_where_it_comes_from(text, place) -> None:
+    with pytest.raises(relayvm.RelayError, match=r"more than 2\^46 bytes") as caught:
+        relayvm.compile(relayvm.parse(text))
+    assert caught.value.code == "size-overflow"
+    assert str(caught.value.span).endswith(place)
+
+
+def test_a_polymorphic_program_says_how_to_name_an_instance() -> None:
+    with pytest.raises(relayvm.RelayError, match=r"entries=\['main\[int32\]'\]"):
+        relayvm.compile(relayvm.parse("def @main[A](%x: A) -> A { %x }"))
+
+
+def test_a_trap_in_the_library_stands_at_the_users_line() -> None:
+    text = "def @main(%l: List[int32]) -> int32 {\n  @hd(%l) + 1\n}\n"
+    vm = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text, name="u.relay")))
+    with pytest.raises(relayvm.Trap, match=r"u\.relay:2:3"):
+        vm.run([])
