@@ -57,6 +57,7 @@ from relayvm.kernels.schedules.plan import (
     operands,
     plan,
     reads,
+    topological,
 )
 from relayvm.kernels.schedules.reduction import serial
 
@@ -123,6 +124,8 @@ def skeleton(
         operands.append(_buffer(context, f"in{number}", tensor, "input", access))
     for number, tensor in enumerate(outputs):
         operands.append(_buffer(context, f"out{number}", tensor, "output", _access(tensor)))
+    if computation.strided:
+        context.broadcast_along(topological(outputs))
     chosen = plan(outputs, forced)
     scratch: list[n.Buffer] = []
     for tensor in chosen.kept:

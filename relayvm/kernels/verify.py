@@ -9,7 +9,7 @@ from relayvm.base.abi import Access
 from relayvm.base.diagnostics import assert_never, error
 from relayvm.base.dtypes import BOOL, INT64
 from relayvm.kernels import loops as n
-from relayvm.kernels.index.bounds import broadcast_extents, ensure_bounds
+from relayvm.kernels.index.bounds import ensure_bounds, is_size, nest_broadcasts
 from relayvm.kernels.index.prover import Prover
 from relayvm.kernels.scalar_ops import SCALAR_OPS
 
@@ -48,10 +48,11 @@ class _Verifier:
         self.require(roles == sorted(roles), "inputs must come before outputs")
         for buffer in self.buffers.values():
             self._buffer(buffer)
+        broadcasts = nest_broadcasts(self.nest)
         for phase in self.nest.phases:
             self._size(phase.extent, f"the extent of phase `{phase.var.name}`")
             self._define(phase.var)
-            prover = Prover(broadcasts=broadcast_extents(self.buffers.values()))
+            prover = Prover(broadcasts=broadcasts)
             prover.add_range(phase.var, n.const(0), phase.extent)
             self._block(phase.body, prover)
         proved = ensure_bounds(self.nest) == self.nest
@@ -68,7 +69,7 @@ class _Verifier:
 
     def _size(self, expr: n.Expr, what: str) -> None:
         self._expr(expr, Prover())
-        self.require(_is_size(expr), f"{what} must be made of dims and literals")
+        self.require(is_size(expr), f"{what} must be made of dims and literals")
         self._index(expr, what)
 
     def _define(self, var: n.Var) -> None:
@@ -232,9 +233,3 @@ class _Verifier:
                 return all(c.lanes == 1 and c.dtype == INT64 for c in n.children(expr))
             case _:
                 return True
-
-
-def _is_size(expr: n.Expr) -> bool:
-    if isinstance(expr, (n.Const, n.DimRef)):
-        return True
-    return isinstance(expr, (n.Call, n.Select)) and all(map(_is_size, n.children(expr)))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from relayvm.base.abi import Access
+from relayvm.base.dtypes import INT64
 from relayvm.kernels.index import simplify as s
-from relayvm.kernels.index.prover import Prover
+from relayvm.kernels.index.prover import Prover, reach
 from relayvm.kernels.loops import (
     Buffer,
+    Call,
+    Const,
     Declare,
+    DimRef,
     Expr,
     For,
     Gather,
@@ -26,6 +30,7 @@ from relayvm.kernels.loops import (
     TileStore,
     broadcast,
     call,
+    children,
     const,
     map_operands,
 )
@@ -35,19 +40,66 @@ def ensure_bounds(nest: Nest) -> Nest:
     """Return the nest with every access proved inside its buffer, or checked.
 
     A scalar index that is not proved becomes `index(i, extent, trap)`; a masked or vector access
-    gets the check in its mask. What needs no check is left as it is.
+    gets the check in its mask. What needs no check is left as it is. An axis of size 1 of a strided
+    operand has stride 0: any index from 0 on is inside, and the check lets it pass.
     """
     phases = []
+    broadcasts = nest_broadcasts(nest)
     for phase in nest.phases:
-        prover = Prover(broadcasts=broadcast_extents((*nest.operands, *nest.scratch)))
+        prover = Prover(broadcasts=broadcasts)
         prover.add_range(phase.var, const(0), phase.extent)
         phases.append(replace(phase, body=_check_block(phase.body, prover)))
     return replace(nest, phases=tuple(phases))
 
 
-def broadcast_extents(buffers: Iterable[Buffer]) -> tuple[Expr, ...]:
-    """Return the extents that are broadcast at run time."""
-    return tuple({e: None for b in buffers for e in b.shape if isinstance(e, Select)})
+def nest_broadcasts(nest: Nest) -> tuple[Expr, ...]:
+    """Return the sizes broadcast at run time to which an axis or a loop of the nest extends."""
+    if not any(b.access is Access.STRIDED for b in nest.operands):
+        return ()
+    sizes = [e for b in (*nest.operands, *nest.scratch) for e in b.shape]
+    for phase in nest.phases:
+        sizes.append(phase.extent)
+        sizes += _sizes_in(phase.body)
+    return broadcast_extents(sizes)
+
+
+def _sizes_in(body: tuple[Stmt, ...]) -> Iterator[Expr]:
+    """Yield the ends of loops and what indices are held below; a size may be bound by a `let`."""
+    for stmt in body:
+        match stmt:
+            case For(_, begin, end):
+                yield from (begin, end)
+                yield from _sizes_in(stmt.body)
+            case If():
+                yield from _sizes_in(stmt.then)
+                yield from _sizes_in(stmt.otherwise)
+            case Let(_, Index(_, extent)):
+                yield extent
+            case Let(_, value) if value.dtype == INT64 and value.lanes == 1:
+                yield value
+            case _:
+                pass
+
+
+def broadcast_extents(sizes: Iterable[Expr]) -> tuple[Expr, ...]:
+    """Return the parts of sizes that are broadcast at run time: `select(a == 1, b, a)`."""
+    found: dict[Expr, None] = {}
+    stack = list(sizes)
+    while stack:
+        size = stack.pop()
+        match size:
+            case Select(Call("equal", (a, Const(1))), _, b) if a == b and is_size(size):
+                found[size] = None
+        if isinstance(size, (Call, Select)):
+            stack.extend(children(size))
+    return tuple(found)
+
+
+def is_size(expr: Expr) -> bool:
+    """Return whether an expression is made of dims and literals alone."""
+    if isinstance(expr, (Const, DimRef)):
+        return True
+    return isinstance(expr, (Call, Select)) and all(map(is_size, children(expr)))
 
 
 def _check_block(body: tuple[Stmt, ...], prover: Prover) -> tuple[Stmt, ...]:
@@ -92,7 +144,7 @@ def _check_expr(expr: Expr, prover: Prover) -> Expr:
         strided = expr.buffer.access is Access.STRIDED
         for i, e in zip(expr.indices, extents_of(expr.buffer, len(expr.indices))):
             if not here.in_range(i, e, expr.lanes, strided=strided):
-                mask = _and_range(mask, i, e, expr.lanes)
+                mask = _and_range(mask, i, reach(e) if strided else e, expr.lanes)
         return replace(expr, mask=mask)
     return expr
 
@@ -108,12 +160,12 @@ def _checked(
         if lanes > 1 and axis == len(indices) - 1:
             ramp = Ramp(index, const(1), lanes)
             if not here.in_range(ramp, extent, lanes, strided=strided):
-                mask = _and_range(mask, ramp, extent, lanes)
+                mask = _and_range(mask, ramp, reach(extent) if strided else extent, lanes)
         elif not here.in_range(index, extent, 1, strided=strided):
             if mask is None and lanes == 1:
-                checked[axis] = Index(index, extent, "trap")
+                checked[axis] = Index(index, reach(extent) if strided else extent, "trap")
             else:
-                mask = _and_range(mask, index, extent, lanes)
+                mask = _and_range(mask, index, reach(extent) if strided else extent, lanes)
     return tuple(checked), mask
 
 

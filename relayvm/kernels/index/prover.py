@@ -30,6 +30,7 @@ from relayvm.kernels.loops import (
 
 MAX_DEPTH = 12
 MAX_STEPS = 300
+MAX_INDEX = 2**63 - 1
 # No text can name it, so no nest can be about it.
 _LANE = Var("<lane>")
 
@@ -304,10 +305,13 @@ class Prover:
         return home
 
     def _below_broadcast(self, value: Polynomial, extent: Expr) -> bool:
-        """A strided axis may be indexed as far as any axis it broadcasts to."""
-        for end in self.broadcasts:
-            if not any(extent == d for d in _broadcast_parts(end)):
-                continue
+        """A strided axis may be indexed as far as any axis it broadcasts to.
+
+        Any size that is broadcast from its own is such an axis: what checks the operands of the
+        kernel lets no sizes pass that do not agree with it.
+        """
+        ends = [end for end in self.broadcasts if any(extent == d for d in _broadcast_parts(end))]
+        for end in (*ends, reach(extent)):
             if self.at_least_zero(poly_add(poly_add(polynomial(end), value, -1), {(): -1})):
                 return True
         return False
@@ -510,6 +514,11 @@ def _scalar_condition(condition: Expr) -> Expr:
             return Call(name, parts, dtype, 1)
         case _:
             return condition
+
+
+def reach(extent: Expr) -> Expr:
+    """Return what indices of a strided axis are below: its extent, but anything where that is 1."""
+    return s.choose(s.compare("equal", extent, const(1)), const(MAX_INDEX), extent)
 
 
 def _broadcast_parts(end: Expr) -> tuple[Expr, ...]:

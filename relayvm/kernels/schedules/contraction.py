@@ -9,7 +9,7 @@ epilogue runs on it before anything is stored.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relayvm.base.dtypes import INT64
 from relayvm.kernels import compute as c
@@ -59,7 +59,7 @@ def discover(context: Context, stage: Stage, indices: tuple[n.Expr, ...]) -> lis
         records.append(Record(reduction, frame))
         return n.Var(f"vr{len(records)}", reduction.dtype, 1)
 
-    trial = Context(context.names.copy(), context.dims, context.buffers)
+    trial = replace(context, names=context.names.copy())
     emitter = Emitter(trial, note)
     emit_stage(emitter, stage, indices, None)
     return records
@@ -94,7 +94,7 @@ class Tiling:
         if len(lengths) != 1:
             raise NotAContraction
         self.length = lengths.pop()
-        trial = Context(self.context.names.copy(), self.context.dims, self.context.buffers)
+        trial = replace(self.context, names=self.context.names.copy())
         emitter = Emitter(trial, _no_reduction)
         for variable, extent in zip(probe, self.extents):
             emitter.prover.add_range(variable, n.const(0), extent)

@@ -7,7 +7,7 @@ Shared subexpressions are bound once by `Let`. How reductions are computed is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Union
@@ -67,11 +67,20 @@ class Names:
 
 @dataclass
 class Context:
-    """What emission needs to know of the whole kernel."""
+    """What emission needs to know of the whole kernel.
+
+    `broadcasts` are the sizes to which its strided operands are broadcast at run time.
+    """
 
     names: Names
     dims: Mapping[DimVar, str]
     buffers: dict[c.Tensor, n.Buffer]
+    broadcasts: tuple[n.Expr, ...] = ()
+
+    def broadcast_along(self, tensors: Iterable[c.Tensor]) -> None:
+        """Know the sizes that the axes of tensors are broadcast to."""
+        dims = dict.fromkeys(d for t in tensors for d in t.shape)
+        self.broadcasts = broadcast_extents(self.dim(d) for d in dims)
 
     def dim(self, dim: Dim) -> n.Expr:
         """Return a dim as an index expression."""
@@ -87,7 +96,7 @@ class Emitter:
     def __init__(self, context: Context, reducer: Reducer, prover: Prover | None = None) -> None:
         self.context = context
         self.reducer = reducer
-        self.prover = prover or Prover(broadcasts=broadcast_extents(context.buffers.values()))
+        self.prover = prover or Prover(broadcasts=context.broadcasts)
         self.statements: list[n.Stmt] = []
         self.mask: n.Expr | None = None
         self.guard: n.Expr | None = None

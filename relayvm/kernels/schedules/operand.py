@@ -58,6 +58,8 @@ def _trial_context(computation: Computation, order: list[c.Tensor]) -> Context:
         if old is not None:
             strided = n.Buffer(old.name, old.dtype, old.shape, "input", Access.STRIDED)
             context.buffers[computation.inputs[number]] = strided
+    if computation.strided:
+        context.broadcast_along(order)
     return context
 
 

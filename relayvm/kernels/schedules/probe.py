@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from relayvm.kernels import loops as n
@@ -35,7 +35,7 @@ def probe(context: Context, stage: Stage) -> Probe:
 
 
 def _emitted(context: Context, stage: Stage) -> Probe:
-    trial = Context(context.names.copy(), context.dims, context.buffers)
+    trial = replace(context, names=context.names.copy())
     emitter = Emitter(trial, serial)
     axes = tuple(trial.names.var("i") for _ in stage.shape)
     extents = tuple(context.dim(d) for d in stage.shape)

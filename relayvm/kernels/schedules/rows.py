@@ -7,6 +7,7 @@ stay in the cache.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from relayvm.base.dims import Dim, dim_add, dim_mul
@@ -163,7 +164,7 @@ def volume(shape: tuple[Dim, ...]) -> Dim:
 
 def _is_aligned(context: Context, tensor: c.Tensor, others: list[c.Tensor], axis: int) -> bool:
     """Return whether a tensor reads `others` at its own index on an axis only."""
-    trial = Context(context.names.copy(), context.dims, context.buffers)
+    trial = replace(context, names=context.names.copy())
     emitter = Emitter(trial, serial)
     axes = tuple(trial.names.var("i") for _ in tensor.shape)
     for var, extent in zip(axes, tensor.shape):
