@@ -252,6 +252,11 @@ ERROR_CODES: dict[str, str] = {
         "`params` names a parameter that the entry does not have.\n\n"
         "The message lists those it has."
     ),
+    "bad-operator": (
+        "An operator given to `relayvm.parse(operators=...)` is not what is needed, or fails.\n\n"
+        "The message names the operator, and the facet that it lacks or what its code raised. "
+        "`docs/how-to/custom-operators.md` shows a complete one."
+    ),
     "bad-option": (
         "An option of a command or of a virtual machine has a value that it cannot have.\n\n"
         "`relayvm COMMAND --help` and `help(relayvm.VirtualMachine)` tell what there is; limits "

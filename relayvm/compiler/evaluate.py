@@ -338,7 +338,7 @@ class _Run:
         try:
             if code.checked:
                 self.check_rule(code, args, attrs, node)
-            value = code.operator.facets["numpy"](*args, **attrs)
+            value = code.operator.apply("numpy", *args, **attrs)
         except ShapeError as reason:
             code_of_trap = "bad-value" if reason.code == "bad-value" else "run-time-shape"
             raise self.trap(code_of_trap, reason.message, node.span) from None

@@ -118,8 +118,8 @@ class _State:
             if self.verify and after is not before:
                 verify_module(after, typed=Property.TYPED in self.after(step))
             return after
-        except RelayError:
-            if step.name in _REPORTING_PASSES:
+        except RelayError as failure:
+            if step.name in _REPORTING_PASSES or failure.code in _REPORTED_CODES:
                 raise
             raise report_fault(step.name, before) from None
         except Exception as reason:
@@ -127,4 +127,6 @@ class _State:
 
 
 # Only these judge the user's program; a RelayError out of any other pass is a fault of ours.
+# What the rows of the user's own operators lack is found by whichever pass needs it.
+_REPORTED_CODES = frozenset({"bad-operator"})
 _REPORTING_PASSES = frozenset({"infer_types", "compile_matches", "instantiate"})

@@ -16,8 +16,9 @@ from typing import Any, TypeVar, Union
 import numpy as np
 
 from relayvm.base.abi import MAX_RANK
+from relayvm.base.diagnostics import InternalError, RelayError, error
 from relayvm.base.dims import Dim
-from relayvm.base.dtypes import dtype_of
+from relayvm.base.dtypes import DType, dtype_of
 from relayvm.base.shapes import ShapeError
 from relayvm.ir.expr import Attrs, AttrValue, Call, Constant, Expr, Op
 from relayvm.ir.types import TensorType, TupleType, Type
@@ -129,6 +130,35 @@ class Operator(Op):
 
     # -- Uses of the facets ---------------------------------------------------------------------
 
+    def apply(self, facet: str, /, *args: Any, **attrs: Any) -> Any:
+        """Return what a facet gives.
+
+        Raises RelayError `bad-operator` where a row that is not of the table lacks it, or raises.
+        """
+        function = self.facets.get(facet)
+        if function is None:
+            help = f"a function under `@{self.name.split('.')[-1]}.{facet}` adds it"
+            message = f"operator `{self.name}` has no `.{facet}`, which this needs"
+            raise error("bad-operator", message, help=help)
+        try:
+            return function(*args, **attrs)
+        except Exception as failure:
+            reason = self._failed(f"`.{facet}`", failure)
+            if isinstance(reason, ShapeError) and reason is not failure:
+                raise error("bad-operator", reason.message) from None
+            raise reason from None
+
+    def _failed(self, what: str, failure: Exception) -> Exception:
+        """Return what to raise instead of `failure`: the mistake of whoever wrote a row that is not
+        of the table.
+        """
+        meant = (ShapeError, RelayError, InternalError, IndexError, MemoryError)
+        if isinstance(failure, meant) or self.rule.__module__.startswith("relayvm."):
+            return failure
+        reason = f"{type(failure).__name__}: {failure}"
+        message = f"{what} of operator `{self.name}` raised {reason}"
+        return ShapeError(message, "bad-operator")
+
     def complete_attrs(self, attrs: Mapping[str, AttrValue]) -> dict[str, Any]:
         """Return all attributes by name, defaults filled in, values in canonical form.
 
@@ -139,11 +169,20 @@ class Operator(Op):
     def result_type(self, types: Sequence[Type], attrs: Mapping[str, AttrValue]) -> Type:
         """Return the type of a call; raises ShapeError, whose `code` tells the kind of mistake."""
         check_operands(self.name, self.constrained_operands, types)
+        complete = self.complete_attrs(attrs)
         try:
-            result = self.rule(*types, **self.complete_attrs(attrs))
+            result = self.rule(*types, **complete)
         except ZeroDivisionError:
             raise ShapeError(f"a size in `{self.name}` is divided by 0") from None
+        except Exception as failure:
+            raise self._failed("the rule", failure) from None
+        if not isinstance(result, (TensorType, TupleType)):
+            message = f"the rule of operator `{self.name}` must return a type, not {result!r}"
+            raise ShapeError(message, "bad-operator")
         for tensor in result.fields if isinstance(result, TupleType) else (result,):
+            if isinstance(tensor, TensorType) and not isinstance(tensor.dtype, DType):
+                message = f"the rule of operator `{self.name}` gives the dtype {tensor.dtype!r}"
+                raise ShapeError(message, "bad-operator")
             if isinstance(tensor, TensorType) and tensor.rank > MAX_RANK:
                 message = f"the result of `{self.name}` has rank {tensor.rank}, above {MAX_RANK}"
                 raise ShapeError(message, "rank-limit")
@@ -166,13 +205,17 @@ class Operator(Op):
         infer = self.facets.get("infer_operands")
         if infer is None or all(t is not None for t in types) or len(types) != len(self.operands):
             return tuple(types)
-        inferred = infer(*types, **self.complete_attrs(attrs))
+        complete = self.complete_attrs(attrs)
+        try:
+            inferred = infer(*types, **complete)
+        except Exception as failure:
+            raise self._failed("`.infer_operands`", failure) from None
         return tuple(known if known is not None else new for known, new in zip(types, inferred))
 
     def evaluate(self, args: Sequence[Any], attrs: Mapping[str, AttrValue]) -> ArrayOrTuple:
         """Return the meaning of a call on numpy arrays; it never shares memory with `args`."""
         with np.errstate(all="ignore"):
-            result = self.facets["numpy"](*args, **self.complete_attrs(attrs))
+            result = self.apply("numpy", *args, **self.complete_attrs(attrs))
         if isinstance(result, tuple):
             return tuple(_own(r, args) for r in result)
         return _own(result, args)
@@ -185,11 +228,11 @@ class Operator(Op):
         `dims` are those of the result of a data-dependent operator, see `lower_dims`.
         """
         first = (tuple(dims),) if self.is_data_dependent else ()
-        return self.facets["compute"](*first, *tensors, **self.complete_attrs(attrs))
+        return self.apply("compute", *first, *tensors, **self.complete_attrs(attrs))
 
     def lower_dims(self, tensors: Sequence[Any], attrs: Mapping[str, AttrValue]) -> tuple[Any, ...]:
         """Return rank-0 int64 Tensors with the dims of the result of a data-dependent operator."""
-        result: tuple[Any, ...] = self.facets["value_dims"](*tensors, **self.complete_attrs(attrs))
+        result: tuple[Any, ...] = self.apply("value_dims", *tensors, **self.complete_attrs(attrs))
         return result
 
     def value_type(self, args: Sequence[np.ndarray], attrs: Mapping[str, AttrValue]) -> Type:
@@ -198,7 +241,7 @@ class Operator(Op):
         result = self.result_type(known, attrs)
         assert isinstance(result, TensorType)
         with np.errstate(all="ignore"):
-            shape = self.facets["value_shape"](*args, **self.complete_attrs(attrs))
+            shape = self.apply("value_shape", *args, **self.complete_attrs(attrs))
         return TensorType(tuple(shape), result.dtype)
 
     def tolerance(self, types: Sequence[Type], attrs: Mapping[str, AttrValue]) -> float:

@@ -53,10 +53,18 @@ def read_operands(rule: Callable[..., Type]) -> tuple[ConstrainedOperand, ...]:
     """Return the positional parameters of a rule as operands."""
     hints = get_type_hints(rule, include_extras=True)
     return tuple(
-        ConstrainedOperand(name, get_args(hints[name])[1])
+        ConstrainedOperand(name, _constraint(name, hints.get(name)))
         for name, parameter in inspect.signature(rule).parameters.items()
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY
     )
+
+
+def _constraint(name: str, hint: Any) -> Constraint:
+    for part in get_args(hint):
+        if isinstance(part, Constraint):
+            return part
+    kinds = "`AnyTensor`, `Numeric`, `Float`, `Integer`, `Bool`, `SameDtype` or `Tensors`"
+    raise TypeError(f"operand `{name}` of a rule must be annotated as {kinds}, not {hint!r}")
 
 
 def read_attributes(rule: Callable[..., Type]) -> tuple[AttributeSchema, ...]:
@@ -67,12 +75,24 @@ def read_attributes(rule: Callable[..., Type]) -> tuple[AttributeSchema, ...]:
     for name, parameter in inspect.signature(rule).parameters.items():
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             continue
-        kind = str(parameter.annotation)
-        assert kind.removesuffix(" | None") in _READERS, f"`{name}` has the unknown kind `{kind}`"
+        kind = _kind(parameter.annotation)
+        if kind.removesuffix(" | None") not in _READERS:
+            listed = ", ".join(f"`{k}`" for k in _READERS)
+            raise TypeError(f"attribute `{name}` of a rule has the kind `{kind}`, known: {listed}")
         required = parameter.default is inspect.Parameter.empty
         default = None if required else parameter.default
         result.append(AttributeSchema(name, kind, default, required))
     return tuple(result)
+
+
+def _kind(annotation: Any) -> str:
+    """Return the kind that an annotation names; a text where annotations are not evaluated."""
+    if isinstance(annotation, str):
+        return annotation
+    parts = get_args(annotation) if type(None) in get_args(annotation) else (annotation,)
+    known = {int | Ints: "int | Ints", Dim: "Dim", Ints: "Ints", Dims: "Dims"}
+    names = [known.get(p) or getattr(p, "__name__", str(p)) for p in parts if p is not type(None)]
+    return " | ".join(names + ["None"] * (len(parts) > len(names)))
 
 
 def check_attributes(

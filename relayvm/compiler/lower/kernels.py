@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from relayvm.base.abi import DimCheck, Kernel, KernelSignature
-from relayvm.base.diagnostics import InternalError
+from relayvm.base.diagnostics import InternalError, RelayError
 from relayvm.base.dims import (
     AnyDim,
     Dim,
@@ -29,6 +29,7 @@ from relayvm.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem,
 from relayvm.ir.types import TensorType, TupleType, Type
 from relayvm.kernels.build import KernelRequest, build_kernels
 from relayvm.kernels.compute import Placeholder, Tensor, compute, const, placeholder
+from relayvm.ops.custom import at, check_computed
 from relayvm.ops.operator import Operator
 from relayvm.ops.tracing import check_equation, substitute_dims
 
@@ -74,7 +75,7 @@ class KernelTable:
         tracer = _Tracer(name)
         inputs = [tracer.input(_tensor_type(a.checked_type)) for a in call.args]
         attrs = op.complete_attrs(call.attrs)
-        sizes = op.facets["value_dims"](*inputs, **attrs)
+        sizes = op.apply("value_dims", *inputs, **attrs)
         sizes = sizes if isinstance(sizes, tuple) else (sizes,)
         first = tracer.request(f"{name}_dims", tuple(sizes))
         second = _Tracer(name)
@@ -240,7 +241,7 @@ def _evaluate(value: Expr, values: dict[Expr, object], tracer: _Tracer) -> objec
 def _apply(op: Operator, args: Sequence[object], call: Call, tracer: _Tracer) -> object:
     attrs = {name: substitute_dims(v, tracer.renamed) for name, v in call.attrs.items()}
     with shape_context() as context:
-        op.result_type(tuple(_type_of(a) for a in args), attrs)
+        promised = op.result_type(tuple(_type_of(a) for a in args), attrs)
     for check in context.checks:
         a, b = check_equation(check)
         row = DimCheck(a, b, check.what)
@@ -249,7 +250,10 @@ def _apply(op: Operator, args: Sequence[object], call: Call, tracer: _Tracer) ->
         if check.broadcast:
             tracer.strided_vars.update(dim_variables(check.a))
             tracer.strided_vars.update(dim_variables(check.b))
-    return op.facets["compute"](*args, **op.complete_attrs(attrs))
+    try:
+        return check_computed(op, promised, op.apply("compute", *args, **op.complete_attrs(attrs)))
+    except RelayError as failure:
+        raise at(failure, call.span) from None
 
 
 def _type_of(value: object) -> Type:

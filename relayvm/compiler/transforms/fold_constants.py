@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import Trap
+from relayvm.base.diagnostics import RelayError
 from relayvm.compiler.analysis.purity import Purity
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.evaluate import Budget, BudgetExceeded, DataValue, Evaluator
@@ -153,7 +153,7 @@ class _Folder:
         self.evaluator.budget = budget
         try:
             value = self.evaluator.evaluate(closed)
-        except (Trap, BudgetExceeded):
+        except (RelayError, BudgetExceeded):
             return node
         finally:
             self.left -= granted - max(0, budget.operations or 0)
