@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """One text with the name it is reported under (a path, `<string>`, or a Python file)."""
+    """One text with the name it is reported under (a path, `<string>`, or a Python file).
+
+    A byte order mark, which some editors write first, is no part of it.
+    """
 
     name: str
     text: str
     line_starts: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "text", self.text.removeprefix("\ufeff"))
         starts = [0]
         position = self.text.find("\n")
         while position >= 0:

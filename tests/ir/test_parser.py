@@ -144,3 +144,11 @@ def test_tuple_of_one_and_parentheses_differ():
 def test_source_names_stand_in_messages():
     with pytest.raises(RelayError, match=r"model\.relay:1:15"):
         parse_expr(Source("model.relay", "add(1, 2) +   *"), OPS)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text():
+    module = parse('\ufeff#[version = "0.0.5"]\ndef @main() { 1 }')
+    assert list(module.functions) == ["main"]
+    with pytest.raises(RelayError) as caught:
+        parse("\ufeffdef @main() { %x }")
+    assert str(caught.value.span) == "test.rly:1:15"

@@ -538,12 +538,37 @@ class ExprParser(PatternParser):
         outer = self.index
         self.expect("{")
         clauses: list[Clause] = []
+        broken = False
         while self.kind != "}":
-            clauses.append((yield self._clause()))
+            start = self.index
+            try:
+                clauses.append((yield self._clause()))
+            except SyntaxAbort:
+                broken = True
+                if not self._recover_clause(start):
+                    raise
             if not self.accept(","):
                 break
         self.expect("}", ",", opened=outer)
+        if broken:
+            return self.placeholder()
         return Match(data, tuple(clauses), complete, span=self.span_from(begin))
+
+    def _recover_clause(self, start: int) -> bool:
+        """Skip to the `,` or `}` that ends the failed clause; False if a definition comes first."""
+        failed, self.index = self.index, start
+        braces = others = 0
+        while self.kind not in DEFINITION_STARTS:
+            kind = self.kind
+            if kind == "}" and not braces:
+                break
+            if kind == "," and not braces and others <= 0 and self.index >= failed:
+                break
+            braces += (kind == "{") - (kind == "}")
+            others += (kind in ("(", "[")) - (kind in (")", "]"))
+            self.advance()
+        self.index = max(self.index, failed)
+        return self.kind not in DEFINITION_STARTS
 
     def _clause(self) -> Steps:
         begin = self.begin()

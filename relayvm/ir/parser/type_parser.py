@@ -261,7 +261,10 @@ class TypeParser(DimSource):
             return scalar_type(BY_NAME[name])
         known = self.type_name(name)
         if known is None:
-            self._unknown_type(name, span)
+            if entry is not None or name in BY_NAME:
+                self.report("wrong-kind", f"type `{name}` takes no arguments", span)
+            else:
+                self._unknown_type(name, span)
             if self.kind == "[":
                 yield self._type_arguments(None)
             return IncompleteType(span=span)
