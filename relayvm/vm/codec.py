@@ -330,7 +330,11 @@ def _encode_operand(
     elif isinstance(value, str):
         units.append(register_slot(function, value))
     elif kind in WIDE:
-        bits = value & ((1 << 16 * WIDE[kind]) - 1)
+        width = 16 * WIDE[kind]
+        least = 0 if kind == "imm32" else -(1 << width - 1)
+        if not least <= value < 1 << width:
+            raise InternalError(f"{value} in function `{function.name}` does not fit {width} bits")
+        bits = value & ((1 << width) - 1)
         units += [bits >> 16 * u & 0xFFFF for u in range(WIDE[kind])]
     else:
         units.append(value)

@@ -79,6 +79,10 @@ def test_empty_constants_and_no_tables_are_written():
         Instr("move", ("w0", "x0")),
         Instr("goto", ("nowhere",)),
         Instr("constant", ("b0", 70000)),
+        Instr("word", ("w0", 1 << 64)),
+        Instr("word", ("w0", -(1 << 63) - 1)),
+        Instr("kernel_reuse", (0, 1 << 32, (), ())),
+        Instr("kernel_reuse", (0, -1, (), ())),
     ],
     ids=lambda code: f"{code.name} {len(code.operands)}",
 )
