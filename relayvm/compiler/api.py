@@ -17,6 +17,7 @@ from relayvm.ir.module import Module
 from relayvm.ir.prelude import parse_program
 from relayvm.kernels.build import build_native
 from relayvm.ops import OPS
+from relayvm.ops.custom import check_custom_operators
 from relayvm.ops.operator import Operator
 from relayvm.vm.codec import encode
 from relayvm.vm.executable import Executable, can_run, read_executable
@@ -34,7 +35,8 @@ def parse(
     A `Path`, or a string of one line that ends in `.relay` or `.rly`, names a file. `operators`
     are rows besides the table's. Raises RelayError with every independent error of the text.
     """
-    return parse_program(_source(text_or_path, name), {**OPS, **{o.name: o for o in operators}})
+    rows = {row.name: row for row in check_custom_operators(operators)}
+    return parse_program(_source(text_or_path, name), {**OPS, **rows})
 
 
 def _source(text_or_path: str | os.PathLike[str], name: str) -> Source:

@@ -17,6 +17,7 @@ MODULE = relayvm.parse("def @main(%x: int32) -> int32 { %x }")
         (lambda: relayvm.compile(MODULE, opt_level=5), "from 0 to 4"),
         (lambda: relayvm.compile(MODULE, entries="main"), "a list of names"),
         (lambda: relayvm.parse(None), "text or a path, not a `NoneType`"),
+        (lambda: relayvm.parse("def @main() { 1 }", operators=["x"]), "no operator"),
         (lambda: relayvm.load(None), "a path or bytes, not a `NoneType`"),
         (lambda: relayvm.VirtualMachine(None), "runs an Executable, not a `NoneType`"),
         (lambda: relayvm.compile(MODULE).save("/no/such/folder/x.rvm"), "cannot be written"),
