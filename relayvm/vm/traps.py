@@ -14,6 +14,7 @@ from relayvm.vm.library import ffi, lib
 
 WORD = 0
 TENSOR = 1
+DEFINITION = re.compile(r"\s*def (@[\w/]+)")
 TOKEN = re.compile(r"[@%]?[\w.]+|\S")
 
 
@@ -41,6 +42,7 @@ class _Places:
     def __init__(self, converter: Converter) -> None:
         self.program = converter.program
         self.sources: dict[int, Source] = {}
+        self.definitions: dict[int, list[tuple[int, str]]] = {}
         self.place = ffi.new("rvm_place *")
         self.info = ffi.new("rvm_function_info *")
 
@@ -53,7 +55,23 @@ class _Places:
             return name, None
         source = self.source(self.place.source)
         line, column = self.place.line, self.place.column
+        written = self.written_in(self.place.source, line)
+        if written and not (name + "_").startswith(written + "_"):
+            name = f"{written}, inlined into {name}"
         return f"{name} ({source.name}:{line}:{column})", _span(source, line, column)
+
+    def written_in(self, number: int, line: int) -> str:
+        """Return the name of the definition in which a line stands; "" if the text is not there.
+
+        Code that was inlined runs in another function than the one it was written in. Names that
+        the compiler makes (of closures, cases, instances) begin with that of their definition.
+        """
+        if number not in self.definitions:
+            lines = self.source(number).text.splitlines()
+            found = ((i, DEFINITION.match(text)) for i, text in enumerate(lines, 1))
+            self.definitions[number] = [(i, m[1]) for i, m in found if m]
+        before = [name for start, name in self.definitions[number] if start <= line]
+        return before[-1] if before else ""
 
     def source(self, number: int) -> Source:
         if number not in self.sources:

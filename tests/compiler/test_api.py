@@ -56,3 +56,21 @@ def test_a_trap_in_the_library_stands_at_the_users_line() -> None:
     vm = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text, name="u.relay")))
     with pytest.raises(relayvm.Trap, match=r"u\.relay:2:3"):
         vm.run([])
+
+
+def test_a_frame_names_the_function_in_which_its_line_is_written() -> None:
+    text = """
+def @first(%l: List[int32]) -> int32 {
+  match? (%l) { Cons(%x, _) => %x }
+}
+def @main(%l: List[int32]) -> int32 { @first(%l) + 1 }
+"""
+    module = relayvm.parse(text, name="u.relay")
+    for level, frame in (
+        (0, "@first (u.relay:3:3)"),
+        (3, "@first, inlined into @main (u.relay:3:3)"),
+    ):
+        vm = relayvm.VirtualMachine(relayvm.compile(module, opt_level=level))
+        with pytest.raises(relayvm.Trap) as caught:
+            vm.run([])
+        assert caught.value.stack[0] == frame

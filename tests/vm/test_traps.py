@@ -21,7 +21,7 @@ def test_a_trap_shows_the_source_line():
         " 2 |   match (%l) { Nil => 0, Cons(%h, %t) => %h + @sum(%t) }",
         "   |   ^^^^^",
         "help: `relayvm explain match-failed`",
-        "  at @first_or_trap (lists.relay:2:3)",
+        "  at @sum, inlined into @first_or_trap (lists.relay:2:3)",
     ]
 
 
