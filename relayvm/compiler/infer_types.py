@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+from relayvm.base.diagnostics import Diagnostic
 from relayvm.base.dims import DimExpr, dims_equal
 from relayvm.compiler.inference.context import Context
 from relayvm.compiler.inference.rebuild import Rebuild
@@ -39,6 +40,15 @@ def infer_types(module: Module) -> Module:
     functions = {name: f for name, f in typed.items() if isinstance(f, Function)}
     assert len(functions) == len(typed)
     return module.with_functions(functions)
+
+
+def type_errors(module: Module, names: Collection[str]) -> tuple[Diagnostic, ...]:
+    """Return the type errors of some functions; of all others only the signatures are looked at."""
+    context = Context(module, {})
+    check_type_definitions(module, context.sink)
+    _visit_functions(context, {n: f for n, f in module.functions.items() if n in names})
+    settle(context)
+    return tuple(context.sink.diagnostics)
 
 
 def infer_expr(expr: Expr, module: Module = EMPTY, env: Mapping[Var, Type] | None = None) -> Expr:
@@ -112,4 +122,4 @@ def _lacks_annotation(params: Iterable[Var]) -> bool:
     return any(p.type_annotation is None for p in params)
 
 
-__all__ = ["infer_expr", "infer_types", "needs_check", "type_of"]
+__all__ = ["infer_expr", "infer_types", "needs_check", "type_errors", "type_of"]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from pathlib import Path
 
 import pytest
 
 from relayvm.base.diagnostics import RelayError
 from relayvm.base.source import Source
-from relayvm.ir.prelude import parse_program
+from relayvm.compiler.infer_types import infer_types
+from relayvm.compiler.program_text import parse_every_error
 from relayvm.ops import OPS
 
 FOLDER = Path(__file__).parent
@@ -19,9 +18,7 @@ CASES = sorted(FOLDER.glob("*/*.rly"))
 
 def check(source: Source) -> None:
     """Parse a program and infer its types."""
-    module = parse_program(source, OPS)
-    if importlib.util.find_spec("relayvm.compiler.infer_types"):
-        importlib.import_module("relayvm.compiler.infer_types").infer_types(module)
+    infer_types(parse_every_error(source, OPS))
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")

@@ -11,9 +11,12 @@ import time
 import pytest
 
 from relayvm.base.diagnostics import RelayError
+from relayvm.base.source import Source
+from relayvm.compiler.program_text import parse_every_error
 from relayvm.ir.equal import structural_equal
 from relayvm.ir.printer import print_module
 from relayvm.ir.verify import verify_module
+from relayvm.ops import OPS
 from tests.ir.programs import PROGRAMS, parse
 
 PIECES = re.compile(r"\s+|[%@]?[\w./]+|->|=>|[=!<>]=|.", re.DOTALL)
@@ -80,6 +83,24 @@ def test_any_text_gives_a_module_or_diagnostics(make, seed):
     accepted = sum(check(make(rng)) for _ in range(400))
     if make is mutate:
         assert accepted >= 16
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_types_of_what_can_be_read_are_checked(seed):
+    rng = random.Random(f"types {seed}")
+    more = 0
+    for _ in range(200):
+        text = mutate(rng)
+        try:
+            parse(text)
+        except RelayError as reason:
+            with pytest.raises(RelayError) as caught:
+                parse_every_error(Source("test.rly", text), OPS)
+            every = caught.value.diagnostics
+            assert all(d.span is not None for d in every), text
+            assert {str(d) for d in reason.diagnostics} <= {str(d) for d in every}, text
+            more += len(every) > len(reason.diagnostics)
+    assert more < 20, "errors that follow from others"
 
 
 REPEATED = {

@@ -31,13 +31,27 @@ def parse_module(
     Names that the text uses but does not define are taken from `library`, with all that they need.
     Raises RelayError with every independent error.
     """
+    module, sink = recover_module(source, operators, library)
+    sink.raise_if_any()
+    return module
+
+
+def recover_module(
+    source: Source | str, operators: Mapping[str, Op], library: Module | None = None
+) -> tuple[Module, DiagnosticSink]:
+    """Return what could be read of a module, and the errors of the text.
+
+    A definition that holds the place of an error is incomplete, or missing.
+    """
     parser = _parser(source, operators, library)
     module = parser.module()
-    parser.sink.raise_if_any()
     used = parser.used_library_functions, parser.used_library_types
-    merged = merge_library(module, library, *used, parser.sink) if library else module
-    parser.sink.raise_if_any()
-    return merged
+    if library is None:
+        return module, parser.sink
+    # Names that are taken twice are told once the text can be read.
+    is_clean = not parser.sink.diagnostics
+    conflicts = parser.sink if is_clean else DiagnosticSink(limit=0)
+    return merge_library(module, library, *used, conflicts), parser.sink
 
 
 def parse_expr(
@@ -235,7 +249,7 @@ class ModuleParser(ExprParser):
                 if not known.extern or self.kind == "{":
                     constructors = run_steps(self._constructors(known))
             except SyntaxAbort:
-                pass
+                self.advance()  # The definition holds the place of the error.
             finally:
                 self.type_scope.undo(mark)
             params = tuple(entry.param() for entry in known.params)
