@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import relayvm
+from relayvm.ops import movement
 from relayvm.vm.format import MAX_OPERANDS, MAX_PHASES, MAX_VARS
 
 
@@ -128,3 +129,15 @@ def test_operands_with_many_sizes_are_spread_over_kernels() -> None:
     result, kernels = run(text, *values)
     np.testing.assert_array_equal(result, sum(values))
     assert_within_limits(kernels)
+
+
+def test_kernels_of_a_long_split_compute_each_part_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    part = movement._part
+    monkeypatch.setattr(movement, "_part", lambda *args: made.append(1) or part(*args))
+    text = "def @main(%x: Tensor[(90), float32]) { split(%x, indices_or_sections=90) }"
+    x = np.arange(90, dtype=np.float32)
+    result, kernels = run(text, x)
+    np.testing.assert_array_equal(np.concatenate(result), x)
+    rests = 2 * len(kernels)
+    assert len(made) <= 90 + rests

@@ -18,7 +18,7 @@ from relayvm.compiler.analysis.readers import Readers, find_readers
 from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.lower.words import is_view, word_instruction
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, rewrite_blocks
-from relayvm.compiler.transforms.narrow import MAX_FIELDS, narrow_operands
+from relayvm.compiler.transforms.narrow import chunks_of_results, narrow_operands
 from relayvm.ir.expr import (
     Attrs,
     Call,
@@ -448,18 +448,18 @@ def _emit_wide(binding: Binding) -> list[Binding]:
     assert isinstance(kind, TupleType)
     result: list[Binding] = []
     items: list[Var] = []
-    for start in range(0, len(kind.fields), MAX_FIELDS):
+    for value, first, chunk in chunks_of_results(binding.value):
         builder = _GroupBuilder()
-        whole = Var(binding.var.name, kind, span=span, checked_type=kind)
-        builder.add(Binding(whole, binding.value, span))
-        end = min(start + MAX_FIELDS, len(kind.fields))
-        for index in range(start, end):
+        own = _kind(value)
+        whole = Var(binding.var.name, own, span=span, checked_type=own)
+        builder.add(Binding(whole, value, span))
+        for place, index in enumerate(chunk, first):
             field_type = kind.fields[index]
             item = Var(f"{whole.name}_{index}", field_type, span=span, checked_type=field_type)
-            get = TupleGetItem(whole, index, span=span, checked_type=field_type)
+            get = TupleGetItem(whole, place, span=span, checked_type=field_type)
             builder.add(Binding(item, get, span))
             items.append(item)
-        result += builder.finish(items[start:end])
+        result += builder.finish(items[chunk.start : chunk.stop])
     whole_value = Tuple(tuple(items), span=span, checked_type=kind)
     return [*result, Binding(binding.var, whole_value, span)]
 

@@ -5,7 +5,7 @@ Works on one block in A-normal form, before fusion. Other operators have few ope
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from relayvm.base.dims import ANY, AnyDim, Dim, dim_add
 from relayvm.compiler.transforms.blocks import Binding
@@ -17,6 +17,7 @@ from relayvm.ops.axes import require_axis
 # Loads of a joined tensor are a chain of selections as long as the tuple: short is also fast.
 MAX_FIELDS = 32
 _JOIN, _STACK, _PART = OPS["concatenate"], OPS["stack"], OPS["split_like"]
+_SPLIT = OPS["split"]
 
 Add = Callable[[str, Expr], Var]
 
@@ -38,6 +39,56 @@ def narrow_operands(bindings: list[Binding]) -> list[Binding]:
             value = _Narrower(result, tuples, value).run()
         result.append(Binding(binding.var, value, binding.span))
     return result
+
+
+def chunks_of_results(value: Expr) -> Iterator[tuple[Expr, int, range]]:
+    """Yield an operator for each chunk of the results of `value`: it, where the chunk begins among
+    its own results, and the numbers of the chunk.
+
+    That of a `split` has the chunk and the rest on each side, so that all together are no longer
+    than the results. Any other is `value` itself.
+    """
+    kind = value.checked_type
+    assert isinstance(kind, TupleType)
+    cuts = _cuts(value) if isinstance(value, Call) and value.op is _SPLIT else None
+    for start in range(0, len(kind.fields), MAX_FIELDS):
+        chunk = range(start, min(start + MAX_FIELDS, len(kind.fields)))
+        if cuts is None:
+            yield value, start, chunk
+        else:
+            assert isinstance(value, Call)
+            yield _split_between(value, kind, cuts, chunk), 1, chunk
+
+
+def _cuts(call: Call) -> list[int] | None:
+    """Return where the parts of a `split` begin and the last ends, if all sizes are known."""
+    place = _split_axis(call)
+    cuts = [0]
+    for part in _fields(call.checked_type):
+        size = part.shape[place] if isinstance(part, TensorType) else ANY
+        if not isinstance(size, int):
+            return None
+        cuts.append(cuts[-1] + size)
+    return cuts
+
+
+def _split_axis(call: Call) -> int:
+    axis = call.attrs.get("axis", 0)
+    assert isinstance(axis, int)
+    return require_axis(axis, _tensor(call.args[0]).rank)
+
+
+def _split_between(call: Call, kind: TupleType, cuts: Sequence[int], chunk: range) -> Call:
+    place, data = _split_axis(call), _tensor(call.args[0])
+    own = tuple(cuts[chunk.start : chunk.stop + 1])
+
+    def part(size: int) -> TensorType:
+        return TensorType((*data.shape[:place], size, *data.shape[place + 1 :]), data.dtype)
+
+    inside = kind.fields[chunk.start : chunk.stop]
+    kind = TupleType((part(own[0]), *inside, part(cuts[-1] - own[-1])))
+    attrs = Attrs(indices_or_sections=own, axis=place)
+    return Call(_SPLIT, call.args, attrs, span=call.span, checked_type=kind)
 
 
 def _is_wide(value: Expr) -> bool:
