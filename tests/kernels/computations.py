@@ -229,6 +229,53 @@ def strided(r: Random) -> Case:
     return r.case("strided", (x, y), (o,), arrays, [arrays[0] + arrays[1]], strided=(0, 1))
 
 
+def strided_read(r: Random) -> Case:
+    """A sum of operands whose dims are broadcast at run time, and what reads it inlined."""
+    whole = (r.integer(3, 6), r.integer(4, 40))
+    inputs, arrays = [], []
+    shape: tuple = (1, 1)
+    for number in range(r.integer(2, 3)):
+        values = [1 if r.chance(0.5) else size for size in whole] if number else list(whole)
+        variables = [DimVar(f"d{number}_{k}") for k in range(2)]
+        r.variables += variables
+        r.values.update((v.name, value) for v, value in zip(variables, values))
+        dims = tuple(map(symbol, variables))
+        inputs.append(c.placeholder(f"x{number}", dims, "float32"))
+        arrays.append(r.array(tuple(values)))
+        shape = tuple(map(dim_broadcast, shape, dims))
+    total = sum(arrays[1:], arrays[0])
+    at = r.integer(0, 2)
+
+    def inner(i, j):
+        value = inputs[0][i, j]
+        for x in inputs[1:]:
+            value = value + x[i, j]
+        return value
+
+    z = c.compute(shape, inner)
+    (m, k), x = shape, inputs[0]
+    reader, wanted = [
+        (c.compute((m,), lambda i: z[i, at]), total[:, at]),
+        (c.compute((k, 2), lambda j, i: z[i + 1, j]), total[1:3].T),
+        (
+            c.compute((m,), lambda i: c.reduce("max", (k,), lambda j: z[i, j])),
+            total.max(axis=1),
+        ),
+        (c.compute((), lambda: c.reduce("min", shape, lambda i, j: z[i, j])), total.min()),
+        (
+            c.compute((m, m), lambda i, l: c.reduce("max", (k,), lambda j: z[i, j] - z[l, j])),
+            (total[:, None] - total[None]).max(axis=2),
+        ),
+        (
+            c.compute((m, k), lambda i, j: c.select(x[i, j] > 0.0, z[i, j], x[i, j])),
+            np.where(arrays[0] > 0, total, arrays[0]),
+        ),
+    ][r.integer(0, 5)]
+    every = range(len(inputs))
+    wanted = [np.asarray(wanted)]
+    return r.case("strided_read", inputs, (reader,), arrays, wanted, strided=every)
+
+
 def movement(r: Random) -> Case:
     (m, vm), (a, va), (b, vb) = r.size(6), r.size(20), r.size(20)
     x, y = c.placeholder("x", (m, a), "float32"), c.placeholder("y", (m, b), "float32")
@@ -413,6 +460,7 @@ FAMILIES = (
     elementwise,
     broadcast,
     strided,
+    strided_read,
     movement,
     turned,
     joined,
