@@ -6,6 +6,8 @@ Does not touch the machine.
 from __future__ import annotations
 
 import math
+import re
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,9 @@ from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.vm.manifest import ValueType
 
 Symbols = dict[str, tuple[int, str]]
+_LINEAR = re.compile(
+    r"(?P<name>[A-Za-z_]\w*)(?:\*(?P<factor>[1-9]\d*))?(?: (?P<sign>[+-]) (?P<rest>\d+))?"
+)
 
 
 def describe(value: Any, depth: int = 3) -> str:
@@ -44,7 +49,7 @@ def wrong(where: str, type_: ValueType, value: Any, help: str = "") -> RelayErro
 def array_argument(value: Any, type_: ValueType, where: str, symbols: Symbols) -> Any:
     """Return `value` as a dense array in native byte order of exactly the declared type.
 
-    Sizes given by name must agree with those in `symbols`, which grows by the new ones. Raises
+    Sizes given by name, also as `n*2`, must agree with those in `symbols`, which grows. Raises
     RelayError `wrong-argument`.
     """
     if type_.kind != "tensor":
@@ -57,15 +62,33 @@ def array_argument(value: Any, type_: ValueType, where: str, symbols: Symbols) -
         raise wrong(where, type_, array)
     for axis, (size, dim) in enumerate(zip(array.shape, type_.dims)):
         if isinstance(dim, str):
-            known, place = symbols.setdefault(dim, (size, f"axis {axis} of {where}"))
-            if known != size:
-                raise error(
-                    "wrong-argument",
-                    f"size `{dim}` is {known} on {place} and {size} on axis {axis} of {where}",
-                )
+            _check_named(dim, size, f"axis {axis} of {where}", symbols)
         elif dim is not None and dim != size:
             raise wrong(where, type_, array)
     return np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
+
+
+def _check_named(dim: str, size: int, place: str, symbols: Symbols) -> None:
+    """Refuse a size that disagrees with another, or that no value of its symbol gives."""
+    name, factor, rest = _linear(dim)
+    value, remainder = divmod(size - rest, factor)
+    if remainder or (value < 0 and name != dim):
+        raise error("wrong-argument", f"{place} has size {size}, which `{dim}` never is")
+    given = place if name == dim else f"{place} (`{dim}`)"
+    known, other = symbols.setdefault(name, (value, given))
+    if known != value:
+        message = f"size `{name}` is {known} on {other} and {value} on {given}"
+        raise error("wrong-argument", message)
+
+
+@lru_cache(maxsize=1024)
+def _linear(dim: str) -> tuple[str, int, int]:
+    """Return `(n, 2, 1)` for `n*2 + 1`; a dim of another form stands for itself."""
+    found = _LINEAR.fullmatch(dim)
+    if found is None:
+        return dim, 1, 0
+    rest = int(found["rest"] or 0)
+    return found["name"], int(found["factor"] or 1), -rest if found["sign"] == "-" else rest
 
 
 def _cast_help(where: str, dtype: DType) -> str:

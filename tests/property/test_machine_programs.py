@@ -222,3 +222,33 @@ def test_results_share_memory_with_nothing(vm):
     assert not np.shares_memory(first, second)
     vm.invoke("constant")[...] = 7
     np.testing.assert_array_equal(vm.invoke("constant"), np.ones(3, np.float32))
+
+
+SIZES_OF_ARGUMENTS = """
+def @even[n](%x: Tensor[(n*2), float32]) { sum(%x) }
+def @more[n](%x: Tensor[(n + 4), float32]) { sum(%x) }
+def @both[n](%x: Tensor[(n*2 + 1), float32], %y: Tensor[(n), float32]) { sum(%x) + sum(%y) }
+"""
+
+
+def test_arguments_have_sizes_that_their_types_allow():
+    machine = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(SIZES_OF_ARGUMENTS)))
+
+    def call(name, *sizes):
+        return machine.invoke(name, *(np.ones(size, np.float32) for size in sizes))
+
+    for _ in range(2):
+        assert [call("even", 6), call("more", 4), call("both", 7, 3)] == [6, 4, 10]
+        for name, sizes, message in (
+            ("even", (3,), "axis 0 of `x` of `even` has size 3, which `n*2` never is"),
+            ("more", (3,), "axis 0 of `x` of `more` has size 3, which `n + 4` never is"),
+            (
+                "both",
+                (7, 4),
+                "size `n` is 3 on axis 0 of `x` of `both` (`n*2 + 1`) and 4 on axis 0",
+            ),
+        ):
+            with pytest.raises(relayvm.RelayError) as caught:
+                call(name, *sizes)
+            assert caught.value.code == "wrong-argument"
+            assert caught.value.message.startswith(message)
