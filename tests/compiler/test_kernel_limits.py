@@ -134,7 +134,12 @@ def test_operands_with_many_sizes_are_spread_over_kernels() -> None:
 def test_kernels_of_a_long_split_compute_each_part_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     part = movement._part
-    monkeypatch.setattr(movement, "_part", lambda *args: made.append(1) or part(*args))
+
+    def counted(*args: Any) -> Any:
+        made.append(1)
+        return part(*args)
+
+    monkeypatch.setattr(movement, "_part", counted)
     text = "def @main(%x: Tensor[(90), float32]) { split(%x, indices_or_sections=90) }"
     x = np.arange(90, dtype=np.float32)
     result, kernels = run(text, x)
