@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from relayvm.base.diagnostics import RelayError, error
 from relayvm.base.dims import Dim, DimVar
 from relayvm.base.source import Source
+from relayvm.compiler.analysis.operand_values import check_operand_values
 from relayvm.compiler.analysis.tensor_sizes import check_sizes
 from relayvm.compiler.entries import entry_names
 from relayvm.compiler.passes import run_passes
@@ -42,6 +43,7 @@ def optimize(
         raise error("bad-option", "`entries` is a list of names", help=f"write `[{entries!r}]`")
     typed = run_passes(module, ["infer_types"])
     check_sizes(typed)
+    check_operand_values(typed)
     names = entry_names(typed) if entries is None else tuple(entries)
     if not names:
         raise _no_entry(typed)

@@ -191,9 +191,15 @@ class Operator(Op):
     def call_type(
         self, types: Sequence[Type], attrs: Mapping[str, AttrValue], args: Sequence[Expr]
     ) -> Type:
-        """Return the type of a call; constants tell the shape where values decide on it."""
+        """Return the type of a call; constants tell the shape where values decide on it, unless
+        their values mean nothing: then the call traps.
+        """
         if self.is_data_dependent and args and all(isinstance(a, Constant) for a in args):
-            return self.value_type([a.data for a in args if isinstance(a, Constant)], attrs)
+            try:
+                return self.value_type([a.data for a in args if isinstance(a, Constant)], attrs)
+            except ShapeError as failure:
+                if failure.code != "bad-value":
+                    raise
         return self.result_type(types, attrs)
 
     def complete_types(

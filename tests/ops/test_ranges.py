@@ -111,6 +111,20 @@ def test_a_constant_range_without_a_finite_length_is_an_error() -> None:
     assert "from 0.0 to inf in steps of 1.0" in caught.value.message
 
 
+@pytest.mark.parametrize("level", [0, 1, 3])
+def test_a_range_that_is_found_to_be_infinite_traps_where_it_is_reached(level: int) -> None:
+    text = """
+    def @main(%c: bool) {
+      let %step = 1f;
+      if (%c) { arange(0f, %step / 0f, %step) } else { arange(0f, 2f, %step) }
+    }"""
+    vm = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text), opt_level=level))
+    assert vm.run(False).tolist() == [0, 1]
+    with pytest.raises(Trap) as caught:
+        vm.run(True)
+    assert caught.value.code == "bad-value"
+
+
 def test_a_range_longer_than_memory_traps() -> None:
     _, vm = machine("uint64")
     with pytest.raises(Trap) as caught:
