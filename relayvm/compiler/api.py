@@ -13,8 +13,8 @@ from relayvm.base.target import Target
 from relayvm.compiler.entries import bind_params
 from relayvm.compiler.lower.program import lower_module
 from relayvm.compiler.optimize import optimize
+from relayvm.compiler.program_text import parse_every_error
 from relayvm.ir.module import Module
-from relayvm.ir.prelude import parse_program
 from relayvm.kernels.build import build_native
 from relayvm.ops import OPS
 from relayvm.ops.custom import check_custom_operators
@@ -36,7 +36,7 @@ def parse(
     are rows besides the table's. Raises RelayError with every independent error of the text.
     """
     rows = {row.name: row for row in check_custom_operators(operators)}
-    return parse_program(_source(text_or_path, name), {**OPS, **rows})
+    return parse_every_error(_source(text_or_path, name), {**OPS, **rows})
 
 
 def _source(text_or_path: str | os.PathLike[str], name: str) -> Source:
