@@ -82,7 +82,7 @@ def test_arrays_that_disagree_on_a_size_are_refused() -> None:
 
 
 def test_numbers_and_lists_become_arrays_of_the_declared_dtype() -> None:
-    text = "def @main(%k: int32, %x: Tensor[(2), float32]) { cast(%k, dtype=\"float32\") * %x }"
+    text = 'def @main(%k: int32, %x: Tensor[(2), float32]) { cast(%k, dtype="float32") * %x }'
     exe = relayvm.compile(relayvm.parse(text), params={"k": 5, "x": [1, 2.5]})
     np.testing.assert_array_equal(relayvm.VirtualMachine(exe).run(), [5, 12.5])
 
