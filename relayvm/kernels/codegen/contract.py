@@ -10,9 +10,11 @@ from dataclasses import replace
 
 from relayvm.base.abi import Access, Direction, KernelSignature, Operand
 from relayvm.base.diagnostics import error
-from relayvm.base.dims import Dim, DimVar, dim_substitute, symbol
+from relayvm.base.dims import Dim, DimExpr, DimTerm, DimVar, dim_substitute, symbol
+from relayvm.kernels.index.bounds import nest_broadcasts
 from relayvm.kernels.loops import Buffer, Expr, Nest
 from relayvm.kernels.lower import expr_dim, scratch_layout
+from relayvm.kernels.printer import print_expr
 
 
 def check_contract(nest: Nest, signature: KernelSignature) -> None:
@@ -44,8 +46,48 @@ def _difference(nest: Nest, signature: KernelSignature) -> str:
         return "extents of phases"
     if dims((scratch_layout(nest)[1],)) != (signature.scratch_bytes,):
         return "scratch memory"
+    known = _sizes_that_fit(signature)
+    for size in nest_broadcasts(nest):
+        pair = dims((size.a, size.b))
+        if pair is None or not any(_sizes_joined(*pair) <= sizes for sizes in known):
+            return f"nothing checks that {print_expr(size)} is the size of a broadcast"
     shared = [pair for pair in signature.in_place if not _may_share(signature, pair)]
     return f"operands {shared[0]} share memory" if shared else ""
+
+
+def _sizes_that_fit(signature: KernelSignature) -> list[frozenset[Dim]]:
+    """Return sets of sizes of which the machine knows that they broadcast together, or traps."""
+    stack = [d for o in signature.operands for d in o.dims]
+    stack += [signature.scratch_bytes, *signature.phases]
+    stack += [d for check in signature.checks for d in (check.a, check.b)]
+    found: list[frozenset[Dim]] = []
+    while stack:
+        dim = stack.pop()
+        if not isinstance(dim, DimExpr):
+            continue
+        for term in (a for monomial, _ in dim.terms for a, _ in monomial):
+            if isinstance(term, DimTerm):
+                stack += [term.a, term.b]
+                if term.op == "broadcast":
+                    found.append(_sizes_joined(term.a, term.b))
+    return found
+
+
+def _sizes_joined(*dims: Dim) -> frozenset[Dim]:
+    """Return the sizes that a broadcast of `dims` joins, broadcasts among them taken apart.
+
+    All of them but those that are 1 are equal, in whatever order they are joined.
+    """
+    found: set[Dim] = set()
+    stack = list(dims)
+    while stack:
+        dim = stack.pop()
+        match dim:
+            case DimExpr(((((DimTerm("broadcast", a, b), 1),), 1),)):
+                stack += [a, b]
+            case _:
+                found.add(dim)
+    return frozenset(found)
 
 
 def _operand_agrees(buffer: Buffer, operand: Operand) -> bool:

@@ -52,7 +52,7 @@ def ensure_bounds(nest: Nest) -> Nest:
     return replace(nest, phases=tuple(phases))
 
 
-def nest_broadcasts(nest: Nest) -> tuple[Expr, ...]:
+def nest_broadcasts(nest: Nest) -> tuple[Select, ...]:
     """Return the sizes broadcast at run time to which an axis or a loop of the nest extends."""
     if not any(b.access is Access.STRIDED for b in nest.operands):
         return ()
@@ -81,9 +81,9 @@ def _sizes_in(body: tuple[Stmt, ...]) -> Iterator[Expr]:
                 pass
 
 
-def broadcast_extents(sizes: Iterable[Expr]) -> tuple[Expr, ...]:
+def broadcast_extents(sizes: Iterable[Expr]) -> tuple[Select, ...]:
     """Return the parts of sizes that are broadcast at run time: `select(a == 1, b, a)`."""
-    found: dict[Expr, None] = {}
+    found: dict[Select, None] = {}
     stack = list(sizes)
     while stack:
         size = stack.pop()
