@@ -39,6 +39,8 @@ class Target:
         """
         if isinstance(text, Target):
             return text
+        if not isinstance(text, str):
+            raise error("unknown-target", f"a target is text or a Target, not `{text!r}`")
         words = text.split()
         kind = {"llvm": "cpu"}.get(words[0], words[0]) if words else ""
         if kind != "cpu":

@@ -73,12 +73,11 @@ def compile(
     monomorphic function that the program itself defines. An executable for another CPU than the
     host's can be saved and looked at, not run. Raises RelayError with every independent error.
     """
-    if not isinstance(opt_level, int) or not 0 <= opt_level <= MAX_OPT_LEVEL:
-        raise error(
-            "bad-option", f"`opt_level` is {opt_level}; it must be from 0 to {MAX_OPT_LEVEL}"
-        )
+    if type(opt_level) is not int or not 0 <= opt_level <= MAX_OPT_LEVEL:
+        message = f"`opt_level` is {opt_level!r}; it must be from 0 to {MAX_OPT_LEVEL}"
+        raise error("bad-option", message)
     chosen = Target.parse(target)
-    module = bind_params(module, params or {})
+    module = bind_params(module, {} if params is None else params)
     lowered = optimize(module, opt_level=opt_level, entries=entries)
     program = lower_module(
         lowered.module, lowered.entries, chosen, opt_level=opt_level, uniform=lowered.uniform

@@ -48,6 +48,9 @@ def bind_params(module: Module, params: Mapping[str, Any], entry: str = "main") 
     Raises RelayError `unknown-parameter`, and `wrong-argument` where a value is not of the type
     that the parameter declares.
     """
+    if not isinstance(params, Mapping):
+        message = f"`params` are arrays by name, not a `{type(params).__name__}`"
+        raise error("bad-option", message)
     if not params:
         return module
     function = module[entry]
@@ -79,11 +82,17 @@ def _as_array(param: Var, value: Any, entry: str) -> np.ndarray:
             "only tensors can be given when the program is compiled"
         )
         raise error("wrong-argument", message, param.span)
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as reason:
+        message = f"`%{param.name}` of `@{entry}` is no array: {reason}"
+        raise error("wrong-argument", message, param.span) from None
     if isinstance(declared, TensorType) and not isinstance(value, (np.ndarray, np.generic)):
         with contextlib.suppress(ValueError, TypeError, OverflowError):
-            plain = np.array(value, declared.dtype.numpy)
-            if np.array_equal(plain, array) or declared.dtype.is_float:
+            with np.errstate(over="ignore"):
+                plain = np.array(value, declared.dtype.numpy)
+            same = np.array_equal(plain, array) or declared.dtype.is_float
+            if same and np.array_equal(np.isfinite(plain), np.isfinite(array)):
                 return plain
     if array.dtype.name not in BY_NAME:
         message = f"`%{param.name}` of `@{entry}` is a tensor, not a `{type(value).__name__}`"

@@ -41,6 +41,12 @@ def optimize(
         raise error("bad-option", message, help="`relayvm.parse` makes one of text or a file")
     if isinstance(entries, str):
         raise error("bad-option", "`entries` is a list of names", help=f"write `[{entries!r}]`")
+    if entries is not None:
+        entries = tuple(entries) if isinstance(entries, Iterable) else (entries,)
+        for name in entries:
+            if not isinstance(name, str) or ("[" in name) != name.endswith("]"):
+                message = f"an entry is a name such as `main` or `f[int32]`, not `{name}`"
+                raise error("bad-option", message)
     typed = run_passes(module, ["infer_types"])
     check_sizes(typed)
     check_operand_values(typed)

@@ -17,6 +17,8 @@ from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.schema import AnyTensor, Ints, Tensors, require_same_dtype
 
+MAX_SECTIONS = 10_000
+
 
 def _tensors(data: TupleType) -> tuple[TensorType, ...]:
     return tuple(t for t in data.fields if isinstance(t, TensorType))
@@ -103,6 +105,9 @@ def section_bounds(extent: Dim, indices_or_sections: int | Ints) -> list[tuple[D
         count = indices_or_sections
         if count < 1:
             raise ShapeError(f"`split` needs at least 1 section, got {count}", "bad-attribute")
+        if count > MAX_SECTIONS:
+            message = f"`split` makes at most {MAX_SECTIONS} sections, got {count}"
+            raise ShapeError(message, "bad-attribute")
         remainder = dim_mod(extent, count)
         if isinstance(remainder, int) and remainder:
             raise ShapeError(f"`split` into {count} equal sections of an axis of {extent}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from relayvm.base.abi import MAX_RANK
 from relayvm.base.dims import AnyDim, Dim, dim_floordiv, dim_mod, dim_mul
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
@@ -253,6 +254,9 @@ def expand_dims(data: AnyTensor, *, axis: int, num_newaxis: int = 1) -> TensorTy
 def _insertion(axis: int, count: int, rank: int) -> int:
     if count < 0:
         raise ShapeError(f"`num_newaxis` must be at least 0, got {count}", "bad-attribute")
+    if count + rank > MAX_RANK:
+        message = f"the result of `expand_dims` has rank {count + rank}, above {MAX_RANK}"
+        raise ShapeError(message, "rank-limit")
     if not -rank - 1 <= axis <= rank:
         raise ShapeError(
             f"`axis` of `expand_dims` is {axis}, legal are {-rank - 1} to {rank}", "bad-axis"

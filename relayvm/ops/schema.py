@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_type_hints
 
 from relayvm.base.dims import AnyDim, Dim, DimExpr
-from relayvm.base.dtypes import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, DType, dtype_of
+from relayvm.base.dtypes import BOOL, DTYPES, FLOATS, INT64, INTEGERS, NUMERIC, DType, dtype_of
 from relayvm.base.shapes import ShapeError
 from relayvm.ir.expr import AttributeSchema, AttrValue, OperandSchema
 from relayvm.ir.types import FuncType, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
@@ -135,7 +135,10 @@ def _read_attribute(op_name: str, row: AttributeSchema, given: Mapping[str, Attr
 def _read_int(value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError
-    return int(value)
+    number = int(value)
+    if abs(number) > INT64.max:
+        raise ValueError
+    return number
 
 
 def _read_bool(value: Any) -> bool:

@@ -92,6 +92,8 @@ class Executable:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file: complete under its name, or not at all."""
+        if not isinstance(path, (str, os.PathLike)):
+            raise error("bad-option", f"a file is named by a path, not a `{type(path).__name__}`")
         target = Path(path)
         temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
         try:

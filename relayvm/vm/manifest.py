@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from relayvm.base.dtypes import BY_NAME
+
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
@@ -168,10 +170,15 @@ def _entry_from_json(data: Any) -> Entry:
 
 
 def _type_from_json(data: Any) -> ValueType:
+    dtype = str(data.get("dtype", ""))
+    if data["kind"] == "tensor" and dtype not in BY_NAME:
+        raise ValueError(f"there is no dtype `{dtype}`")
+    if any(isinstance(d, (int, float)) and d < 0 for d in data.get("dims", ())):
+        raise ValueError("a dim is negative")
     return ValueType(
         str(data["kind"]),
         str(data["text"]),
-        str(data.get("dtype", "")),
+        dtype,
         tuple(d if d is None or isinstance(d, str) else int(d) for d in data.get("dims", ())),
         int(data.get("layout", -1)),
         int(data.get("signature", -1)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import relayvm
@@ -13,7 +14,7 @@ MODULE = relayvm.parse("def @main(%x: int32) -> int32 { %x }")
     ("call", "message"),
     [
         (lambda: relayvm.compile("def @main() { 1 }"), "is a Module, not a `str`"),
-        (lambda: relayvm.compile(MODULE, opt_level="3"), "`opt_level` is 3"),
+        (lambda: relayvm.compile(MODULE, opt_level="3"), "`opt_level` is '3'"),
         (lambda: relayvm.compile(MODULE, opt_level=5), "from 0 to 4"),
         (lambda: relayvm.compile(MODULE, entries="main"), "a list of names"),
         (lambda: relayvm.parse(None), "text or a path, not a `NoneType`"),
@@ -74,3 +75,73 @@ def @main(%l: List[int32]) -> int32 { @first(%l) + 1 }
         with pytest.raises(relayvm.Trap) as caught:
             vm.run([])
         assert caught.value.stack[0] == frame
+
+
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("(%x,)", (1.0,)),
+        ("((%x,),)", ((1.0,),)),
+        ("((),)", ((),)),
+        ("(sum(%v),)", (6.0,)),
+        ("((%x, %x),)", ((1.0, 1.0),)),
+        ("()", ()),
+    ],
+)
+def test_tuples_of_one_field_are_tuples(level, body, expected) -> None:
+    text = f"def @main(%x: float32, %v: Tensor[(3), float32]) {{ {body} }}"
+    vm = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text), opt_level=level))
+    result = vm.run(np.float32(1), np.array([1, 2, 3], np.float32))
+    assert result == expected
+
+
+def test_a_closure_and_a_recursion_return_tuples_of_one_field() -> None:
+    text = """
+    def @count(%n: int32) -> (int32,) {
+      if (%n == 0) { (0,) } else { let %r = @count(%n - 1); (%r.0 + %n,) }
+    }
+    def @main(%x: int32) { fn () { (%x * 2,) } }
+    """
+    vm = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text)))
+    assert vm.invoke("count", 4) == (10,)
+    assert vm.run(21)() == (42,)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: relayvm.compile(MODULE, params=[1]),
+        lambda: relayvm.compile(MODULE, params={"x": [[1], [1, 2]]}),
+        lambda: relayvm.compile(MODULE, target=None),
+        lambda: relayvm.compile(MODULE, entries=[3]),
+        lambda: relayvm.compile(MODULE, entries=5),
+        lambda: relayvm.compile(MODULE, entries=["main[int32"]),
+        lambda: relayvm.compile(MODULE, opt_level=True),
+        lambda: relayvm.compile(MODULE).save(None),
+    ],
+)
+def test_options_of_another_kind_get_a_diagnostic(call) -> None:
+    with pytest.raises(relayvm.RelayError):
+        call()
+
+
+def test_a_number_that_float32_does_not_hold_is_not_bound() -> None:
+    module = relayvm.parse("def @main(%x: Tensor[(2), float32]) { %x }")
+    with pytest.raises(relayvm.RelayError, match="float64"):
+        relayvm.compile(module, params={"x": [1e300, 1]})
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ("expand_dims(%x, axis=0, num_newaxis=2147483648)", "rank-limit"),
+        ("split(%x, indices_or_sections=1000000)", "bad-attribute"),
+        ("strided_slice(%x, begin=[9223372036854775808], end=[1])", "bad-attribute"),
+        ("strided_slice(%x, begin=[0], end=[2], strides=[-9223372036854775808])", "bad-attribute"),
+    ],
+)
+def test_attributes_beyond_reason_are_refused_at_once(call, code) -> None:
+    with pytest.raises(relayvm.RelayError) as caught:
+        relayvm.compile(relayvm.parse(f"def @main(%x: Tensor[(?), float32]) {{ {call} }}"))
+    assert caught.value.code == code

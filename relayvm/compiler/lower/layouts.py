@@ -32,7 +32,7 @@ from relayvm.ir.visit import post_order
 from relayvm.vm import manifest
 from relayvm.vm.program import ClosureSignature, Layout, LayoutKind
 
-MAX_RESULTS = 4
+SPREAD_FIELDS = (0, 2, 3, 4)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -44,10 +44,10 @@ def class_of(kind: Type) -> str:
 
 
 def is_spread(kind: Type) -> bool:
-    """Tell whether a value of this type travels as its fields, in several registers: small
-    tuples.
+    """Tell whether a value of this type travels as its fields: small tuples, but not of one field,
+    which the host could not tell from the field alone.
     """
-    return isinstance(kind, TupleType) and len(kind.fields) <= MAX_RESULTS
+    return isinstance(kind, TupleType) and len(kind.fields) in SPREAD_FIELDS
 
 
 class Layouts:
