@@ -6,6 +6,7 @@ import platform
 import struct
 import threading
 import time
+import zlib
 
 import numpy as np
 import pytest
@@ -111,20 +112,25 @@ def test_threads_load_and_drop_one_file(tmp_path):
     assert not failures
 
 
-def test_a_file_of_three_megabytes_loads_in_a_millisecond(tmp_path):
+def test_loading_takes_no_longer_than_a_checksum_of_the_file(tmp_path):
     path = tmp_path / "a.rvm"
     constants = (np.zeros(3 * (1 << 18), np.float32),)
-    path.write_bytes(
-        encode(dataclasses.replace(program(*PROBES.values()), constants=constants * 2))
-    )
+    data = encode(dataclasses.replace(program(*PROBES.values()), constants=constants * 2))
+    path.write_bytes(data)
     failure = executables.ffi.new("rvm_load_error *")
-    times = []
-    for _ in range(30):
-        begin = time.perf_counter()
-        handle = lib.rvm_load_file(os.fsencode(path), 0, failure)
-        times.append(time.perf_counter() - begin)
-        lib.rvm_program_release(handle)
-    assert min(times) < 1e-3
+
+    def best(work):
+        times = []
+        for _ in range(30):
+            begin = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - begin)
+        return min(times)
+
+    def load_once():
+        lib.rvm_program_release(lib.rvm_load_file(os.fsencode(path), 0, failure))
+
+    assert best(load_once) < 2 * best(lambda: zlib.crc32(data))
 
 
 # --- damage -----------------------------------------------------------------------------------
