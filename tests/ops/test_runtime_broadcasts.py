@@ -165,3 +165,10 @@ def test_sizes_that_do_not_broadcast_are_refused_before_anything_is_read(opt_lev
     machine = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(LONE), opt_level=opt_level))
     with pytest.raises(relayvm.Trap):
         machine.run(np.ones(3), np.ones(5))
+
+
+def test_sizes_that_do_not_broadcast_are_named_with_both_values() -> None:
+    text = "def @main(%a: Tensor[(?), float32], %b: Tensor[(?), float32]) { exp(%a) + %b }"
+    vm = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text)))
+    with pytest.raises(relayvm.Trap, match=r"axis 0 of the shapes do not broadcast .*: 3 and 2"):
+        vm.run(np.ones(3, np.float32), np.ones(2, np.float32))

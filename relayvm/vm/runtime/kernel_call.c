@@ -90,6 +90,19 @@ static int32_t take_inputs(rvm_machine *m, const kernel_run *run) {
     return 0;
 }
 
+/* Names what does not broadcast and both sizes, where these are plain sizes and not expressions. */
+static int32_t check_trap(rvm_machine *m, const kernel_run *run, const rvm_dim_check *check, int32_t trap) {
+    const int64_t *code = check->a.code;
+    if (trap != RVM_TRAP_SHAPE_MISMATCH || check->a.kind != RVM_DIM_PROGRAM || check->a.length != 5 ||
+        check->a.code[4] != RVM_DIM_OP_BROADCAST) {
+        return dim_trap(m, run, trap);
+    }
+    const int64_t first = code[0] == RVM_DIM_OP_VARIABLE ? m->kernel_dims[code[1]] : code[1];
+    const int64_t second = code[2] == RVM_DIM_OP_VARIABLE ? m->kernel_dims[code[3]] : code[3];
+    return trap_set(m, trap, "%s do not broadcast in `%s`: %lld and %lld", check->what, run->kernel->name,
+                    (long long)first, (long long)second);
+}
+
 static int32_t check_input(rvm_machine *m, const kernel_run *run, uint32_t i) {
     const rvm_operand *operand = &run->kernel->operands[i];
     const rvm_dim *dims = run->kernel->dims + operand->dims;
@@ -125,7 +138,7 @@ static int32_t check_sizes(rvm_machine *m, const kernel_run *run) {
         int32_t trap = rvm_dim_value(&check->a, m->kernel_dims, &a);
         trap = trap ? trap : rvm_dim_value(&check->b, m->kernel_dims, &b);
         if (trap) {
-            return dim_trap(m, run, trap);
+            return check_trap(m, run, check, trap);
         }
         if (a != b) {
             return trap_set(m, RVM_TRAP_SHAPE_MISMATCH, "%s: %lld and %lld", check->what, (long long)a,
