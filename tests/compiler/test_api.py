@@ -145,3 +145,19 @@ def test_attributes_beyond_reason_are_refused_at_once(call, code) -> None:
     with pytest.raises(relayvm.RelayError) as caught:
         relayvm.compile(relayvm.parse(f"def @main(%x: Tensor[(?), float32]) {{ {call} }}"))
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("level", [0, 3])
+def test_a_trap_in_a_kernel_stands_at_the_operator_that_compares(level) -> None:
+    text = """
+def @main(%a: Tensor[(?), float32], %b: Tensor[(?), float32]) {
+  let %s = %a + %b;
+  let %u = tanh(%s);
+  sum(exp(%u))
+}
+"""
+    module = relayvm.parse(text, name="u.relay")
+    vm = relayvm.VirtualMachine(relayvm.compile(module, opt_level=level))
+    with pytest.raises(relayvm.Trap, match=r"u\.relay:3:12") as caught:
+        vm.run(np.ones(3, np.float32), np.ones(2, np.float32))
+    assert caught.value.message.endswith("3 and 2")

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
 from relayvm.base.dims import DimVar, dim_variables
+from relayvm.base.shapes import shape_context
+from relayvm.base.source import Span
 from relayvm.compiler.analysis.readers import Readers, find_readers
 from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.lower.words import is_view, word_instruction
@@ -265,6 +267,18 @@ def _may_trap(call: Call) -> bool:
     if call.op.complete_attrs(call.attrs).get("mode") == "fast":
         return True
     return not all(_is_static(a.checked_type) for a in (*call.args, call))
+
+
+def _is_checked_at_run(call: Call) -> bool:
+    """Tell whether a run compares sizes or indices for this operator itself."""
+    if not isinstance(call.op, Operator) or not _may_trap(call):
+        return False
+    if call.op.complete_attrs(call.attrs).get("mode") == "fast":
+        return True
+    types = tuple(a.checked_type for a in call.args)
+    with shape_context() as context:
+        call.op.result_type([t for t in types if t is not None], call.attrs)
+    return bool(context.checks)
 
 
 def _is_static(kind: Type | None) -> bool:
@@ -576,7 +590,7 @@ class _GroupBuilder:
         types = tuple(self._checked(e) for e in flat)
         kind: Type = types[0] if single else TupleType(types)
         tail = flat[0] if single else Tuple(tuple(flat), checked_type=kind)
-        span = self.body[-1].span
+        span = self._place()
         if tail is self.body[-1].var:
             tail = self.body.pop().value
         body = rebuild_block(self.body, tail)
@@ -590,6 +604,13 @@ class _GroupBuilder:
         typed = Var(result.name, kind, span=span, checked_type=kind)
         renamed = [Binding(b.var, _with_tuple(b.value, result, typed), b.span) for b in after]
         return [Binding(typed, call, span), *renamed]
+
+    def _place(self) -> Span | None:
+        """Return the place of the call: where it can trap, else where its last value is made."""
+        for binding in self.body:
+            if isinstance(binding.value, Call) and _is_checked_at_run(binding.value):
+                return binding.value.span or self.body[-1].span
+        return self.body[-1].span
 
     def _checked(self, value: Expr) -> Type:
         assert value.checked_type is not None
