@@ -16,10 +16,10 @@ import numpy as np
 from relayvm.base.diagnostics import InternalError, assert_never
 from relayvm.base.dims import DimExpr
 from relayvm.base.dtypes import BY_NAME
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import Scope, Scopes, is_atomic
 from relayvm.compiler.analysis.sizes import instance_types
 from relayvm.compiler.infer_types import needs_check
-from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.ir.adt import field_types
 from relayvm.ir.expr import (
     Call,

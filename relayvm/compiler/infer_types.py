@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Mapping
 
 from relayvm.base.diagnostics import Diagnostic
 from relayvm.base.dims import DimExpr, dims_equal
+from relayvm.base.trampoline import trampoline
 from relayvm.compiler.inference.context import Context
 from relayvm.compiler.inference.rebuild import Rebuild
 from relayvm.compiler.inference.recursion import callees_first
 from relayvm.compiler.inference.settle import settle
 from relayvm.compiler.inference.walk import Walk
 from relayvm.compiler.kinds import check_type_definitions
-from relayvm.compiler.trampoline import trampoline
 from relayvm.ir.expr import Expr, Function, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import TensorType, TupleType, Type

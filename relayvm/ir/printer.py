@@ -8,8 +8,9 @@ is evaluated.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Union
+from typing import Any, Union
 
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.ir.expr import (
     Attrs,
     AttrValue,
@@ -46,7 +47,7 @@ from relayvm.ir.types import (
     Type,
     TypeCall,
 )
-from relayvm.ir.visit import LEAVES, Steps, free_vars, run_steps
+from relayvm.ir.visit import LEAVES, free_vars
 
 __all__ = ["is_atom", "non_default_attrs", "print_expr", "print_module", "print_type"]
 
@@ -163,7 +164,7 @@ class _Printer:
         """Return `def @name...` with a final newline."""
         self.scopes = Scopes(function)
         head = self._head(function, f"def @{name}")
-        body = run_steps(self._block(function.body, self.scopes.binding[id(function)][0]))
+        body = trampoline(self._block(function.body, self.scopes.binding[id(function)][0]))
         return _flatten([head, " {", 1, body, -1, "}", 0])
 
     def expression(self, expr: Expr) -> str:
@@ -173,12 +174,12 @@ class _Printer:
         for var in free_vars(expr):
             rope += [f"free_var {self._binder(var)};", 0]
         root = self.scopes.of[id(expr)]
-        rope.append(run_steps(self._block(expr, root)))
+        rope.append(trampoline(self._block(expr, root)))
         return _flatten(rope)
 
     # --- blocks --------------------------------------------------------------------------
 
-    def _block(self, node: Expr, scope: Scope) -> Steps:
+    def _block(self, node: Expr, scope: Scope) -> Recursive[Any]:
         """Return the statements and the result that fill one block."""
         block = scope.block
         lines: Rope = []
@@ -200,7 +201,7 @@ class _Printer:
         lines.append(result)
         return lines
 
-    def _braces(self, node: Expr, scope: Scope) -> Steps:
+    def _braces(self, node: Expr, scope: Scope) -> Recursive[Any]:
         """Return a block in braces: on one line if it is a short result and no more."""
         rope = yield self._block(node, scope)
         return _one_line(rope) or ["{", 1, rope, -1, "}"]
@@ -212,7 +213,7 @@ class _Printer:
 
     # --- nodes ---------------------------------------------------------------------------
 
-    def _placed(self, node: Expr) -> Steps:
+    def _placed(self, node: Expr) -> Recursive[Any]:
         """Return a node where it may take many lines: as a statement or as the result of a
         block.
         """
@@ -227,7 +228,7 @@ class _Printer:
             return self._bind(node, text)
         return text
 
-    def _operand(self, node: Expr, bind: bool = False) -> Steps:
+    def _operand(self, node: Expr, bind: bool = False) -> Recursive[Any]:
         """Return a node as part of a line; one that is shared, long or has many lines is bound
         first.
         """
@@ -266,7 +267,7 @@ class _Printer:
             return self._leaf(node.op) + (f"[{types}]" if types else "")
         return "()"
 
-    def _text(self, node: Expr) -> Steps:
+    def _text(self, node: Expr) -> Recursive[Any]:
         text: Text
         match node:
             case Call():
@@ -301,7 +302,7 @@ class _Printer:
             text = text + comment if isinstance(text, str) else [text, comment]
         return text
 
-    def _callee(self, node: Expr) -> Steps:
+    def _callee(self, node: Expr) -> Recursive[Any]:
         """Return what stands before `(` or `.`: other texts than names and calls are bound or put
         in parentheses.
         """
@@ -309,7 +310,7 @@ class _Printer:
         text = yield self._operand(node, bind)
         return f"({text})" if isinstance(node, Constant) else text
 
-    def _call(self, node: Call) -> Steps:
+    def _call(self, node: Call) -> Recursive[Any]:
         callee = yield self._callee(node.op)
         args: list[str] = []
         for arg in node.args:
@@ -337,12 +338,12 @@ class _Printer:
             return line
         return f"{start}{type_params}(\n  " + ",\n  ".join(params) + f"\n{end}"
 
-    def _function(self, node: Function) -> Steps:
+    def _function(self, node: Function) -> Recursive[Any]:
         head = self._head(node, "fn ")
         body = yield self._braces(node.body, self.scopes.binding[id(node)][0])
         return f"{head} {body}" if isinstance(body, str) else [head, " ", body]
 
-    def _if(self, node: If) -> Steps:
+    def _if(self, node: If) -> Recursive[Any]:
         cond = yield self._operand(node.cond)
         first, second = self.scopes.binding[id(node)]
         yes = yield self._block(node.true_branch, first)
@@ -353,7 +354,7 @@ class _Printer:
                 return line
         return [f"if ({cond}) {{", 1, yes, -1, "} else {", 1, no, -1, "}"]
 
-    def _match(self, node: Match) -> Steps:
+    def _match(self, node: Match) -> Recursive[Any]:
         data = yield self._operand(node.data)
         head = f"{'match' if node.complete else 'match?'} ({data})"
         if not node.clauses:

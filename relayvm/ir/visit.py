@@ -4,7 +4,7 @@ be any length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 from typing import TypeVar as GenericVar
@@ -49,36 +49,6 @@ from relayvm.ir.types import (
 
 T = GenericVar("T")
 LEAVES = (Var, GlobalVar, Constant, Op, Constructor)
-
-
-Steps = Generator[Any, Any, Any]
-
-
-def run_steps(steps: Steps) -> Any:
-    """Return the result of a generator that yields generators for its sub-results, with no
-    recursion.
-
-    An exception unwinds through the waiting generators as it would through calls.
-    """
-    stack = [steps]
-    value: Any = None
-    raised: Exception | None = None
-    while True:
-        try:
-            child = stack[-1].send(value) if raised is None else stack[-1].throw(raised)
-        except StopIteration as stop:
-            stack.pop()
-            value, raised = stop.value, None
-            if not stack:
-                return value
-        except Exception as reason:
-            stack.pop()
-            if not stack:
-                raise
-            raised = reason
-        else:
-            stack.append(child)
-            value, raised = None, None
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:

@@ -18,6 +18,8 @@ from relayvm.vm.codec import encode
 from relayvm.vm.executable import can_run, load
 from relayvm.vm.format import RECORDS
 from relayvm.vm.library import lib
+from relayvm.vm.machine import VirtualMachine
+from relayvm.vm.manifest import Entry, Parameter, ValueType
 from relayvm.vm.program import Program
 from tests.vm import damage
 from tests.vm.samples import PROBES, build, image_of, kernel, program
@@ -392,3 +394,14 @@ def test_a_host_runs_its_own_code_only():
 
 def test_a_program_without_kernels_needs_no_permission():
     assert load(encode(Program())).entries == ()
+
+
+@pytest.mark.parametrize(("dtype", "dims"), [("floaty", (3,)), ("float32", (-3,))])
+def test_a_manifest_with_types_that_do_not_exist_is_refused(dtype, dims):
+    made = program(*PROBES.values())
+    wrong = ValueType("tensor", "x", dtype=dtype, dims=dims)
+    entry = Entry("callee", 0, (Parameter("x", wrong),), wrong)
+    loaded = load(encode(dataclasses.replace(made, entries=(entry,))), builder=build)
+    with pytest.raises(RelayError, match="the manifest cannot be read") as caught:
+        VirtualMachine(loaded).run(1)
+    assert caught.value.code == "bad-executable"

@@ -19,7 +19,7 @@ from relayvm.compiler.inference.holes import (
     new_hole,
 )
 from relayvm.compiler.inference.messages import Reporter, callee_text
-from relayvm.compiler.inference.type_walk import leaves, prune, rebuild
+from relayvm.compiler.inference.type_walk import prune, rebuild
 from relayvm.compiler.inference.unify import TypeSolver
 from relayvm.compiler.kinds import check_type
 from relayvm.ir.expr import Constructor, Expr, Function, GlobalVar, Var
@@ -229,10 +229,6 @@ class Context:
         return FuncType(body.arg_types, result), arguments
 
     # -- Places ---------------------------------------------------------------------------------
-
-    def has_hole(self, type_: Type) -> bool:
-        """Return True if a part of a type is unknown and not known to be wrong."""
-        return any(isinstance(leaf, Hole) for leaf in leaves(type_))
 
     def empty(self, type_: Type) -> bool:
         """Return True for a type of which nothing is known."""

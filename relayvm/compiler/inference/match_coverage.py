@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from relayvm.compiler.trampoline import Recursive, trampoline
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.ir.expr import (
     Constructor,
     Match,

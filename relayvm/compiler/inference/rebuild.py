@@ -9,10 +9,10 @@ from typing import TypeVar as GenericVar
 
 from relayvm.base.diagnostics import assert_never
 from relayvm.base.dims import ANY, Dim, DimVar, dim_variables
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.inference.context import Context
 from relayvm.compiler.inference.holes import DimHole, known_dim, replace_dims
 from relayvm.compiler.inference.type_walk import Memo, SameTypes, map_dims, rebuild
-from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.ir.expr import (
     Call,
     Clause,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from relayvm.compiler.trampoline import Recursive, trampoline
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.ir.expr import Function, GlobalVar
 from relayvm.ir.visit import post_order
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from relayvm.base.dims import Dim
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.inference.holes import (
     DimHole,
     Hole,
@@ -16,7 +17,6 @@ from relayvm.compiler.inference.holes import (
     known_dim,
     replace_dims,
 )
-from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.ir.types import (
     FuncType,
     GlobalTypeVar,

@@ -10,6 +10,7 @@ from typing import Any
 from relayvm.base.diagnostics import Note
 from relayvm.base.dtypes import BOOL, dtype_of
 from relayvm.base.source import Span
+from relayvm.base.trampoline import Recursive
 from relayvm.compiler.inference.calls import function_call
 from relayvm.compiler.inference.context import Context, Deferred
 from relayvm.compiler.inference.holes import POISON, Hole, Owner, Reason, new_hole
@@ -18,7 +19,6 @@ from relayvm.compiler.inference.messages import count, type_text
 from relayvm.compiler.inference.operators import operator_call
 from relayvm.compiler.inference.patterns import bind_pattern
 from relayvm.compiler.inference.type_walk import prune
-from relayvm.compiler.trampoline import Recursive
 from relayvm.ir.expr import (
     Call,
     Constant,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from relayvm.base.diagnostics import InternalError
 from relayvm.base.source import Source, Span
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.lower.linear import (
     Arg,
     Block,
@@ -20,7 +21,6 @@ from relayvm.compiler.lower.linear import (
     Use,
 )
 from relayvm.compiler.lower.registers import Places, allocate_registers, bank_of
-from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.ir.types import TensorType
 from relayvm.vm.program import FunctionCode, Instr, Layout, LayoutKind, Line, SourceText
 

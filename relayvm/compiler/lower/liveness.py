@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from relayvm.base.trampoline import Recursive
 from relayvm.compiler.lower.linear import Block, Reg
-from relayvm.compiler.trampoline import Recursive
 
 
 class Live:

@@ -12,6 +12,7 @@ from functools import partial
 
 from relayvm.base.abi import KernelSignature
 from relayvm.base.source import Span
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.lower.linear import (
     OBJECT,
     Arg,
@@ -29,7 +30,6 @@ from relayvm.compiler.lower.linear import (
     steps,
 )
 from relayvm.compiler.lower.liveness import Live, walk_blocks
-from relayvm.compiler.trampoline import Recursive, trampoline
 
 MAX_GIVEN = 32  # inputs that an instruction can name as given away: a bit each
 

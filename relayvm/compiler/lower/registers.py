@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from relayvm.base.diagnostics import error
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.lower.linear import Block, Choice, Def, LinearFunction, Reg, roles
 from relayvm.compiler.lower.liveness import Live, walk_blocks
-from relayvm.compiler.trampoline import Recursive, trampoline
 
 MAX_SLOTS = 1 << 16
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from relayvm.base.abi import TrapCode
 from relayvm.base.diagnostics import InternalError
 from relayvm.base.source import Span
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.lower.calls import Calls
 from relayvm.compiler.lower.code import (
     Bundle,
@@ -31,7 +32,6 @@ from relayvm.compiler.lower.linear import (
     Take,
     Use,
 )
-from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.compiler.transforms.blocks import Binding, split_block
 from relayvm.ir.expr import (
     Call,

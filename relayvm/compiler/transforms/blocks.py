@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from relayvm.base.source import Span
-from relayvm.compiler.trampoline import Recursive, trampoline
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.ir.expr import Call, Clause, Expr, Function, If, Let, Match, Var
 
 

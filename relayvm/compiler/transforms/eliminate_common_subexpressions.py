@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.purity import Purity
 from relayvm.compiler.analysis.scopes import (
     Scope,
@@ -13,7 +14,6 @@ from relayvm.compiler.analysis.scopes import (
     same_scope_children,
     scope_bodies,
 )
-from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.compiler.transforms.rebuild import with_parts
 from relayvm.ir.expr import (
     Call,

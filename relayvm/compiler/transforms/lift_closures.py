@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.sizes import size_suppliers
-from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, split_block
 from relayvm.compiler.transforms.fuse import is_primitive
 from relayvm.ir.expr import (

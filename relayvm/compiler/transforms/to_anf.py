@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import Scope, Scopes, is_atomic, is_primitive
-from relayvm.compiler.trampoline import Recursive, trampoline
 from relayvm.ir.expr import (
     Call,
     Expr,

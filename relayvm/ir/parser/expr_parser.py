@@ -5,9 +5,11 @@ statement.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from relayvm.base.diagnostics import DiagnosticSink
 from relayvm.base.source import Span
+from relayvm.base.trampoline import Recursive
 from relayvm.ir.expr import (
     NO_ATTRS,
     Attrs,
@@ -36,7 +38,6 @@ from relayvm.ir.parser.attribute_parser import Written
 from relayvm.ir.parser.pattern_parser import PatternParser
 from relayvm.ir.parser.type_parser import Scope, suggestion
 from relayvm.ir.types import Type, TypeParam
-from relayvm.ir.visit import Steps
 
 # Binary operators: how tightly they bind, and the operator of the table that they mean.
 BINARY: dict[str, tuple[int, str]] = {
@@ -55,7 +56,7 @@ BINARY: dict[str, tuple[int, str]] = {
 
 class ExprParser(PatternParser):
     """Reads expressions. Every method that can meet a nested expression is a generator for
-    `run_steps`.
+    `trampoline`.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class ExprParser(PatternParser):
 
     # --- statements ----------------------------------------------------------------------
 
-    def block(self) -> Steps:
+    def block(self) -> Recursive[Any]:
         """Read `{ ... }`: its own scope."""
         opened = self.index
         self.expect("{")
@@ -85,7 +86,7 @@ class ExprParser(PatternParser):
         self.expect("}", ";", opened=opened)
         return result
 
-    def sequence(self, closing: str) -> Steps:
+    def sequence(self, closing: str) -> Recursive[Any]:
         """Read statements and a result, up to but without the closing token.
 
         After a syntax error inside braces it goes on with the next statement.
@@ -134,7 +135,7 @@ class ExprParser(PatternParser):
             self.advance()
         return False
 
-    def _statement(self, lets: list[tuple[Var, Expr, int]]) -> Steps:
+    def _statement(self, lets: list[tuple[Var, Expr, int]]) -> Recursive[Any]:
         """Read one statement into `lets` and return None, or read the result and return it."""
         kind = self.kind
         begin = self.begin()
@@ -156,7 +157,7 @@ class ExprParser(PatternParser):
             lets.append((Var("_", span=value.span), value, begin))
         return None
 
-    def _let(self, lets: list[tuple[Var, Expr, int]], begin: int) -> Steps:
+    def _let(self, lets: list[tuple[Var, Expr, int]], begin: int) -> Recursive[Any]:
         self.advance()
         var = yield self.binder()
         self.expect("=", ":")
@@ -171,7 +172,7 @@ class ExprParser(PatternParser):
         self.scope.bind(var.name, var)
         lets.append((var, value, begin))
 
-    def _free_var(self) -> Steps:
+    def _free_var(self) -> Recursive[Any]:
         span = self.span()
         self.advance()
         var = yield self.binder()
@@ -188,7 +189,7 @@ class ExprParser(PatternParser):
 
     # --- operators -----------------------------------------------------------------------
 
-    def expression(self) -> Steps:
+    def expression(self) -> Recursive[Any]:
         """Read an expression with binary operators."""
         if self.kind == "let" or (self.kind == "graph" and self.next_kind() == "="):
             return (yield self.sequence(""))
@@ -232,7 +233,7 @@ class ExprParser(PatternParser):
         self.report("unknown-operator", f"there is no operator `{name}`", span)
         return self.placeholder()
 
-    def _unary(self) -> Steps:
+    def _unary(self) -> Recursive[Any]:
         begin, minus = self.begin(), self.span()
         negative = 0
         while self.kind == "-":
@@ -260,7 +261,7 @@ class ExprParser(PatternParser):
 
     # --- calls and projections -----------------------------------------------------------
 
-    def _postfix(self, operand: Expr, begin: int) -> Steps:
+    def _postfix(self, operand: Expr, begin: int) -> Recursive[Any]:
         while True:
             kind = self.kind
             if kind == "(":
@@ -286,7 +287,7 @@ class ExprParser(PatternParser):
             operand = Call(operand, (), span=self.span_from(begin))
         return operand
 
-    def _call(self, callee: Expr, type_args: tuple[Type, ...], begin: int) -> Steps:
+    def _call(self, callee: Expr, type_args: tuple[Type, ...], begin: int) -> Recursive[Any]:
         opened = self.index
         self.advance()
         args: list[Expr] = []
@@ -337,7 +338,7 @@ class ExprParser(PatternParser):
 
     # --- primaries -----------------------------------------------------------------------
 
-    def _primary(self) -> Steps:
+    def _primary(self) -> Recursive[Any]:
         kind = self.kind
         begin = self.begin()
         if kind in ("local", "graph"):
@@ -447,7 +448,7 @@ class ExprParser(PatternParser):
             return Var("_", span=span)
         return Constant(self.metadata.constants[int(index)], span=span)
 
-    def _parentheses(self, begin: int) -> Steps:
+    def _parentheses(self, begin: int) -> Recursive[Any]:
         opened = self.index
         self.advance()
         fields: list[Expr] = []
@@ -462,7 +463,7 @@ class ExprParser(PatternParser):
             return fields[0]
         return Tuple(tuple(fields), span=self.span_from(begin))
 
-    def _if(self, begin: int) -> Steps:
+    def _if(self, begin: int) -> Recursive[Any]:
         self.advance()
         opened = self.index
         self.expect("(")
@@ -477,7 +478,7 @@ class ExprParser(PatternParser):
             false_branch = yield self.block()
         return If(cond, true_branch, false_branch, span=self.span_from(begin))
 
-    def _reference(self, begin: int) -> Steps:
+    def _reference(self, begin: int) -> Recursive[Any]:
         kind = self.advance()
         opened = self.index
         self.expect("(")
@@ -496,7 +497,7 @@ class ExprParser(PatternParser):
 
     # --- functions -----------------------------------------------------------------------
 
-    def function(self, begin: int) -> Steps:
+    def function(self, begin: int) -> Recursive[Any]:
         """Read a function from its type parameters on."""
         type_mark, mark = self.type_scope.mark(), self.scope.mark()
         try:
@@ -529,7 +530,7 @@ class ExprParser(PatternParser):
 
     # --- matches -------------------------------------------------------------------------
 
-    def _match(self, begin: int) -> Steps:
+    def _match(self, begin: int) -> Recursive[Any]:
         complete = self.advance() == "match"
         if self.kind != "(":
             self.expect("(")
@@ -570,7 +571,7 @@ class ExprParser(PatternParser):
         self.index = max(self.index, failed)
         return self.kind not in DEFINITION_STARTS
 
-    def _clause(self) -> Steps:
+    def _clause(self) -> Recursive[Any]:
         begin = self.begin()
         mark = self.scope.mark()
         bound: list[Var] = []

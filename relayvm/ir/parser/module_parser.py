@@ -7,9 +7,11 @@ matter.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from relayvm.base.diagnostics import DiagnosticSink, Note
 from relayvm.base.source import Source, Span
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.ir.expr import Constructor, Expr, Function, Op
 from relayvm.ir.lexer import SyntaxAbort, Tokens, tokenize
 from relayvm.ir.literal import Metadata, read_metadata
@@ -18,7 +20,6 @@ from relayvm.ir.parser.expr_parser import ExprParser
 from relayvm.ir.parser.library import merge_library
 from relayvm.ir.parser.type_parser import TypeName
 from relayvm.ir.types import GlobalTypeVar, Kind, Type
-from relayvm.ir.visit import Steps, run_steps
 
 VERSION = "0.0.5"
 
@@ -119,7 +120,7 @@ class ModuleParser(ExprParser):
         functions: dict[str, Function] = {}
         while self.kind not in ("eof", "metadata"):
             try:
-                run_steps(self._definition(functions))
+                trampoline(self._definition(functions))
             except SyntaxAbort:
                 self._skip_to_definition()
         return Module(functions, types)
@@ -130,7 +131,7 @@ class ModuleParser(ExprParser):
         self.free_vars_allowed = True
         self.globals_open = self.library is None
         try:
-            result: Expr = run_steps(self.sequence(""))
+            result: Expr = trampoline(self.sequence(""))
             if self.kind != "metadata":
                 self.expect("eof", "an operator")
         except SyntaxAbort:
@@ -226,7 +227,7 @@ class ModuleParser(ExprParser):
             self.type_params()
             for entry in known.params:
                 self.type_scope.bind(entry.name, entry)
-            run_steps(self._constructors(known))
+            trampoline(self._constructors(known))
         except SyntaxAbort:
             pass
         finally:
@@ -247,7 +248,7 @@ class ModuleParser(ExprParser):
                 for entry in known.params:
                     self.type_scope.bind(entry.name, entry)
                 if not known.extern or self.kind == "{":
-                    constructors = run_steps(self._constructors(known))
+                    constructors = trampoline(self._constructors(known))
             except SyntaxAbort:
                 self.advance()  # The definition holds the place of the error.
             finally:
@@ -270,7 +271,7 @@ class ModuleParser(ExprParser):
                 continue
             self.constructors[constructor.name] = constructor
 
-    def _constructors(self, known: TypeName) -> Steps:
+    def _constructors(self, known: TypeName) -> Recursive[Any]:
         opened = self.index
         self.expect("{", "[")
         constructors: list[Constructor] = []
@@ -296,7 +297,7 @@ class ModuleParser(ExprParser):
 
     # --- round three: functions ----------------------------------------------------------
 
-    def _definition(self, functions: dict[str, Function]) -> Steps:
+    def _definition(self, functions: dict[str, Function]) -> Recursive[Any]:
         begin = self.begin()
         if self.kind == "def":
             self.advance()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from relayvm.base.diagnostics import DiagnosticSink, Note
+from relayvm.base.trampoline import Recursive
 from relayvm.ir.expr import (
     Constructor,
     Pattern,
@@ -19,7 +21,6 @@ from relayvm.ir.module import Module
 from relayvm.ir.parser.attribute_parser import AttributeParser
 from relayvm.ir.parser.type_parser import suggestion
 from relayvm.ir.types import Type
-from relayvm.ir.visit import Steps
 
 MAX_PATTERN_DEPTH = 256
 
@@ -33,7 +34,7 @@ class PatternParser(AttributeParser):
         self._pattern_depth = 0
         self._from_library: dict[str, Constructor] | None = None
 
-    def binder(self) -> Steps:
+    def binder(self) -> Recursive[Any]:
         """Read `%x` or `%x: T` as a new variable."""
         span = self.span()
         name = self.expect("local")[1:]
@@ -88,7 +89,7 @@ class PatternParser(AttributeParser):
             }
         return self._from_library
 
-    def pattern(self, bound: list[Var]) -> Steps:
+    def pattern(self, bound: list[Var]) -> Recursive[Any]:
         begin, kind = self.begin(), self.kind
         self._pattern_depth += 1
         try:
@@ -112,7 +113,7 @@ class PatternParser(AttributeParser):
         finally:
             self._pattern_depth -= 1
 
-    def _patterns(self, bound: list[Var]) -> Steps:
+    def _patterns(self, bound: list[Var]) -> Recursive[Any]:
         opened = self.index
         self.advance()
         patterns: list[Pattern] = []
@@ -123,7 +124,7 @@ class PatternParser(AttributeParser):
         self.expect(")", ",", opened=opened)
         return tuple(patterns)
 
-    def _constructor_pattern(self, bound: list[Var], begin: int) -> Steps:
+    def _constructor_pattern(self, bound: list[Var], begin: int) -> Recursive[Any]:
         span = self.span()
         name = self.advance()
         constructor = self.constructor(name)

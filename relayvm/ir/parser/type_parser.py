@@ -7,6 +7,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 from typing import TypeVar as GenericVar
 
 from relayvm.base.diagnostics import DiagnosticSink, Note
@@ -18,6 +19,7 @@ from relayvm.base.dims import (
 )
 from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.base.source import Span
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.ir.lexer import SyntaxAbort, Tokens
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.parser.dim_reader import DimReader, DimSource
@@ -36,7 +38,6 @@ from relayvm.ir.types import (
     TypeVar,
     scalar_type,
 )
-from relayvm.ir.visit import Steps, run_steps
 
 MAX_TYPE_DEPTH = 128
 MAX_SUGGESTED = 500
@@ -113,7 +114,7 @@ def suggestion(name: str, known: Iterable[str], sigil: str = "") -> str:
 
 
 class TypeParser(DimSource):
-    """Reads types. Methods that return `Steps` are run by `run_steps` or yielded."""
+    """Reads types. Methods that return `Recursive` are run by `trampoline` or yielded."""
 
     def __init__(self, tokens: Tokens, sink: DiagnosticSink, library: Module | None) -> None:
         super().__init__(tokens, sink)
@@ -182,11 +183,11 @@ class TypeParser(DimSource):
     # --- types ---------------------------------------------------------------------------
 
     def whole_type(self) -> Type:
-        """Read one type, from outside of a running `run_steps`."""
-        result: Type = run_steps(self.type_())
+        """Read one type, from outside of a running `trampoline`."""
+        result: Type = trampoline(self.type_())
         return result
 
-    def type_(self) -> Steps:
+    def type_(self) -> Recursive[Any]:
         """Read one type."""
         self._type_depth += 1
         try:
@@ -214,7 +215,7 @@ class TypeParser(DimSource):
         finally:
             self._type_depth -= 1
 
-    def _tuple_type(self, begin: int) -> Steps:
+    def _tuple_type(self, begin: int) -> Recursive[Any]:
         opened = self.index
         self.advance()
         fields: list[Type] = []
@@ -229,7 +230,7 @@ class TypeParser(DimSource):
             return fields[0]
         return TupleType(tuple(fields), span=self.span_from(begin))
 
-    def _function_type(self, begin: int) -> Steps:
+    def _function_type(self, begin: int) -> Recursive[Any]:
         self.advance()
         mark = self.type_scope.mark()
         params = self.type_params()
@@ -247,7 +248,7 @@ class TypeParser(DimSource):
         made = tuple(entry.param() for entry in params)
         return FuncType(tuple(arg_types), result, made, span=self.span_from(begin))
 
-    def _named_type(self, begin: int) -> Steps:
+    def _named_type(self, begin: int) -> Recursive[Any]:
         span = self.span()
         name = self.advance()
         entry = self.type_scope.get(name)
@@ -303,7 +304,7 @@ class TypeParser(DimSource):
         self.type_names[name] = _library_name(data)
         return self.type_names[name]
 
-    def _type_arguments(self, known: TypeName | None) -> Steps:
+    def _type_arguments(self, known: TypeName | None) -> Recursive[Any]:
         opened = self.index
         self.advance()
         arguments: list[Type] = []
@@ -316,7 +317,7 @@ class TypeParser(DimSource):
         self.expect("]", ",", opened=opened)
         return arguments
 
-    def _type_argument(self, param: ParamEntry | None) -> Steps:
+    def _type_argument(self, param: ParamEntry | None) -> Recursive[Any]:
         begin = self.begin()
         if param is not None and param.kind is Kind.SHAPE_VAR:
             dim = self.dim()
@@ -334,7 +335,7 @@ class TypeParser(DimSource):
             return IncompleteType(span=span)
         return (yield self.type_())
 
-    def call_type_arguments(self) -> Steps:
+    def call_type_arguments(self) -> Recursive[Any]:
         """Read `[int32, n + 1]` of a call: what cannot be a type is a dim."""
         opened = self.index
         self.advance()

@@ -6,7 +6,7 @@ would.
 
 from __future__ import annotations
 
-from relayvm.base.dtypes import FLOAT64, INT32, INT64, DType
+from relayvm.base.dtypes import FLOAT64, INT32, INT64
 from relayvm.kernels.scalars.value import Value, repeat, select
 
 
@@ -218,8 +218,3 @@ def is_finite(x: Value) -> Value:
 def truth(x: Value) -> Value:
     """Return whether `x` is not 0."""
     return x if x.dtype.is_bool else x.differs(0)
-
-
-def constant_like(x: Value, value: float, dtype: DType) -> Value:
-    """Return a constant of `dtype` on the machine of `x`."""
-    return Value(x.machine, x.machine.constant(value, dtype), dtype)

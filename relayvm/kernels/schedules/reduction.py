@@ -220,30 +220,6 @@ def _better(reduction: c.ArgReduce, value: n.Expr, held: n.Expr, flat: n.Expr) -
     return n.call("logical_or", better, n.call("equal", flat, n.const(0)))
 
 
-def in_lanes(emitter: Emitter, reduction: c.Reduce, frame: Frame) -> n.Expr:
-    """Reduce one axis with the 16 partials in the lanes of one vector."""
-    axis = next((a for a in reduction.axes if a.extent != 1), None)
-    extent = emitter.context.dim(axis.extent) if axis is not None else n.const(1)
-    rule = rule_of(reduction)
-    tile = n.Tile(emitter.context.names.fresh("acc"), rule.dtype, n.LANES, 1)
-    zero = n.const(0)
-    emitter.statements.append(n.Declare(tile))
-    emitter.statements.append(n.TileStore(tile, zero, n.broadcast(rule.identity, n.LANES)))
-
-    def step(at: n.Expr, mask: n.Expr | None) -> None:
-        inner = dict(frame)
-        ramp = n.Ramp(at, n.const(1), n.LANES)
-        inner.update({a: ramp if a is axis else zero for a in reduction.axes})
-        held = n.TileLoad(tile, zero)
-        value = combined(emitter, rule, reduction.body, inner, held)
-        if mask is not None:
-            value = n.select(mask, value, held)
-        emitter.statements.append(n.TileStore(tile, zero, value))
-
-    lane_loop(emitter, extent, step)
-    return emitter.bind(n.cast(n.tree(rule.op, n.TileLoad(tile, zero)), reduction.dtype))
-
-
 def lane_loop(
     emitter: Emitter, extent: n.Expr, step: LaneStep, begin: n.Expr | None = None
 ) -> None:

@@ -14,18 +14,24 @@ def trampoline(start: Recursive[T]) -> T:
     results.
 
     `value = yield visit(child)` is a call: depth is bounded by memory, not by Python's recursion
-    limit.
+    limit. An exception unwinds through the waiting generators as it would through calls.
     """
     stack: list[Recursive[Any]] = [start]
     value: Any = None
+    raised: Exception | None = None
     while stack:
         try:
-            call = stack[-1].send(value)
+            call = stack[-1].send(value) if raised is None else stack[-1].throw(raised)
         except StopIteration as stop:
             stack.pop()
-            value = stop.value
+            value, raised = stop.value, None
+        except Exception as reason:
+            stack.pop()
+            if not stack:
+                raise
+            raised = reason
         else:
             stack.append(call)
-            value = None
+            value, raised = None, None
     result: T = value
     return result
