@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from operator import is_
 from typing import Any, cast
 from typing import TypeVar as GenericVar
 
@@ -55,30 +56,31 @@ def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the direct subexpressions in order of evaluation; variables at their binders are
     none.
     """
+    below = _CHILDREN.get(type(expr))
+    if below is not None:
+        return below(expr)
     if isinstance(expr, LEAVES):
         return ()
-    match expr:
-        case Call():
-            return (expr.op, *expr.args)
-        case Let():
-            return (expr.value, expr.body)
-        case Tuple():
-            return expr.fields
-        case TupleGetItem():
-            return (expr.tuple_value,)
-        case Function():
-            return (expr.body,)
-        case If():
-            return (expr.cond, expr.true_branch, expr.false_branch)
-        case Match():
-            return (expr.data, *(clause.rhs for clause in expr.clauses))
-        case RefCreate():
-            return (expr.value,)
-        case RefRead():
-            return (expr.ref,)
-        case RefWrite():
-            return (expr.ref, expr.value)
     raise TypeError(f"{type(expr).__name__} is not an expression")
+
+
+# A table and no `match`: every pass asks this of every node several times.
+_CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    Var: lambda expr: (),
+    GlobalVar: lambda expr: (),
+    Constant: lambda expr: (),
+    Constructor: lambda expr: (),
+    Call: lambda expr: (expr.op, *expr.args),
+    Let: lambda expr: (expr.value, expr.body),
+    Tuple: lambda expr: expr.fields,
+    TupleGetItem: lambda expr: (expr.tuple_value,),
+    Function: lambda expr: (expr.body,),
+    If: lambda expr: (expr.cond, expr.true_branch, expr.false_branch),
+    Match: lambda expr: (expr.data, *(clause.rhs for clause in expr.clauses)),
+    RefCreate: lambda expr: (expr.value,),
+    RefRead: lambda expr: (expr.ref,),
+    RefWrite: lambda expr: (expr.ref, expr.value),
+}
 
 
 def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
@@ -86,7 +88,7 @@ def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
     same objects.
     """
     old = children(expr)
-    if len(old) == len(new) and all(a is b for a, b in zip(old, new)):
+    if len(old) == len(new) and all(map(is_, old, new)):
         return expr
     common: dict[str, Any] = {"span": expr.span, "checked_type": expr.checked_type}
     match expr:
@@ -121,18 +123,22 @@ def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
 
 def post_order(expr: Expr) -> Iterator[Expr]:
     """Yield every node once, subexpressions first and in order of evaluation."""
-    seen: set[int] = set()
-    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    opened: set[int] = set()
+    done: set[int] = set()
+    stack: list[Expr] = [expr]
     while stack:
-        node, ready = stack.pop()
-        if ready:
+        node = stack.pop()
+        key = id(node)
+        if key in done:
+            continue
+        below = () if key in opened else children(node)
+        if below:
+            opened.add(key)
+            stack.append(node)
+            stack.extend(below[::-1])
+        else:
+            done.add(key)
             yield node
-            continue
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        stack.append((node, True))
-        stack.extend((child, False) for child in reversed(children(node)) if id(child) not in seen)
 
 
 def fold(expr: Expr, combine: Callable[[Expr, tuple[T, ...]], T]) -> T:
@@ -155,18 +161,23 @@ def rewrite(
     The caller keeps the old nodes alive.
     """
     done: dict[int, Expr] = {} if memo is None else memo
-    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    opened: set[int] = set()
+    stack: list[Expr] = [expr]
     while stack:
-        node, ready = stack.pop()
-        if id(node) in done:
+        node = stack.pop()
+        key = id(node)
+        if key in done:
             continue
-        if ready:
-            done[id(node)] = change(
-                with_children(node, tuple(done[id(child)] for child in children(node)))
-            )
-            continue
-        stack.append((node, True))
-        stack.extend((child, False) for child in reversed(children(node)) if id(child) not in done)
+        below = children(node)
+        if not below:
+            done[key] = change(node)
+        elif key in opened:
+            new = tuple([done[id(child)] for child in below])
+            done[key] = change(with_children(node, new))
+        else:
+            opened.add(key)
+            stack.append(node)
+            stack.extend(below[::-1])
     return done[id(expr)]
 
 
