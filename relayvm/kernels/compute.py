@@ -7,7 +7,7 @@ loop nests of them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Union
 
@@ -98,6 +98,13 @@ class IndexVar(ScalarExpr):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Bound(ScalarExpr):
+    """A name that a program has bound: a loop variable, or a value read or computed there."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class DimValue(ScalarExpr):
     """The int64 value of a dim."""
 
@@ -181,6 +188,31 @@ class Compute:
     body: ScalarExpr
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Program:
+    """Loops written out, which compute several tensors at once; see `program`.
+
+    `work` is the number of scalar operations, at most, about.
+    """
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    build: Callable[..., None]
+    work: Dim
+
+
+@dataclass(eq=False)
+class ProgramOutput:
+    """One of the tensors that a program computes."""
+
+    program: Program | None = None
+
+    @property
+    def source(self) -> Program:
+        assert self.program is not None, "an output belongs to a program"
+        return self.program
+
+
 @dataclass(frozen=True, eq=False)
 class Tensor:
     """A name, shape and dtype, and where the elements come from; compared by identity."""
@@ -188,7 +220,7 @@ class Tensor:
     name: str
     shape: tuple[Dim, ...]
     dtype: DType
-    op: Placeholder | Compute
+    op: Placeholder | Compute | ProgramOutput
 
     @property
     def rank(self) -> int:
@@ -216,6 +248,41 @@ def compute(shape: tuple[Dim, ...], fn: Callable[..., Operand], name: str = "t")
     if not isinstance(body, ScalarExpr):
         body = _as_index(body)
     return Tensor(name, tuple(shape), body.dtype, Compute(axes, body))
+
+
+def program(
+    outputs: Sequence[tuple[tuple[Dim, ...], DType]],
+    inputs: Sequence[Tensor],
+    build: Callable[..., None],
+    work: Dim,
+    name: str = "t",
+) -> tuple[Tensor, ...]:
+    """Return tensors that loops compute which no formula for one element describes.
+
+    `build(w, *inputs, *outputs)` writes the loops through the `Writer` w of
+    `kernels/schedules/program.py`, which documents its methods; each tensor is there a `Memory`
+    that is read and written by index. A program is never fused or scheduled. `work` counts its
+    scalar operations, at most, about: limits on steps are kept with it.
+
+    The running sum of a vector of n float32:
+
+        def build(w, x, y):
+            with w.phase():
+                total = w.cell(te.const(0.0, FLOAT32))
+                with w.loop(0, n) as i:
+                    total.value = total.value + x[i]
+                    y[i] = total.value
+
+        (sums,) = te.program([((n,), FLOAT32)], [x], build, work=n)
+    """
+    ops = tuple(ProgramOutput() for _ in outputs)
+    tensors = tuple(
+        Tensor(name, tuple(shape), dtype, op) for (shape, dtype), op in zip(outputs, ops)
+    )
+    whole = Program(tuple(inputs), tensors, build, work)
+    for op in ops:
+        op.program = whole
+    return tensors
 
 
 def reduce(
@@ -273,7 +340,7 @@ def scalar(name: str, *args: Operand) -> ScalarExpr:
     """Return a row of the scalar operator table applied to `args`, which must share one dtype."""
     first = next((a for a in args if isinstance(a, ScalarExpr)), None)
     assert first is not None, f"`{name}` needs an expression to know its dtype"
-    values = tuple(_adopt(a, first.dtype) for a in args)
+    values = tuple(adopt(a, first.dtype) for a in args)
     assert all(v.dtype == first.dtype for v in values), (
         f"operands of `{name}` differ in dtype: {', '.join(str(v.dtype) for v in values)}"
     )
@@ -305,7 +372,8 @@ def _as_index(value: Operand) -> ScalarExpr:
     return dim(value)
 
 
-def _adopt(value: Operand, dtype: DType) -> ScalarExpr:
+def adopt(value: Operand, dtype: DType) -> ScalarExpr:
+    """Return an expression as it is, a number as a literal of `dtype`, a dim as its value."""
     if isinstance(value, ScalarExpr):
         return value
     if isinstance(value, DimExpr):
@@ -316,7 +384,7 @@ def _adopt(value: Operand, dtype: DType) -> ScalarExpr:
 def _same_dtype(a: Operand, b: Operand) -> tuple[ScalarExpr, ScalarExpr]:
     known = a if isinstance(a, ScalarExpr) else b
     assert isinstance(known, ScalarExpr), "one side must be an expression"
-    x, y = _adopt(a, known.dtype), _adopt(b, known.dtype)
+    x, y = adopt(a, known.dtype), adopt(b, known.dtype)
     assert x.dtype == y.dtype, f"both sides need one dtype, not {x.dtype} and {y.dtype}"
     return x, y
 

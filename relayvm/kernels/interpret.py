@@ -250,6 +250,8 @@ class _Source:
             case n.For(var, begin, end, step, body):
                 edges = f"{self.expr(begin)}, {self.expr(end)}, {step}"
                 self.line(f"for {var.name} in range({edges}):")
+                if stmt.condition is not None:
+                    self.line(f"    if not {self.expr(stmt.condition)}: break")
                 self.block(body)
             case n.If(condition, then, otherwise):
                 self.line(f"if {self.expr(condition)}:")

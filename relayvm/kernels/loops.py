@@ -266,7 +266,8 @@ class Tile:
 class For:
     """`body` for var = begin, begin + step, ... below `end`; `step` is a positive constant.
 
-    `kind` is `serial`, or `unroll` (bounds are constants; the code generator copies the body).
+    `kind` is `serial`, or `unroll` (bounds are constants; the code generator copies the body). A
+    serial loop ends early where `condition`, looked at before each round, does not hold.
     """
 
     var: Var
@@ -275,6 +276,7 @@ class For:
     step: int
     body: tuple[Stmt, ...]
     kind: str = "serial"
+    condition: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,9 +56,11 @@ from relayvm.kernels.schedules.plan import (
     inlines_reduction,
     operands,
     plan,
+    program_of,
     reads,
     topological,
 )
+from relayvm.kernels.schedules.program import program_phases
 from relayvm.kernels.schedules.reduction import serial
 
 
@@ -145,7 +147,12 @@ def _buffer(context: Context, name: str, tensor: Tensor, role: str, access: Acce
 def lower(computation: Computation) -> n.Nest:
     """Return the naive nest of a computation."""
     parts = skeleton(computation, distinct_outputs(computation))
-    phases = [naive_phase(parts.context, tensor) for st in parts.stages for tensor in st.tensors]
+    phases: list[n.Phase] = []
+    for stage in parts.stages:
+        if stage.program is not None:
+            phases += program_phases(parts.context, stage.program, parts.scratch)
+        else:
+            phases += [naive_phase(parts.context, tensor) for tensor in stage.tensors]
     return finish(computation.name, parts, phases)
 
 
@@ -279,8 +286,14 @@ def _same_dims(a: Tensor, b: Tensor) -> bool:
 def work_estimate(outputs: tuple[Tensor, ...]) -> Dim:
     """Return the number of scalar operations, counted on the naive nest."""
     total: Dim = 0
-    kept = set(plan(outputs).kept)
+    stages = plan(outputs)
+    kept = set(stages.kept)
+    for stage in stages.stages:
+        if stage.program is not None:
+            total = dim_add(total, stage.program.work)
     for tensor in kept:
+        if program_of(tensor) is not None:
+            continue
         size: Dim = 1
         for extent in tensor.shape:
             size = dim_mul(size, extent)

@@ -216,7 +216,8 @@ class _Parser:
         end = self.expr()
         step = self.number() if self.take("step") else 1
         kind = "unroll" if word == "unroll" else "serial"
-        return n.For(var, begin, end, step, self._block(), kind)
+        condition = self.expr() if self.take("while") else None
+        return n.For(var, begin, end, step, self._block(), kind, condition)
 
     def _tile(self) -> n.Declare:
         name = self.name("a tile")

@@ -33,8 +33,10 @@ def _block(body: tuple[n.Stmt, ...], indent: str, lines: list[str]) -> None:
             case n.For():
                 word = "unroll" if stmt.kind == "unroll" else "for"
                 step = f" step {stmt.step}" if stmt.step != 1 else ""
-                edges = f"{print_expr(stmt.begin)} to {print_expr(stmt.end)}"
-                lines.append(f"{indent}{word} {stmt.var.name} = {edges}{step} {{")
+                edges = f"{print_expr(stmt.begin)} to {print_expr(stmt.end)}{step}"
+                if stmt.condition is not None:
+                    edges += f" while {print_expr(stmt.condition)}"
+                lines.append(f"{indent}{word} {stmt.var.name} = {edges} {{")
                 _block(stmt.body, indent + "  ", lines)
                 lines.append(indent + "}")
             case n.If():

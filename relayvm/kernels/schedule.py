@@ -22,6 +22,7 @@ from relayvm.kernels.schedules.elementwise import column_phase, elementwise_phas
 from relayvm.kernels.schedules.emit import Context
 from relayvm.kernels.schedules.operand import stage_operands
 from relayvm.kernels.schedules.plan import Stage, inlines_reduction
+from relayvm.kernels.schedules.program import program_phases
 from relayvm.kernels.schedules.rows import group_phase, group_stages
 
 _log = logging.getLogger("relayvm")
@@ -53,6 +54,9 @@ def _scheduled(computation: Computation, registers: int) -> n.Nest:
             phases.append(phase)
             continue
         for stage in group:
+            if stage.program is not None:
+                phases += program_phases(parts.context, stage.program, parts.scratch)
+                continue
             phases += _stage_phases(parts.context, stage, kept, registers)
     return finish(computation.name, parts, phases)
 

@@ -92,9 +92,7 @@ class _Verifier:
             case n.For():
                 self._for(stmt, prover)
             case n.If(condition, then, otherwise):
-                self._expr(condition, prover)
-                scalar = condition.dtype == BOOL and condition.lanes == 1
-                self.require(scalar, "a condition must be a bool scalar")
+                self._condition(condition, prover)
                 yes, no = prover.child(), prover.child()
                 yes.add_condition(condition)
                 no.add_condition(condition, False)
@@ -137,8 +135,17 @@ class _Verifier:
             self.require(stmt.kind == "serial", f"unknown kind of loop `{stmt.kind}`")
         self._define(stmt.var)
         inner.add_range(stmt.var, stmt.begin, stmt.end, stmt.step)
+        if stmt.condition is not None:
+            self.require(stmt.kind == "serial", "only a serial loop ends early")
+            self._condition(stmt.condition, inner)
+            inner.add_condition(stmt.condition)
         self._block(stmt.body, inner)
         self.copies = copies
+
+    def _condition(self, condition: n.Expr, prover: Prover) -> None:
+        self._expr(condition, prover)
+        scalar = condition.dtype == BOOL and condition.lanes == 1
+        self.require(scalar, "a condition must be a bool scalar")
 
     def _declare(self, tile: n.Tile) -> None:
         self.require(tile.name not in self.names, f"`{tile.name}` is defined twice")

@@ -163,10 +163,18 @@ class StatementEmitter:
                 self.expressions.names[loop.var.name] = str(value)
                 self.block(loop.body)
             return
-        self.loop(loop.var.name, begin, end, loop.step, loop.body)
+        self.loop(loop.var.name, begin, end, loop.step, loop.body, loop.condition)
 
-    def loop(self, name: str, begin: str, end: str, step: int, body: tuple[Stmt, ...]) -> None:
-        """Write a counted loop."""
+    def loop(
+        self,
+        name: str,
+        begin: str,
+        end: str,
+        step: int,
+        body: tuple[Stmt, ...],
+        condition: Expr | None = None,
+    ) -> None:
+        """Write a counted loop, which ends early where the condition does not hold."""
         e = self.emitter
         head, inside, latch, after = (e.fresh(p) for p in ("head", "body", "latch", "done"))
         variable, following = f"%{e.fresh('i')}", f"%{e.fresh('n')}"
@@ -178,6 +186,10 @@ class StatementEmitter:
         e.label(inside)
         self.expressions.names[name] = variable
         with e.scope():
+            if condition is not None:
+                goes_on = e.fresh("on")
+                e.branch_if(self.expressions.emit(condition), goes_on, after)
+                e.label(goes_on)
             self.block(body)
         e.branch(latch)
         e.label(latch)

@@ -107,9 +107,15 @@ def _check_block(body: tuple[Stmt, ...], prover: Prover) -> tuple[Stmt, ...]:
     for stmt in body:
         match stmt:
             case For(var, begin, end, step):
+                begin, end = _check_expr(begin, prover), _check_expr(end, prover)
                 inner = prover.child()
                 inner.add_range(var, begin, end, step)
-                stmt = replace(stmt, body=_check_block(stmt.body, inner))
+                condition = stmt.condition
+                if condition is not None:
+                    condition = _check_expr(condition, inner)
+                    inner.add_condition(condition)
+                body = _check_block(stmt.body, inner)
+                stmt = For(var, begin, end, step, body, stmt.kind, condition)
             case If(condition):
                 condition = _check_expr(condition, prover)
                 yes, no = prover.child(), prover.child()

@@ -19,10 +19,13 @@ from relayvm.kernels.loops import (
     Const,
     DimRef,
     Expr,
+    Gather,
     Index,
+    Load,
     Mask,
     Ramp,
     Select,
+    TileLoad,
     Var,
     children,
     const,
@@ -95,6 +98,13 @@ class Prover:
 
         The last step leaves room for `step` where the length is a multiple of it.
         """
+        if not (is_stable(begin) and is_stable(end)):
+            self._set_edges(
+                var,
+                [polynomial(begin)] if is_stable(begin) else [],
+                [poly_add(polynomial(end), {(): -1})] if is_stable(end) else [],
+            )
+            return
         low, high = polynomial(begin), polynomial(end)
         length = poly_add(high, low, -1)
         room = step if all(c % step == 0 for c in self._expanded(length).values()) else 1
@@ -109,6 +119,11 @@ class Prover:
     def add_value(self, var: Var, value: Expr) -> None:
         """Know what an index variable was bound to."""
         if var.dtype != INT64 or var.lanes != 1:
+            return
+        if not is_stable(value):
+            if isinstance(value, Index) and is_stable(value.extent):
+                top = poly_add(polynomial(value.extent), {(): -1})
+                self._set_edges(var, [{}], [top])
             return
         poly = polynomial(value)
         self.values[var] = poly
@@ -192,14 +207,14 @@ class Prover:
         return ([low], [high])
 
     def add_condition(self, condition: Expr, holds: bool = True) -> None:
-        """Know that a condition holds (or does not)."""
+        """Know that a condition holds (or does not); what it reads from memory may change."""
         for fact in self._condition_facts(condition, holds):
             self._add_fact(fact)
 
     def _add_fact(self, fact: Polynomial) -> None:
         self._masked, self._laned, self._refused = {}, {}, {}
         atoms = frozenset(atom for monomial in fact for atom in monomial)
-        if not atoms:
+        if not atoms or not all(map(is_stable, atoms)):
             return
         self.facts.append((fact, atoms))
         # c*n*m >= 1 makes every factor at least 1.
@@ -519,6 +534,13 @@ def _scalar_condition(condition: Expr) -> Expr:
 def reach(extent: Expr) -> Expr:
     """Return what indices of a strided axis are below: its extent, but anything where that is 1."""
     return s.choose(s.compare("equal", extent, const(1)), const(MAX_INDEX), extent)
+
+
+def is_stable(expr: Expr) -> bool:
+    """Return whether an expression has one value wherever its names do: it reads no memory."""
+    if isinstance(expr, (Load, Gather, TileLoad)):
+        return False
+    return all(map(is_stable, children(expr)))
 
 
 def _broadcast_parts(end: Expr) -> tuple[Expr, ...]:

@@ -23,7 +23,7 @@ from relayvm.kernels.index.bounds import broadcast_extents
 from relayvm.kernels.index.prover import Prover
 from relayvm.kernels.schedules.plan import body_of
 
-Frame = dict[c.IndexVar, n.Expr]
+Frame = dict[Union[c.IndexVar, c.Bound], n.Expr]
 Reduction = Union[c.Reduce, c.ArgReduce]
 
 
@@ -148,7 +148,7 @@ class Emitter:
         match expr:
             case c.Const():
                 return n.const(expr.value, expr.dtype)
-            case c.IndexVar():
+            case c.IndexVar() | c.Bound():
                 return frame[expr]
             case c.DimValue():
                 return self.context.dim(expr.dim)

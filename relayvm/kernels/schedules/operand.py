@@ -48,7 +48,7 @@ def _trial_context(computation: Computation, order: list[c.Tensor]) -> Context:
     """Give every tensor that may be kept a buffer, to see how it would be read."""
     context = Context(Names(), dim_names(computation.dim_vars), {})
     for tensor in order:
-        if isinstance(tensor.op, c.Placeholder) or has_reduction(tensor):
+        if not isinstance(tensor.op, c.Compute) or has_reduction(tensor):
             shape = tuple(context.dim(d) for d in tensor.shape)
             context.buffers[tensor] = n.Buffer(
                 f"t{len(context.buffers)}", tensor.dtype, shape, "input"

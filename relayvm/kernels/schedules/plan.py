@@ -13,6 +13,8 @@ from relayvm.kernels.compute import (
     Compute,
     IndexOf,
     IndexVar,
+    Program,
+    ProgramOutput,
     Reduce,
     Scalar,
     ScalarExpr,
@@ -74,6 +76,11 @@ def has_reduction(tensor: Tensor) -> bool:
     )
 
 
+def program_of(tensor: Tensor) -> Program | None:
+    """Return the program that computes the tensor, if one does."""
+    return tensor.op.source if isinstance(tensor.op, ProgramOutput) else None
+
+
 def same_shape(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> bool:
     """Return whether two shapes are known to agree."""
     return len(a) == len(b) and all(dims_equal(x, y) is True for x, y in zip(a, b))
@@ -88,6 +95,11 @@ class Stage:
     @property
     def shape(self) -> tuple[Dim, ...]:
         return self.tensors[0].shape
+
+    @property
+    def program(self) -> Program | None:
+        """The program that computes the tensors, which then have shapes of their own."""
+        return program_of(self.tensors[0])
 
 
 @dataclass(eq=False)
@@ -117,8 +129,10 @@ def topological(outputs: Iterable[Tensor]) -> list[Tensor]:
             tensor, ready = stack.pop()
             if ready:
                 if tensor not in done:
-                    done.add(tensor)
-                    order.append(tensor)
+                    whole = program_of(tensor)
+                    together = whole.outputs if whole is not None else (tensor,)
+                    done.update(together)
+                    order.extend(together)
                 continue
             if tensor in done:
                 continue
@@ -126,6 +140,9 @@ def topological(outputs: Iterable[Tensor]) -> list[Tensor]:
             if isinstance(tensor.op, Compute):
                 loads = [n.tensor for n in nodes(tensor.op.body) if isinstance(n, TensorLoad)]
                 stack.extend((t, False) for t in reversed(loads) if t not in done)
+            elif isinstance(tensor.op, ProgramOutput):
+                needed = reversed(tensor.op.source.inputs)
+                stack.extend((t, False) for t in needed if t not in done)
     return order
 
 
@@ -134,6 +151,10 @@ def plan(outputs: tuple[Tensor, ...], forced: frozenset[Tensor] = frozenset()) -
     order = topological(outputs)
     uses = _uses(order)
     kept: set[Tensor] = set(outputs) | forced
+    for tensor in order:
+        whole = program_of(tensor)
+        if whole is not None:
+            kept.update(whole.outputs, whole.inputs)
     depth: dict[Tensor, int] = {}
     for tensor in reversed(order):
         if tensor in kept or not isinstance(tensor.op, Compute):
@@ -148,7 +169,7 @@ def plan(outputs: tuple[Tensor, ...], forced: frozenset[Tensor] = frozenset()) -
                 kept.add(tensor)
             if tensor in kept:
                 depth[tensor] = 0
-    memory = [t for t in order if t in kept and isinstance(t.op, Compute)]
+    memory = [t for t in order if t in kept and isinstance(t.op, (Compute, ProgramOutput))]
     return Plan(_group(memory, kept), memory)
 
 
@@ -213,7 +234,14 @@ def _is_reread(use: Use) -> bool:
 def _group(memory: list[Tensor], kept: set[Tensor]) -> list[Stage]:
     """Join neighbouring tensors of one shape that read each other at most at the same index."""
     stages: list[Stage] = []
+    grouped: set[Tensor] = set()
     for tensor in memory:
+        whole = program_of(tensor)
+        if whole is not None:
+            if tensor not in grouped:
+                stages.append(Stage(list(whole.outputs)))
+                grouped.update(whole.outputs)
+            continue
         last = stages[-1] if stages else None
         if last is not None and _may_join(tensor, last, kept):
             last.tensors.append(tensor)
@@ -223,6 +251,8 @@ def _group(memory: list[Tensor], kept: set[Tensor]) -> list[Stage]:
 
 
 def _may_join(tensor: Tensor, stage: Stage, kept: set[Tensor]) -> bool:
+    if stage.program is not None:
+        return False
     if has_reduction(tensor) or any(has_reduction(t) for t in stage.tensors):
         return False
     if not same_shape(tensor.shape, stage.shape):
@@ -232,6 +262,8 @@ def _may_join(tensor: Tensor, stage: Stage, kept: set[Tensor]) -> bool:
 
 def identity_only(tensor: Tensor, other: Tensor, kept: set[Tensor]) -> bool:
     """Return whether `tensor`, with what it inlines, reads `other` at its own index if at all."""
+    if program_of(tensor) is not None:
+        return False
     stack, seen = [(tensor, True)], {(tensor, True)}
     while stack:
         reader, direct = stack.pop()
@@ -279,6 +311,9 @@ def inlined_nodes(tensor: Tensor, kept: AbstractSet[Tensor]) -> list[ScalarExpr]
 
 def reads(tensor: Tensor, other: Tensor, kept: AbstractSet[Tensor]) -> bool:
     """Return whether a kept tensor, with what it inlines, reads `other`."""
+    whole = program_of(tensor)
+    if whole is not None:
+        return other in whole.inputs
     return any(isinstance(m, TensorLoad) and m.tensor is other for m in inlined_nodes(tensor, kept))
 
 

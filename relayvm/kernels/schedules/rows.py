@@ -111,6 +111,8 @@ def _reduces(context: Context, stage: Stage) -> bool:
 
 
 def _joins(context: Context, group: list[Stage], stage: Stage) -> bool:
+    if any(each.program is not None for each in (group[-1], stage)):
+        return False
     if all(_is_small(context, each) for each in (*group, stage)):
         return True
     first = tuple(context.dim(d) for d in group[0].shape)

@@ -1,0 +1,261 @@
+"""Programs: loops that an operator writes itself, and the writer through which it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from relayvm.base.dims import Dim
+from relayvm.base.dtypes import BOOL, INT64, DType
+from relayvm.kernels import compute as c
+from relayvm.kernels import loops as n
+from relayvm.kernels.schedules.emit import Context, Emitter, Frame
+from relayvm.kernels.schedules.reduction import serial
+
+
+def program_phases(context: Context, program: c.Program, scratch: list[n.Buffer]) -> list[n.Phase]:
+    """Return the phases of a program; buffers that it asks for are added to `scratch`."""
+    writer = Writer(context, scratch)
+    tensors = (*program.inputs, *program.outputs)
+    program.build(writer, *(Memory(writer, context.buffers[t], t.shape) for t in tensors))
+    return writer.phases
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """A tensor in memory: `m[i, j]` reads an element now, `m[i, j] = value` writes one.
+
+    One index on a tensor of another rank counts in row-major order. An index that is not proved to
+    be inside is checked and traps.
+    """
+
+    writer: Writer
+    buffer: n.Buffer
+    shape: tuple[Dim, ...]
+
+    @property
+    def dtype(self) -> DType:
+        return self.buffer.dtype
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, indices: c.Operand | tuple[c.Operand, ...]) -> c.ScalarExpr:
+        return self.writer.read(self.buffer, indices)
+
+    def __setitem__(self, indices: c.Operand | tuple[c.Operand, ...], value: c.Operand) -> None:
+        self.writer.write(self.buffer, indices, value)
+
+
+@dataclass(eq=False)
+class Cell:
+    """A scalar that changes: `cell.value` reads it now, `cell.value = x` sets it."""
+
+    writer: Writer
+    tile: n.Tile
+
+    @property
+    def value(self) -> c.ScalarExpr:
+        """What the cell holds at this point of the program."""
+        return self.writer.bind(n.TileLoad(self.tile, n.const(0)))
+
+    @value.setter
+    def value(self, value: c.Operand) -> None:
+        self.writer.set(self.tile, value)
+
+
+class Writer:
+    """Writes the loops of a program: what is called first runs first.
+
+    Expressions are those of `kernels/compute.py` over what `loop`, `let`, cells and memory give.
+    """
+
+    def __init__(self, context: Context, scratch: list[n.Buffer]) -> None:
+        self.context = context
+        self.phases: list[n.Phase] = []
+        self._scratch = scratch
+        self._frame: Frame = {}
+        self._now: Emitter | None = None
+
+    @property
+    def _emitter(self) -> Emitter:
+        assert self._now is not None, "statements stand in a phase"
+        return self._now
+
+    # -- Structure ------------------------------------------------------------------------------
+
+    @contextmanager
+    def phase(self, extent: Dim = 1) -> Iterator[c.ScalarExpr]:
+        """Run the body for i below `extent`, in parallel; a phase ends before the next begins.
+
+        Each round must write elements of its own: their indices follow from i.
+        """
+        assert self._now is None, "phases do not nest"
+        emitter = self._now = Emitter(self.context, serial)
+        var, end = self.context.names.var("i"), self.context.dim(extent)
+        emitter.prover.add_range(var, n.const(0), end)
+        with emitter.block() as body:
+            yield self._named(var)
+        self._now = None
+        assert end == n.const(1) or _writes_own(var, body), "a parallel phase writes what is shared"
+        self.phases.append(n.Phase(var, end, tuple(body)))
+
+    @contextmanager
+    def loop(self, begin: c.Operand, end: c.Operand, step: int = 1) -> Iterator[c.ScalarExpr]:
+        """Run the body for `begin`, `begin + step`, ... below `end`; both may be values."""
+        with self._for(begin, end, step, None) as var:
+            yield var
+
+    @contextmanager
+    def loop_while(
+        self, begin: c.Operand, end: c.Operand, condition: Cell
+    ) -> Iterator[c.ScalarExpr]:
+        """Run the body as `loop` does, and end early where a bool cell does not hold."""
+        assert condition.tile.dtype == BOOL, "a condition is a bool"
+        with self._for(begin, end, 1, n.TileLoad(condition.tile, n.const(0))) as var:
+            yield var
+
+    @contextmanager
+    def _for(
+        self, begin: c.Operand, end: c.Operand, step: int, condition: n.Expr | None
+    ) -> Iterator[c.ScalarExpr]:
+        low, high = self._index(begin), self._index(end)
+        emitter, var = self._emitter, self.context.names.var("k")
+        with emitter.block() as body:
+            emitter.prover.add_range(var, low, high, step)
+            yield self._named(var)
+        loop = n.For(var, low, high, step, tuple(body), "serial", condition)
+        emitter.statements.append(loop)
+
+    @contextmanager
+    def when(self, condition: c.ScalarExpr) -> Iterator[None]:
+        """Run the body where the condition holds."""
+        emitter, test = self._emitter, self._value(condition)
+        with emitter.block() as body:
+            emitter.prover.add_condition(test)
+            yield
+        emitter.statements.append(n.If(test, tuple(body)))
+
+    @contextmanager
+    def otherwise(self) -> Iterator[None]:
+        """Run the body where the condition of the `when` just before did not hold."""
+        emitter = self._emitter
+        before = emitter.statements[-1] if emitter.statements else None
+        assert isinstance(before, n.If) and not before.otherwise, "`otherwise` follows a `when`"
+        with emitter.block() as body:
+            emitter.prover.add_condition(before.condition, False)
+            yield
+        emitter.statements[-1] = n.If(before.condition, before.then, tuple(body))
+
+    # -- Values ---------------------------------------------------------------------------------
+
+    def let(self, value: c.ScalarExpr) -> c.ScalarExpr:
+        """Return the value computed here, once."""
+        return self._named(self._emitter.bind(self._value(value)))
+
+    def cell(self, value: c.ScalarExpr) -> Cell:
+        """Return a scalar that can change, with what it holds at first."""
+        names = self.context.names
+        tile = n.Tile(names.fresh("cell"), value.dtype, 1, 1)
+        first = self._value(value)
+        self._emitter.statements += [n.Declare(tile), n.TileStore(tile, n.const(0), first)]
+        return Cell(self, tile)
+
+    def scratch(self, shape: tuple[Dim, ...], dtype: DType) -> Memory:
+        """Return memory for the program alone; all phases and rounds see the same."""
+        extents = tuple(self.context.dim(d) for d in shape)
+        buffer = n.Buffer(f"tmp{len(self._scratch)}", dtype, extents, "scratch")
+        self._scratch.append(buffer)
+        return Memory(self, buffer, shape)
+
+    # -- What memory and cells call ---------------------------------------------------------------
+
+    def read(self, buffer: n.Buffer, indices: c.Operand | tuple[c.Operand, ...]) -> c.ScalarExpr:
+        """Return an element as it is at this point."""
+        return self.bind(self._emitter.load(buffer, self._place(indices)))
+
+    def write(
+        self,
+        buffer: n.Buffer,
+        indices: c.Operand | tuple[c.Operand, ...],
+        value: c.Operand,
+    ) -> None:
+        """Set an element."""
+        stored = self._typed(value, buffer.dtype)
+        store = n.Store(buffer, self._place(indices), stored)
+        self._emitter.statements.append(store)
+
+    def set(self, tile: n.Tile, value: c.Operand) -> None:
+        """Set a cell."""
+        stored = self._typed(value, tile.dtype)
+        self._emitter.statements.append(n.TileStore(tile, n.const(0), stored))
+
+    def bind(self, value: n.Expr) -> c.ScalarExpr:
+        """Return a name for a value taken from memory: it may be another the next time."""
+        return self._named(self._emitter.bind(value, "x"))
+
+    def _named(self, value: n.Expr) -> c.ScalarExpr:
+        name = value.name if isinstance(value, n.Var) else "value"
+        bound = c.Bound(value.dtype, name)
+        self._frame[bound] = value
+        return bound
+
+    def _value(self, value: c.ScalarExpr) -> n.Expr:
+        return self._emitter.value(value, self._frame)
+
+    def _typed(self, value: c.Operand, dtype: DType) -> n.Expr:
+        adopted = c.adopt(value, dtype)
+        assert adopted.dtype == dtype, f"{adopted.dtype} is stored as {dtype}"
+        return self._value(adopted)
+
+    def _index(self, value: c.Operand) -> n.Expr:
+        return self._value(c.adopt(value, INT64))
+
+    def _place(self, indices: c.Operand | tuple[c.Operand, ...]) -> tuple[n.Expr, ...]:
+        whole = indices if isinstance(indices, tuple) else (indices,)
+        return tuple(self._index(i) for i in whole)
+
+
+def _writes_own(var: n.Var, body: list[n.Stmt]) -> bool:
+    """Return whether each store has an index that follows from a variable."""
+    return _Ownership({var.name}).holds(tuple(body))
+
+
+@dataclass(eq=False)
+class _Ownership:
+    """Follows which names and tiles depend on the variable of a phase."""
+
+    own: set[str]
+
+    def holds(self, body: tuple[n.Stmt, ...]) -> bool:
+        """Return whether all stores in the statements go to places that depend on it."""
+        return all(self._stmt(stmt) for stmt in body)
+
+    def _stmt(self, stmt: n.Stmt) -> bool:
+        match stmt:
+            case n.For():
+                if self._depends(stmt.begin) or self._depends(stmt.end):
+                    self.own.add(stmt.var.name)
+                return self.holds(stmt.body)
+            case n.If():
+                return self.holds(stmt.then) and self.holds(stmt.otherwise)
+            case n.Let():
+                if self._depends(stmt.value):
+                    self.own.add(stmt.var.name)
+            case n.TileStore():
+                if self._depends(stmt.value):
+                    self.own.add(stmt.tile.name)
+            case n.Store():
+                return any(map(self._depends, stmt.indices))
+            case n.Declare():
+                pass
+        return True
+
+    def _depends(self, expr: n.Expr) -> bool:
+        if isinstance(expr, n.Var):
+            return expr.name in self.own
+        if isinstance(expr, n.TileLoad) and expr.tile.name in self.own:
+            return True
+        return any(map(self._depends, n.children(expr)))
