@@ -4,7 +4,7 @@ opened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from relayvm.base.diagnostics import DiagnosticSink, Note
 from relayvm.base.dims import Dim, DimVar, symbol
@@ -29,6 +29,7 @@ from relayvm.ir.types import (
     GlobalTypeVar,
     IncompleteType,
     ShapeArg,
+    TensorType,
     Type,
     TypeCall,
     TypeVar,
@@ -82,6 +83,8 @@ class Context:
         self.open: set[int] = set()
         self.deferred: list[Deferred] = []
         self._checked: dict[int, Type] = {}
+        self._tensors: dict[TensorType, TensorType] = {}
+        self._applications: dict[tuple[int, ...], tuple[Type, tuple[object, ...]]] = {}
         self._signatures: dict[int, FuncType] = {}
         self._constructors: dict[tuple[str, int], FuncType] = {}
 
@@ -227,6 +230,33 @@ class Context:
         reason = Reason(span, "the result has type {actual}", scheme.ret_type, result)
         self.solver.flow(scheme.ret_type, result, reason, renaming=dims)
         return FuncType(body.arg_types, result), arguments
+
+    # -- Operators ------------------------------------------------------------------------------
+
+    def shared(self, type_: Type) -> Type:
+        """Return the one object that stands for all equal tensor types of this inference."""
+        if not isinstance(type_, TensorType):
+            return type_
+        return self._tensors.setdefault(type_, type_)
+
+    def application(
+        self, op: Expr, attrs: object, types: Sequence[Type]
+    ) -> tuple[tuple[int, ...], Type | None]:
+        """Return the key of an operator at types, and its result if it was applied to the same
+        before.
+        """
+        # Attributes are told by identity: 1, 1.0 and True are equal.
+        key = (id(op), id(attrs) if attrs else 0, *map(id, types))
+        known = self._applications.get(key)
+        return key, known[0] if known is not None else None
+
+    def keep_application(
+        self, key: tuple[int, ...], op: Expr, attrs: object, types: Sequence[Type], result: Type
+    ) -> Type:
+        """Remember what an operator gives at complete types; what the key names is kept alive."""
+        result = self.shared(result)
+        self._applications[key] = (result, (op, attrs, *types))
+        return result
 
     # -- Places ---------------------------------------------------------------------------------
 

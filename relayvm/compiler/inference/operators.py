@@ -38,20 +38,26 @@ def operator_call(context: Context, call: Call, types: Sequence[Type]) -> Type:
     """Return the type of a call of an operator; a hole if its rule has to wait."""
     op = call.op
     assert isinstance(op, Operator)
+    pruned = [prune(t) for t in types]
+    key, result = context.application(op, call.attrs, pruned)
+    if result is not None and not call.type_args:
+        return result
     if not _well_formed(context, op, call):
         _poison_all(context, types)
         return POISON
-    pruned = [prune(t) for t in types]
     if any(_is_wrong(t) for t in pruned):
         _poison_all(context, pruned)
         return POISON
     if all(context.solver.rigid(t) for t in pruned):
-        pruned = [context.solver.final(t) for t in pruned]
+        final = [context.solver.final(t) for t in pruned]
         try:
-            return op.call_type(pruned, call.attrs, call.args)
+            result = op.call_type(final, call.attrs, call.args)
         except ShapeError as failure:
-            report_failure(context, op, call, pruned, failure)
+            report_failure(context, op, call, final, failure)
             return POISON
+        if op.is_data_dependent:
+            return result
+        return context.keep_application(key, op, call.attrs, pruned, result)
     out = new_hole(Owner(f"the result of `{op.name}`", call.span, derived=True))
     task = OperatorCall(context, op, call, pruned, out)
     context.deferred.append(task)

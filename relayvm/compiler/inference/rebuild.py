@@ -5,9 +5,9 @@ arguments.
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import is_
 from typing import TypeVar as GenericVar
 
-from relayvm.base.diagnostics import assert_never
 from relayvm.base.dims import ANY, Dim, DimVar, dim_variables
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.inference.context import Context
@@ -21,7 +21,6 @@ from relayvm.ir.expr import (
     Expr,
     Function,
     GlobalVar,
-    If,
     Let,
     Match,
     Op,
@@ -29,14 +28,10 @@ from relayvm.ir.expr import (
     PatternConstructor,
     PatternTuple,
     PatternVar,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
     Var,
 )
 from relayvm.ir.types import Type
+from relayvm.ir.visit import children, with_children
 
 E = GenericVar("E", bound=Expr)
 
@@ -49,6 +44,7 @@ class Rebuild:
         self.keep_free_vars = keep_free_vars
         self._done: dict[int, Expr] = {}
         self._memo: Memo = {}
+        self._final: dict[int, tuple[Type, Type]] = {}
         self._same_type = SameTypes()
 
     def expr(self, expr: Expr) -> Expr:
@@ -58,55 +54,48 @@ class Rebuild:
 
     def type_(self, type_: Type) -> Type:
         """Return a type without holes; a dim of which nothing is known is `?`."""
-        return rebuild(type_, lambda part: map_dims(part, _final_dim), self._memo)
+        known = self._final.get(id(type_))
+        if known is not None:
+            return known[1]
+        result = rebuild(type_, lambda part: map_dims(part, _final_dim), self._memo)
+        # The type itself is kept too, so that its id is not used again.
+        self._final[id(type_)] = (type_, result)
+        return result
+
+    def _leaf(self, user: Expr | None, place: int, expr: Expr) -> Expr | None:
+        """Return what has no operands, or was rebuilt before."""
+        if isinstance(expr, (GlobalVar, Constructor)):
+            slot = self.context.slots.get((id(user), place))
+            return expr if slot is None else self._typed(expr, self.type_(slot))
+        known = self._done.get(id(expr))
+        if known is not None or not isinstance(expr, (Var, Op, Constant)):
+            return known
+        if isinstance(expr, Op):
+            return expr
+        if isinstance(expr, Var):
+            return self._var(expr)
+        result = self._typed(expr, self.type_(self.context.types[id(expr)]))
+        self._done[id(expr)] = result
+        return result
 
     def _visit(self, user: Expr | None, place: int, expr: Expr) -> Recursive[Expr]:
-        slot = self.context.slots.get((id(user), place))
-        if slot is not None and isinstance(expr, (GlobalVar, Constructor)):
-            return self._typed(expr, self.type_(slot))
-        known = self._done.get(id(expr))
-        if known is not None:
-            return known
+        leaf = self._leaf(user, place, expr)
+        if leaf is not None:
+            return leaf
         if isinstance(expr, Let):
             typed: Expr = yield self._let(expr)
             return typed
         result: Expr
         match expr:
-            case Var():
-                return self._var(expr)
-            case Op() | Constructor() | GlobalVar():
-                return expr
-            case Constant():
-                result = expr
             case Call():
                 result = yield self._call(expr)
             case Function():
                 result = yield self._function(expr)
             case Match():
                 result = yield self._match(expr)
-            case Tuple():
-                fields = yield self._all(expr, expr.fields, 0)
-                result = expr if _same(fields, expr.fields) else replace(expr, fields=fields)
-            case If():
-                parts = (expr.cond, expr.true_branch, expr.false_branch)
-                new = yield self._all(expr, parts, 0)
-                result = expr if _same(new, parts) else _new_if(expr, new)
-            case TupleGetItem():
-                value = yield self._visit(expr, 0, expr.tuple_value)
-                same = value is expr.tuple_value
-                result = expr if same else replace(expr, tuple_value=value)
-            case RefCreate():
-                value = yield self._visit(expr, 0, expr.value)
-                result = expr if value is expr.value else replace(expr, value=value)
-            case RefRead():
-                ref = yield self._visit(expr, 0, expr.ref)
-                result = expr if ref is expr.ref else replace(expr, ref=ref)
-            case RefWrite():
-                both = yield self._all(expr, (expr.ref, expr.value), 0)
-                same = _same(both, (expr.ref, expr.value))
-                result = expr if same else replace(expr, ref=both[0], value=both[1])
             case _:
-                assert_never(expr)  # type: ignore[arg-type]
+                below = children(expr)
+                result = with_children(expr, (yield self._all(expr, below, 0)))
         result = self._typed(result, self.type_(self.context.types[id(expr)]))
         self._done[id(expr)] = result
         return result
@@ -114,7 +103,8 @@ class Rebuild:
     def _all(self, user: Expr, exprs: tuple[Expr, ...], first: int) -> Recursive[tuple[Expr, ...]]:
         result: list[Expr] = []
         for place, expr in enumerate(exprs, first):
-            result.append((yield self._visit(user, place, expr)))
+            leaf = self._leaf(user, place, expr)
+            result.append(leaf if leaf is not None else (yield self._visit(user, place, expr)))
         return tuple(result)
 
     def _typed(self, expr: E, type_: Type) -> E:
@@ -128,13 +118,16 @@ class Rebuild:
             assert isinstance(known, Var)
             return known
         type_ = self.type_(self.context.vars[id(var)])
-        result = var
-        annotation = var.type_annotation
+        result, annotation = var, var.type_annotation
         free = id(var) not in self.context.bound
         if not (free and self.keep_free_vars and annotation is not None):
             if annotation is None or not self.context.solver.rigid(annotation):
-                result = replace(result, type_annotation=type_)
-            result = self._typed(result, type_)
+                annotation = type_
+            checked = var.checked_type
+            if checked is None or not self._same_type(checked, type_):
+                checked = type_
+            if checked is not var.checked_type or annotation is not var.type_annotation:
+                result = Var(var.name, annotation, span=var.span, checked_type=checked)
         self._done[id(var)] = result
         return result
 
@@ -142,19 +135,26 @@ class Rebuild:
         chain: list[tuple[Let, Var, Expr]] = []
         body: Expr = let
         while isinstance(body, Let) and id(body) not in self._done:
-            value = yield self._visit(body, 0, body.value)
+            value = self._leaf(body, 0, body.value)
+            if value is None:
+                value = yield self._visit(body, 0, body.value)
             chain.append((body, self._var(body.var), value))
             body = body.body
         new: Expr = yield self._visit(chain[-1][0], 1, body)
         for old, var, value in reversed(chain):
             same = var is old.var and value is old.value and new is old.body
-            result = old if same else replace(old, var=var, value=value, body=new)
-            new = self._typed(result, self.type_(self.context.types[id(old)]))
+            type_ = self.type_(self.context.types[id(old)])
+            if same:
+                new = self._typed(old, type_)
+            else:
+                new = Let(var, value, new, span=old.span, checked_type=type_)
             self._done[id(old)] = new
         return new
 
     def _call(self, call: Call) -> Recursive[Expr]:
-        op = yield self._visit(call, 0, call.op)
+        op = self._leaf(call, 0, call.op)
+        if op is None:
+            op = yield self._visit(call, 0, call.op)
         args = yield self._all(call, call.args, 1)
         found = self.context.type_args.get(id(call), ())
         type_args = tuple(self.type_(t) for t in found)
@@ -164,7 +164,8 @@ class Rebuild:
             type_args = call.type_args
         if op is call.op and _same(args, call.args) and type_args is call.type_args:
             return call
-        return replace(call, op=op, args=args, type_args=type_args)
+        type_ = self.type_(self.context.types[id(call)])
+        return Call(op, args, call.attrs, type_args, span=call.span, checked_type=type_)
 
     def _function(self, function: Function) -> Recursive[Expr]:
         params = tuple(self._var(p) for p in function.params)
@@ -202,12 +203,8 @@ class Rebuild:
         return pattern
 
 
-def _new_if(expr: If, parts: tuple[Expr, ...]) -> If:
-    return replace(expr, cond=parts[0], true_branch=parts[1], false_branch=parts[2])
-
-
 def _same(new: tuple[Expr, ...], old: tuple[Expr, ...]) -> bool:
-    return all(a is b for a, b in zip(new, old))
+    return all(map(is_, new, old))
 
 
 def _final_dim(dim: Dim) -> Dim:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from relayvm.base.diagnostics import Note
 from relayvm.base.dtypes import BOOL, dtype_of
 from relayvm.base.source import Span
@@ -47,6 +49,7 @@ from relayvm.ir.types import (
     TypeVar,
     scalar_type,
 )
+from relayvm.ops.operator import Operator
 
 MAX_SHOWN_CASES = 3
 
@@ -94,6 +97,7 @@ class Walk:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        self._constants: dict[tuple[np.dtype[Any], tuple[int, ...]], Type] = {}
         self._visitors: dict[type[Expr], Callable[[Any], Recursive[Type]]] = {
             Call: self._call,
             Function: self._function,
@@ -127,7 +131,12 @@ class Walk:
                 self.context.types[id(expr)] = type_
                 return type_
             case Constant():
-                type_ = TensorType(expr.data.shape, dtype_of(expr.data.dtype))
+                type_ = self._constant_type(expr.data)
+                self.context.types[id(expr)] = type_
+                return type_
+            case Call() if isinstance(expr.op, Operator) and all(map(self._is_visited, expr.args)):
+                operands = [self.context.types[id(arg)] for arg in expr.args]
+                type_ = operator_call(self.context, expr, operands)
                 self.context.types[id(expr)] = type_
                 return type_
             case GlobalVar() | Constructor():
@@ -144,6 +153,18 @@ class Walk:
                 self.context.reporter.report("operator-value", message, span, help=help)
                 return POISON
         return None
+
+    def _is_visited(self, expr: Expr) -> bool:
+        """Return True if the type of the expression is there, or could be had at once."""
+        if id(expr) in self.context.types:
+            return True
+        return isinstance(expr, (Var, Constant)) and self._leaf(None, 0, expr) is not None
+
+    def _constant_type(self, data: np.ndarray) -> Type:
+        key = (data.dtype, data.shape)
+        if key not in self._constants:
+            self._constants[key] = self.context.shared(TensorType(data.shape, dtype_of(data.dtype)))
+        return self._constants[key]
 
     # -- Functions and bindings -----------------------------------------------------------------
 
