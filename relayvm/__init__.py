@@ -38,13 +38,22 @@ _HOMES = {
     "InternalError": "relayvm.base.diagnostics",
 }
 
+# TVM's names at this level, for programs that came from there; see `relayvm/relay`.
+_TVM_HOMES = {
+    "IRModule": "relayvm.relay.module",
+    "cpu": "relayvm.relay.ndarray",
+    "cuda": "relayvm.relay.ndarray",
+    "device": "relayvm.relay.ndarray",
+}
+
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604 - the names are strings
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    home = _HOMES.get(name) or _TVM_HOMES.get(name)
+    if home is None:
         raise AttributeError(f"module `relayvm` has no attribute `{name}`")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(home), name)
     globals()[name] = value
     return value
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """One element type.
+    """One element type; equal to its name, so that `dtype == "float32"` holds.
 
     `kind` is one of `bool`, `int`, `uint`, `float`; `short` is the suffix used in instruction
     names; `code` is the number stored in executables; `dlpack` is the DLPack type code.
@@ -71,6 +71,14 @@ class DType:
         if self.is_bool:
             return 1
         return (1 << (self.bits - 1)) - 1 if self.kind == "int" else (1 << self.bits) - 1
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            return self.name == other
+        return self.name == other.name if isinstance(other, DType) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     def __str__(self) -> str:
         return self.name

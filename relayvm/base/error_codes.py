@@ -43,6 +43,16 @@ ERROR_CODES: dict[str, str] = {
         "An axis is outside the rank of the tensor, or is named twice.\n\n"
         "Axes count from 0; negative ones count from the end, -1 being the last."
     ),
+    "bad-node": (
+        "What a node of a program built from Python holds is not what belongs there.\n\n"
+        "Expressions hold expressions: wrap numbers and arrays in `relay.const`. Types hold types, "
+        "and parameters are variables."
+    ),
+    "unknown-dtype": (
+        "No element type has this name.\n\n"
+        "Known are `bool`, `int8` to `int64`, `uint8` to `uint64`, `float16`, `float32` and "
+        "`float64`."
+    ),
     "bad-literal": (
         "A number or string literal means nothing.\n\n"
         "Integers are int32, or int64 where they do not fit; a suffix names another type: `1i64`, "
@@ -70,6 +80,11 @@ ERROR_CODES: dict[str, str] = {
         "own.\n\n"
         "For example, a program with its own `type List` cannot call the library's `@map`. Rename "
         "one, or define the function as well."
+    ),
+    "unknown-library": (
+        "A file of the library is asked for that there is not.\n\n"
+        "The files are `prelude.rly` and `array.rly`, which every program may use without asking, "
+        "`core.rly`, `gradient.rly` and `nat.rly`."
     ),
     "missing-attribute": (
         "A call lacks an attribute that has no default.\n\n"

@@ -1,0 +1,12 @@
+"""TVM Relay's Python names over RelayVM: `import relayvm as tvm; from relayvm import relay`.
+
+Nothing else in the package imports from here.
+"""
+
+from relayvm.relay import idioms as idioms
+from relayvm.relay.homes import HOMES
+from relayvm.relay.lazy import lazy_names
+
+__getattr__ = lazy_names(__name__, HOMES, fallbacks=("relayvm.relay.op",))
+
+__all__ = sorted(HOMES)  # noqa: PLE0605 - the names are strings

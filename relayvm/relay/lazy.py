@@ -1,0 +1,68 @@
+"""Names that are found at first use, and the reason where one is left out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+LEFT_OUT = Path(__file__).with_name("left_out.txt")
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, str], fallbacks: Sequence[str] = ()
+) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package.
+
+    `homes` maps names to modules, `"module:name"` where the name there is another, or to the module
+    itself where it ends in the name. Other names are looked up in the modules `fallbacks`.
+    """
+
+    def find(name: str) -> Any:
+        if name in homes:
+            value = _found(homes[name], name)
+        elif name.startswith("__"):
+            raise AttributeError(f"module `{package}` has no attribute `{name}`")
+        elif find_spec(f"{package}.{name}") is not None:
+            value = import_module(f"{package}.{name}")
+        else:
+            value = _in_fallbacks(package, fallbacks, name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return find
+
+
+def _found(home: str, name: str) -> Any:
+    module, _, inside = home.partition(":")
+    found = import_module(module)
+    if not inside and module.rpartition(".")[2] == name and not hasattr(found, name):
+        return found
+    return getattr(found, inside or name)
+
+
+def _in_fallbacks(package: str, fallbacks: Sequence[str], name: str) -> Any:
+    for home in fallbacks:
+        if find_spec(home) is not None and hasattr(module := import_module(home), name):
+            return getattr(module, name)
+    raise missing(package, name)
+
+
+def missing(package: str, name: str) -> AttributeError:
+    """Return the error for a name that is not there, with the reason if it is left out."""
+    full = f"{package.removeprefix('relayvm.').replace('relay.namespace.', '')}.{name}"
+    reason = left_out().get(full)
+    why = f": {reason}" if reason else ""
+    return AttributeError(f"module `{package}` has no attribute `{name}`{why}")
+
+
+@cache
+def left_out() -> dict[str, str]:
+    """Return what is left out of TVM's names, each with the reason."""
+    lines = LEFT_OUT.read_text(encoding="utf-8").splitlines()
+    rows = (line.partition(": ") for line in lines if line and not line.startswith("#"))
+    return {name: reason for name, _, reason in rows}

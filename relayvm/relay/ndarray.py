@@ -1,0 +1,130 @@
+"""Arrays with TVM's methods: numpy arrays that also answer `numpy()`, `device` and `copyto`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from relayvm.base.diagnostics import error
+from relayvm.base.dtypes import DType
+
+_KINDS = {"cpu": 1, "llvm": 1, "cuda": 2, "gpu": 2, "nvptx": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device by kind and number; arrays live on `cpu(0)`."""
+
+    kind: str
+    device_id: int = 0
+
+    @property
+    def device_type(self) -> int:
+        """DLPack's number of the kind."""
+        return _KINDS[self.kind]
+
+    @property
+    def exist(self) -> bool:
+        """Whether this machine can run programs there."""
+        return self.kind == "cpu"
+
+    def sync(self) -> None:
+        """Return at once: nothing runs behind the caller's back."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.device_id})"
+
+
+def device(dev_type: str, dev_id: int = 0) -> Device:
+    """Return a device by the name of its kind; `llvm` is the CPU."""
+    name = str(dev_type).partition(" ")[0]
+    if name not in _KINDS:
+        raise error("unknown-target", f"there is no device of kind `{dev_type}`; known is `cpu`")
+    return Device("cpu" if _KINDS[name] == 1 else "cuda", dev_id)
+
+
+def cpu(dev_id: int = 0) -> Device:
+    """Return the CPU."""
+    return Device("cpu", dev_id)
+
+
+def cuda(dev_id: int = 0) -> Device:
+    """Return a CUDA device, whether there is one or not."""
+    return Device("cuda", dev_id)
+
+
+class NDArray(np.ndarray):
+    """A numpy array with TVM's methods."""
+
+    def numpy(self) -> np.ndarray:
+        """Return a copy as a plain numpy array."""
+        return np.array(self, subok=False)
+
+    def asnumpy(self) -> np.ndarray:
+        """Return a copy as a plain numpy array; the old name of `numpy`."""
+        return self.numpy()
+
+    @property
+    def device(self) -> Device:  # type: ignore[override]
+        """Where the array lives."""
+        return Device("cpu")
+
+    @property
+    def ctx(self) -> Device:
+        """Where the array lives; the old name of `device`."""
+        return Device("cpu")
+
+    def copyto(self, target: Any, mem_scope: str | None = None) -> NDArray:
+        """Copy the elements into another array, or into a new one on a device."""
+        if isinstance(target, Device):
+            return array(self, target)
+        if not isinstance(target, np.ndarray) or target.shape != self.shape:
+            raise error("wrong-argument", f"an array of shape {self.shape} cannot be copied there")
+        target[...] = self
+        return target  # type: ignore[return-value]
+
+    def copyfrom(self, source_array: Any) -> NDArray:
+        """Fill the array with the elements of another one of the same shape."""
+        source = np.asarray(source_array)
+        if source.shape != self.shape:
+            message = f"an array of shape {source.shape} does not fit into one of {self.shape}"
+            raise error("wrong-argument", message)
+        self[...] = source
+        return self
+
+    def same_as(self, other: object) -> bool:
+        """Tell whether both are the same array."""
+        return self is other
+
+
+def array(arr: Any, device: Device | None = None, mem_scope: str | None = None) -> NDArray:
+    """Return a copy of what numpy can read; lists of numbers become float32, as in TVM."""
+    _require_cpu(device)
+    if not isinstance(arr, (np.ndarray, np.generic)):
+        made = np.array(arr)
+        arr = made.astype("float32") if isinstance(arr, list) else made
+    return np.array(arr, order="C").view(NDArray)
+
+
+def empty(
+    shape: Sequence[int],
+    dtype: str | DType = "float32",
+    device: Device | None = None,
+    mem_scope: str | None = None,
+) -> NDArray:
+    """Return an array whose elements are not set."""
+    _require_cpu(device)
+    return np.empty(tuple(shape), str(dtype)).view(NDArray)
+
+
+def _require_cpu(where: Device | None) -> None:
+    if isinstance(where, Device) and not where.exist:
+        raise error("unknown-target", f"there is no device {where}: arrays live on `cpu(0)`")
+
+
+def as_ndarray(value: Any) -> NDArray:
+    """Return an array as an NDArray over the same elements."""
+    return value if isinstance(value, NDArray) else np.asarray(value).view(NDArray)

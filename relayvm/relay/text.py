@@ -1,0 +1,27 @@
+"""The text of what TVM prints: modules, expressions, types and patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from relayvm.ir.expr import Expr
+from relayvm.ir.module import Module
+from relayvm.ir.printer import print_expr, print_module, print_type
+from relayvm.ir.types import Type
+
+Annotate = Callable[[Any], str]
+
+
+def astext(item: Any, show_meta_data: bool = True) -> str:
+    """Return an item as text; without `show_meta_data` constants that have no literal are only
+    named.
+    """
+    item = getattr(item, "module", item)
+    if isinstance(item, Module):
+        return print_module(item, metadata=show_meta_data)
+    if isinstance(item, Expr):
+        return print_expr(item, metadata=show_meta_data)
+    if isinstance(item, Type):
+        return print_type(item)
+    return str(item)
