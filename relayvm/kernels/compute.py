@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Union
 
-from relayvm.base.dims import Dim, DimExpr
+from relayvm.base.dims import AnyDim, Dim, DimExpr
 from relayvm.base.dtypes import BOOL, INT32, INT64, DType, dtype_of
 from relayvm.kernels.scalar_ops import SCALAR_OPS
 
@@ -20,7 +20,7 @@ ARG_REDUCTIONS = ("argmax", "argmin")
 INDEX_MODES = ("trap", "clip", "wrap", "fill")
 
 Number = Union[bool, int, float]
-Operand = Union["ScalarExpr", bool, int, float, DimExpr]
+Operand = Union["ScalarExpr", bool, int, float, Dim]
 
 _names = itertools.count()
 
@@ -378,6 +378,7 @@ def adopt(value: Operand, dtype: DType) -> ScalarExpr:
         return value
     if isinstance(value, DimExpr):
         return cast(dim(value), dtype)
+    assert not isinstance(value, AnyDim), "`?` has no value"
     return const(value, dtype)
 
 

@@ -38,7 +38,8 @@ class ScalarOp:
 
     `predicate` rows give bool, others the operands' dtype. `ulp` bounds the error in float32 and
     float64, in units of the last place of the exact result, inside `domain`; 0.5 is correctly
-    rounded, 0 exact. float16 is computed in float32 and rounded once.
+    rounded, 0 exact. float16 is computed in float32 and rounded once. A row with `to` reads the
+    bits of its operand as that dtype.
     """
 
     name: str
@@ -50,16 +51,19 @@ class ScalarOp:
     ulp: float = 0.0
     domain: str = ""
     narrow: Program | None = field(default=None, repr=False)
+    to: DType | None = None
 
     def result(self, dtype: DType) -> DType:
         """Return the dtype of the result for operands of `dtype`."""
-        return BOOL if self.predicate else dtype
+        return self.to or (BOOL if self.predicate else dtype)
 
     def program(self, *operands: Value) -> Value:
         """Return the function of values on any machine."""
         dtype = operands[0].dtype
         assert dtype in self.dtypes, f"`{self.name}` has no meaning for {dtype}"
         assert len(operands) == self.arity, f"`{self.name}` takes {self.arity} operands"
+        if self.to is not None:
+            return self.definition(*operands)
         wide = [conversion.widen(x) for x in operands]
         definition = self.definition
         if self.narrow is not None and wide[0].dtype is FLOAT32:
@@ -193,6 +197,16 @@ _ROWS = (
     _row("fma", 3, NUMERIC, "a * b + c, rounded once", _fma, ulp=0.5),
 )
 
-SCALAR_OPS: Mapping[str, ScalarOp] = {row.name: row for row in _ROWS}
+
+def _bits_as(dtype: DType) -> ScalarOp:
+    """Return the row that reads bits as another dtype of the same size."""
+    sources = tuple(d for d in NUMERIC if d.bits == dtype.bits)
+    doc = f"the bits read as {dtype}"
+    return ScalarOp(f"bits_as_{dtype}", 1, sources, doc, lambda x: x.bitcast(dtype), to=dtype)
+
+
+SCALAR_OPS: Mapping[str, ScalarOp] = {
+    row.name: row for row in (*_ROWS, *(_bits_as(d) for d in NUMERIC))
+}
 
 __all__ = ["FLOAT16", "FLOAT32", "FLOAT64", "SCALAR_OPS", "ScalarOp", "cast_array"]

@@ -10,13 +10,30 @@ from relayvm.base.dtypes import BOOL, DType
 from relayvm.base.shapes import broadcast_shapes
 from relayvm.ir.types import TensorType, Type
 from relayvm.kernels import compute as te
-from relayvm.kernels.compute import Tensor
+from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.ops import numeric
 from relayvm.ops.loads import broadcast_compute
 from relayvm.ops.numeric import Array, Meaning, through_float32
 from relayvm.ops.operator import Fusion, Operator, operator
-from relayvm.ops.schema import AnyTensor, Bool, Integer, Numeric, SameDtype
+from relayvm.ops.schema import AnyTensor, Bool, Integer, Numeric, SameDtype, Whole
 from relayvm.ops.unary import BOOL_RESULT, scalar_ulp
+
+
+def _trunc_divide(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
+    quotient = te.scalar("divide", x, y)
+    return te.scalar("trunc", quotient) if x.dtype.is_float else quotient
+
+
+def _truncated_quotient(a: Array, b: Array) -> Array:
+    quotient = through_float32(numeric.divide)(a, b)
+    return np.trunc(quotient) if a.dtype.kind == "f" else np.asarray(quotient)
+
+
+# What is no row of the scalar table.
+_FORMULAS: dict[str, Callable[[ScalarExpr, ScalarExpr], ScalarExpr]] = {
+    "trunc_divide": _trunc_divide,
+    "trunc_mod": lambda x, y: te.scalar("mod", x, y),
+}
 
 
 def _row(
@@ -27,10 +44,10 @@ def _row(
     *,
     no_gradient: str = "",
 ) -> Operator:
-    row = operator(
-        name, fusion=Fusion.BROADCAST, ulp=scalar_ulp(name), no_gradient=no_gradient, doc=doc
-    )(rule)
-    exact = through_float32(meaning)
+    ulp = 0 if name in _FORMULAS else scalar_ulp(name)
+    row = operator(name, fusion=Fusion.BROADCAST, ulp=ulp, no_gradient=no_gradient, doc=doc)(rule)
+    exact = meaning if name == "trunc_divide" else through_float32(meaning)
+    formula = _FORMULAS.get(name, lambda x, y: te.scalar(name, x, y))
 
     @row.numpy
     def _(lhs: Array, rhs: Array) -> Array:
@@ -38,7 +55,7 @@ def _row(
 
     @row.compute
     def _(lhs: Tensor, rhs: Tensor) -> Tensor:
-        return broadcast_compute((lhs, rhs), lambda x, y: te.scalar(name, x, y), name)
+        return broadcast_compute((lhs, rhs), formula, name)
 
     return row
 
@@ -52,6 +69,10 @@ def _numeric_pair(lhs: Numeric, rhs: SameDtype) -> TensorType:
 
 
 def _integer_pair(lhs: Integer, rhs: SameDtype) -> TensorType:
+    return _broadcast(lhs, rhs, lhs.dtype)
+
+
+def _whole_pair(lhs: Whole, rhs: SameDtype) -> TensorType:
     return _broadcast(lhs, rhs, lhs.dtype)
 
 
@@ -113,6 +134,24 @@ _BINARY: tuple[tuple[str, Callable[..., Type], Meaning, str, str, tuple[str, str
         "[1, 1]",
     ),
     (
+        "trunc_divide",
+        _numeric_pair,
+        _truncated_quotient,
+        "",
+        "Quotient rounded toward zero; of integers 0 for a divisor of 0.",
+        _INTS,
+        "[3, -3]",
+    ),
+    (
+        "trunc_mod",
+        _numeric_pair,
+        numeric.mod,
+        "",
+        "Remainder with the sign of `lhs`; of integers 0 for a divisor of 0.",
+        _INTS,
+        "[1, -1]",
+    ),
+    (
         "power",
         _numeric_pair,
         numeric.power,
@@ -156,6 +195,17 @@ _BINARY: tuple[tuple[str, Callable[..., Type], Meaning, str, str, tuple[str, str
         "`lhs >> rhs` keeping the sign; all bits go if `rhs` is negative or at least their number.",
         _INTS,
         "[1, -2]",
+    ),
+    ("bitwise_and", _whole_pair, np.bitwise_and, "integers only", "And of bits.", _INTS, "[2, 0]"),
+    ("bitwise_or", _whole_pair, np.bitwise_or, "integers only", "Or of bits.", _INTS, "[7, -5]"),
+    (
+        "bitwise_xor",
+        _whole_pair,
+        np.bitwise_xor,
+        "integers only",
+        "Exclusive or of bits.",
+        _INTS,
+        "[5, -5]",
     ),
     ("equal", _comparison, np.equal, BOOL_RESULT, "True where equal.", _FLOATS, "[False, False]"),
     (

@@ -9,6 +9,7 @@ from relayvm.ir.expr import Expr
 from relayvm.ops import rows
 from relayvm.ops.elementwise import cast, clip, copy, relu, where
 from relayvm.ops.gradient_expressions import number, summed_like, times, where_or_zero
+from relayvm.ops.integers import cast_like
 from relayvm.ops.operator import GradientCall
 from relayvm.ops.rows import ROWS, add, divide, multiply, negative, subtract
 
@@ -93,6 +94,8 @@ _BINARY: dict[str, BinaryRule] = {
     "mod": lambda x, y, r, g, c: (g, negative(multiply(g, rows.trunc(divide(x, y))))),
     "floor_mod": lambda x, y, r, g, c: (g, negative(multiply(g, rows.floor_divide(x, y)))),
     "floor_divide": lambda x, y, r, g, c: (None, None),
+    "trunc_mod": lambda x, y, r, g, c: (g, negative(multiply(g, rows.trunc(divide(x, y))))),
+    "trunc_divide": lambda x, y, r, g, c: (None, None),
     "maximum": lambda x, y, r, g, c: _extreme(rows.greater_equal(x, y), g, c),
     "minimum": lambda x, y, r, g, c: _extreme(rows.less_equal(x, y), g, c),
 }
@@ -128,6 +131,12 @@ def _(call: GradientCall, g: Expr) -> Gradients:
 def _(call: GradientCall, g: Expr) -> Gradients:
     source = call.type_of("data").dtype
     return (cast(g, dtype=source) if source.is_float and call.dtype.is_float else None,)
+
+
+@cast_like.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    source, like = call.type_of("data").dtype, call.type_of("dtype_like").dtype
+    return (cast(g, dtype=source) if source.is_float and like.is_float else None, None)
 
 
 @clip.gradient

@@ -5,6 +5,7 @@ their checks.
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_type_hints
@@ -14,6 +15,8 @@ from relayvm.base.dtypes import BOOL, DTYPES, FLOATS, INT64, INTEGERS, NUMERIC, 
 from relayvm.base.shapes import ShapeError
 from relayvm.ir.expr import AttributeSchema, AttrValue, OperandSchema
 from relayvm.ir.types import FuncType, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
+
+F = typing.TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ Numeric = Annotated[TensorType, Constraint("a tensor of numbers", NUMERIC)]
 Float = Annotated[TensorType, Constraint("a tensor of floats", FLOATS)]
 Integer = Annotated[TensorType, Constraint("a tensor of integers", INTEGERS)]
 Bool = Annotated[TensorType, Constraint("a tensor of bools", (BOOL,))]
+Whole = Annotated[TensorType, Constraint("a tensor of integers or bools", (*INTEGERS, BOOL))]
 SameDtype = Annotated[
     TensorType, Constraint("a tensor of the same dtype as the operand before it", DTYPES, True)
 ]
@@ -63,7 +67,7 @@ def _constraint(name: str, hint: Any) -> Constraint:
     for part in get_args(hint):
         if isinstance(part, Constraint):
             return part
-    kinds = "`AnyTensor`, `Numeric`, `Float`, `Integer`, `Bool`, `SameDtype` or `Tensors`"
+    kinds = "`AnyTensor`, `Numeric`, `Float`, `Integer`, `Bool`, `Whole`, `SameDtype` or `Tensors`"
     raise TypeError(f"operand `{name}` of a rule must be annotated as {kinds}, not {hint!r}")
 
 
@@ -93,6 +97,16 @@ def _kind(annotation: Any) -> str:
     known = {int | Ints: "int | Ints", Dim: "Dim", Ints: "Ints", Dims: "Dims"}
     names = [known.get(p) or getattr(p, "__name__", str(p)) for p in parts if p is not type(None)]
     return " | ".join(names + ["None"] * (len(parts) > len(names)))
+
+
+def like(rule: Callable[..., Any]) -> Callable[[F], F]:
+    """Give a facet that takes its attributes as a mapping (`**attrs`) the signature of a rule."""
+
+    def decorate(function: F) -> F:
+        function.__signature__ = inspect.signature(rule)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
 
 
 def check_attributes(

@@ -15,7 +15,7 @@ from relayvm.ops import numeric
 from relayvm.ops.loads import broadcast_compute
 from relayvm.ops.numeric import Array, Meaning, through_float32
 from relayvm.ops.operator import Fusion, Operator, operator
-from relayvm.ops.schema import Bool, Float, Numeric
+from relayvm.ops.schema import Bool, Float, Numeric, Whole
 
 
 def scalar_ulp(name: str) -> float:
@@ -55,6 +55,10 @@ def _numeric(data: Numeric) -> TensorType:
 
 
 def _float(data: Float) -> TensorType:
+    return TensorType(data.shape, data.dtype)
+
+
+def _whole(data: Whole) -> TensorType:
     return TensorType(data.shape, data.dtype)
 
 
@@ -219,4 +223,12 @@ PREDICATES = tuple(
     )
 )
 
-OPERATORS = (*UNARY, *PREDICATES)
+bitwise_not = _row(
+    "bitwise_not",
+    _whole,
+    np.bitwise_not,
+    _doc("Complement of bits.", "bitwise_not", "int32 [0, 5]", "[-1, -6]"),
+    no_gradient="integers only",
+)
+
+OPERATORS = (*UNARY, *PREDICATES, bitwise_not)
