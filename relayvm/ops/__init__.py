@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 # Gradients stand in files of their own, because they build calls of operators of all families.
-from relayvm.ops import gradient_elementwise, gradient_reduction, gradient_tensor  # noqa: F401
+from relayvm.ops import (
+    gradient_convolution,  # noqa: F401
+    gradient_elementwise,  # noqa: F401
+    gradient_reduction,  # noqa: F401
+    gradient_tensor,  # noqa: F401
+)
 from relayvm.ops.operator import Fusion, GradientCall, Operator, gradient_call, operator
 from relayvm.ops.rows import ROWS
 from relayvm.ops.tracing import Trace, trace_shape

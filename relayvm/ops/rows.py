@@ -5,6 +5,8 @@ from __future__ import annotations
 from relayvm.ops import (
     binary,
     broadcasting,
+    convolution,
+    convolution_gradients,
     creation,
     elementwise,
     indexing,
@@ -21,6 +23,8 @@ from relayvm.ops.operator import table_of
 ROWS = table_of(
     binary.OPERATORS,
     broadcasting.OPERATORS,
+    convolution.OPERATORS,
+    convolution_gradients.OPERATORS,
     creation.OPERATORS,
     elementwise.OPERATORS,
     indexing.OPERATORS,

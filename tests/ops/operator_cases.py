@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from cases_convolution import CONVOLUTION_CASES
+from operator_case import Case, Shape
 
 from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.ir.types import TensorType, TupleType, Type
@@ -15,22 +16,6 @@ from relayvm.ops.binary import BINARY
 from relayvm.ops.operator import Operator
 from relayvm.ops.reduction import REDUCTIONS
 from relayvm.ops.unary import PREDICATES, UNARY
-
-Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One legal call. A tuple operand has a list of shapes.
-
-    `dtypes` fixes the dtype of operands by position; `values` fixes their elements.
-    `smooth` says that gradients can be compared with finite differences at ordinary values.
-    """
-
-    shapes: tuple[Shape | list[Shape], ...]
-    attrs: dict[str, Any] = field(default_factory=dict)
-    dtypes: dict[int, str] = field(default_factory=dict)
-    values: dict[int, Any] = field(default_factory=dict)
 
 
 def _unary() -> list[Case]:
@@ -241,6 +226,7 @@ CASES: dict[str, list[Case]] = {
     "strided_slice_grad": _slice_grad(),
     "take": _take(0),
     "take_grad": _take(1),
+    **CONVOLUTION_CASES,
 }
 
 

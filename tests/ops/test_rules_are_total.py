@@ -7,6 +7,7 @@ import zlib
 from typing import Any
 
 import pytest
+from operator_cases import CASES, dtypes_of, types_of
 
 from relayvm.base.dims import ANY, Dim, DimVar, symbol
 from relayvm.base.dtypes import BOOL, DTYPES, FLOAT32, INT32, INT64
@@ -67,6 +68,8 @@ def some_attribute(rng: random.Random, kind: str) -> Any:
 
 
 def some_call(op: Operator, rng: random.Random) -> tuple[list[Type], dict[str, Any]]:
+    if rng.random() < 0.3:
+        return near_a_case(op, rng)
     types: list[Type] = []
     for operand in op.constrained_operands:
         types.append(some_type(rng, operand.constraint.is_tuple, types[-1] if types else None))
@@ -75,6 +78,19 @@ def some_call(op: Operator, rng: random.Random) -> tuple[list[Type], dict[str, A
         for row in op.attributes
         if rng.random() < (0.95 if row.required else 0.5)
     }
+    return types, attrs
+
+
+def near_a_case(op: Operator, rng: random.Random) -> tuple[list[Type], dict[str, Any]]:
+    """Return a legal call, sometimes with one operand or attribute replaced."""
+    case = rng.choice(CASES[op.name])
+    types = list(types_of(case, next(dtypes_of(op, case))))
+    attrs = dict(case.attrs)
+    if types and rng.random() < 0.3:
+        types[rng.randrange(len(types))] = some_type(rng, False, None)
+    if op.attributes and rng.random() < 0.3:
+        row = rng.choice(op.attributes)
+        attrs[row.name] = some_attribute(rng, row.kind)
     return types, attrs
 
 

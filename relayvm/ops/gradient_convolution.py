@@ -1,0 +1,96 @@
+"""Gradients of convolutions: each of the three maps has the other two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relayvm.base.dtypes import DType
+from relayvm.ir.expr import Expr
+from relayvm.ir.types import TensorType
+from relayvm.ops.convolution import CONVOLUTIONS, TRANSPOSED, swapped
+from relayvm.ops.convolution_gradients import (
+    DATA_GRADS,
+    WEIGHT_GRADS,
+    backward_attributes,
+    conv2d_backward_weight,
+)
+from relayvm.ops.elementwise import cast
+from relayvm.ops.gradient_elementwise import Gradients
+from relayvm.ops.operator import GradientCall, Operator
+
+_SHARED = tuple(a.name for a in DATA_GRADS[0].attributes)
+
+
+def _as(g: Expr, given: DType, wanted: DType) -> Expr:
+    return g if given is wanted else cast(g, dtype=wanted)
+
+
+def _shared(attrs: Any) -> dict[str, Any]:
+    return {name: attrs[name] for name in _SHARED}
+
+
+def _output_dtype(call: GradientCall) -> DType:
+    assert isinstance(call.output_type, TensorType)
+    return call.output_type.dtype
+
+
+def _convolution(data_grad: Operator, weight_grad: Operator) -> Any:
+    def gradient(call: GradientCall, g: Expr) -> Gradients:
+        attrs, given = _shared(call.attrs), _output_dtype(call)
+        x, w = call.type_of("data").dtype, call.type_of("weight").dtype
+        return (
+            data_grad(_as(g, given, x), call.weight, call.data, **attrs),
+            weight_grad(_as(g, given, w), call.data, call.weight, **attrs),
+        )
+
+    return gradient
+
+
+def _transposed(convolution: Operator, weight_grad: Operator) -> Any:
+    # The map from the data d to the result r is r = A^T d, where A is a convolution.
+    def gradient(call: GradientCall, g: Expr) -> Gradients:
+        attrs, given = _shared(swapped(call.attrs)), _output_dtype(call)
+        x, w = call.type_of("data").dtype, call.type_of("weight").dtype
+        g = _as(g, given, x)
+        return (
+            convolution(g, call.weight, **attrs),
+            _as(weight_grad(call.data, g, call.weight, **attrs), x, w),
+        )
+
+    return gradient
+
+
+def _of_data_grad(convolution: Operator, weight_grad: Operator) -> Any:
+    def gradient(call: GradientCall, g: Expr) -> Gradients:
+        attrs, given = _shared(call.attrs), call.type_of("grad").dtype
+        w = call.type_of("weight").dtype
+        of_weight = weight_grad(call.grad, g, call.weight, **attrs)
+        return convolution(g, call.weight, **attrs), _as(of_weight, given, w), None
+
+    return gradient
+
+
+def _of_weight_grad(convolution: Operator, data_grad: Operator) -> Any:
+    def gradient(call: GradientCall, g: Expr) -> Gradients:
+        attrs, given = _shared(call.attrs), call.type_of("grad").dtype
+        x = call.type_of("data").dtype
+        of_grad = _as(convolution(call.data, g, **attrs), x, given)
+        return of_grad, _as(data_grad(call.grad, g, call.data, **attrs), given, x), None
+
+    return gradient
+
+
+for _conv, _back, _data, _weight in zip(CONVOLUTIONS, TRANSPOSED, DATA_GRADS, WEIGHT_GRADS):
+    _conv.gradient(_convolution(_data, _weight))
+    _back.gradient(_transposed(_conv, _weight))
+    _data.gradient(_of_data_grad(_conv, _weight))
+    _weight.gradient(_of_weight_grad(_conv, _data))
+
+
+@conv2d_backward_weight.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    attrs, given = _shared(backward_attributes(call.attrs)), _output_dtype(call)
+    grad, x = call.type_of("grad").dtype, call.type_of("data").dtype
+    g = _as(g, given, grad)
+    of_grad = _as(CONVOLUTIONS[1](call.data, g, **attrs), x, grad)
+    return of_grad, _as(DATA_GRADS[1](call.grad, g, call.data, **attrs), grad, x)
