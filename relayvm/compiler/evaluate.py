@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from relayvm.base.diagnostics import Diagnostic, InternalError, Trap
 from relayvm.base.dims import AnyDim, Dim, DimExpr, DimVar, dim_substitute, dim_value
 from relayvm.base.shapes import ShapeError
 from relayvm.base.source import Span
+from relayvm.compiler.evaluate_arrays import ARRAY_MEANINGS
 from relayvm.compiler.evaluate_code import (
     CALL,
     CHECK,
@@ -25,6 +27,7 @@ from relayvm.compiler.evaluate_code import (
     CONSTRUCT,
     DIMS_SLOT,
     FIELD,
+    INTRINSIC,
     LEAVE,
     MATCH,
     OPERATOR,
@@ -45,6 +48,7 @@ from relayvm.compiler.evaluate_code import (
     translate,
 )
 from relayvm.ir.expr import Call, Constructor, Expr, Function
+from relayvm.ir.intrinsics import array_item
 from relayvm.ir.module import Module
 from relayvm.ir.types import TensorType, TupleType, Type
 from relayvm.ops.operator import Operator
@@ -123,7 +127,10 @@ class Evaluator:
         """Return the result of a global function; arguments are arrays, numbers, tuples and data
         values.
         """
-        return self.apply(Closure(self, self.code_of(name)), tuple(to_value(a) for a in args))
+        types = [p.type_annotation or p.checked_type for p in self.module[name].params]
+        types += [None] * (len(args) - len(types))
+        values = tuple(to_value(a, t, self.module) for a, t in zip(args, types))
+        return self.apply(Closure(self, self.code_of(name)), values)
 
     def evaluate(self, expr: Expr) -> Any:
         """Return the value of a closed expression."""
@@ -141,10 +148,16 @@ class Evaluator:
         return self._codes[name]
 
 
-def to_value(value: Any) -> Any:
-    """Return a host value as the evaluator holds it: numbers and lists become arrays and tuples."""
+def to_value(value: Any, type_: Type | None = None, module: Module | None = None) -> Any:
+    """Return a host value as the evaluator holds it: numbers become tensors, lists tuples, or
+    arrays where the type says so.
+    """
     if isinstance(value, (list, tuple)):
-        return tuple(to_value(v) for v in value)
+        item = array_item(type_, module.types) if module else None
+        if item is not None:
+            return [to_value(v, item, module) for v in value]
+        fields = type_.fields if isinstance(type_, TupleType) else ()
+        return tuple(to_value(v, t, module) for v, t in zip_longest(value, fields))
     if isinstance(value, (bool, int, float, np.generic)):
         array = np.asarray(value)
         narrow = {"int64": np.int32, "float64": np.float32}
@@ -327,6 +340,17 @@ class _Run:
         self.row[reference].value = self.row[value]
         self.row[result] = ()
 
+    def intrinsic(self, instruction: Instruction) -> None:
+        _, result, name, slots, node = instruction
+        args = [self.row[s] for s in slots]
+        self.budget.spend(STEP_OPERATIONS + (len(args[0]) if isinstance(args[0], list) else 1))
+        try:
+            self.row[result] = ARRAY_MEANINGS[name](*args)
+        except IndexError as reason:
+            raise self.trap("index-out-of-range", str(reason), node.span) from None
+        except OverflowError as reason:
+            raise self.trap("size-overflow", str(reason), node.span) from None
+
     def operator(self, instruction: Instruction) -> None:
         _, result, code, slots, node = instruction
         row = self.row
@@ -459,4 +483,5 @@ _HANDLERS: dict[int, Handler] = {
     REF_NEW: _Run.ref_new,
     REF_READ: _Run.ref_read,
     REF_WRITE: _Run.ref_write,
+    INTRINSIC: _Run.intrinsic,
 }

@@ -44,6 +44,7 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
+from relayvm.ir.intrinsics import Intrinsic, item_of_call
 from relayvm.ir.module import Module
 from relayvm.ir.types import FuncType, RefType, TensorType, TupleType, Type
 from relayvm.ops.operator import Operator
@@ -64,7 +65,8 @@ from relayvm.ops.operator import Operator
     REF_NEW,
     REF_READ,
     REF_WRITE,
-) = range(15)
+    INTRINSIC,
+) = range(16)
 
 Instruction = tuple[Any, ...]
 DIMS_SLOT = 0
@@ -180,7 +182,7 @@ class _Translator:
             node = node.body
         if self.is_new(node, scope):
             match node:
-                case Call() if not isinstance(node.op, (Operator, Constructor)):
+                case Call() if not isinstance(node.op, (Operator, Constructor, Intrinsic)):
                     slots = yield self.operands((node.op, *node.args), frame)
                     self.check_arguments(node, slots[1:], block)
                     block.append((TAIL_CALL, slots[0], slots[1:], node))
@@ -293,6 +295,10 @@ class _Translator:
             slots = yield self.operands(node.args, frame)
             code = _operator_code(node, node.op)
             block.append((OPERATOR, self.new(frame, node), code, slots, node))
+        elif isinstance(node.op, Intrinsic):
+            slots = yield self.operands(node.args, frame)
+            self.check_arguments(node, slots, block)
+            block.append((INTRINSIC, self.new(frame, node), node.op.name, slots, node))
         elif isinstance(node.op, Constructor):
             slots = yield self.operands(node.args, frame)
             self.check_arguments(node, slots, block)
@@ -313,6 +319,8 @@ class _Translator:
             if self.module is None or node.checked_type is None:
                 return node.op.inputs
             return field_types(self.module, node.checked_type, node.op)
+        if isinstance(node.op, Intrinsic):
+            return _intrinsic_operands(node, node.op)
         kind = node.op.checked_type
         if not isinstance(kind, FuncType):
             return ()
@@ -416,6 +424,15 @@ class _Translator:
             step.code.capture_slots.append(slot)
             step.slots[key] = slot
         return slot
+
+
+def _intrinsic_operands(node: Call, intrinsic: Intrinsic) -> Sequence[Type]:
+    """Return what the operands of a typed call must be; nothing is known of an untyped one."""
+    if node.checked_type is None:
+        return ()
+    return instance_types(
+        intrinsic.type.arg_types, intrinsic.type.type_params, (item_of_call(node),)
+    )
 
 
 def _operator_code(node: Call, operator: Operator) -> OperatorCode:

@@ -262,7 +262,7 @@ def _references() -> None:
         row,
         "ref_take",
         "dst:o_out ref:ob type:ref_object",
-        "dst = value of ref, which becomes empty until written",
+        "dst = value of ref, which becomes empty until written; a shared one keeps it",
         both,
     )
 

@@ -48,8 +48,8 @@ def test_prelude_is_read_back_equal():
 
 def test_prelude_has_its_types_and_functions():
     module = prelude(OPS)
-    assert list(module.types) == ["List", "Option", "Tree"]
-    assert len(module.functions) == 24
+    assert list(module.types) == ["List", "Option", "Tree", "Array"]
+    assert len(module.functions) == 24 + 9
     assert PRELUDE_PATH.exists()
     verify_module(module)
 

@@ -183,10 +183,12 @@ function f14 "sum_owned" (o) -> (w) registers 2 1 0 {
     release o0
     return (w0)
 }
-function f15 "take_twice" (b) -> (w) registers 1 2 1 {
-    ref_take o0, b0, l4
+function f15 "take_twice" (o) -> (w) registers 1 3 0 {
+    ref_new o1, l4, o0
+    ref_take o0, o1, l4
     release o0
-    ref_read o1, b0, l4
+    ref_read o2, o1, l4
+    release o2
     release o1
     word w0, 1
     return (w0)
@@ -267,6 +269,11 @@ function f23 "cycles_beside" (w, o) -> (w) registers 2 6 0 {
     call f14, (o0), (w1)
     return (w1)
 }
+function f24 "take_and_trap" (b) -> (w) registers 1 1 1 {
+    ref_take o0, b0, l4
+    release o0
+    trap 3
+}
 """
 
 LIST_ENTRIES = (
@@ -281,7 +288,7 @@ LIST_ENTRIES = (
     entry(11, "make_cycle", [("n", INT)], INT),
     entry(13, "apply", [("f", INT_TO_INT), ("x", INT)], INT),
     entry(14, "sum_owned", [("l", LIST)], INT),
-    entry(15, "take_twice", [("r", LIST_REF)], INT),
+    entry(15, "take_twice", [("l", LIST)], INT),
     entry(16, "squares", [("n", INT)], INT),
     entry(18, "array_alias", [("l", LIST)], INT),
     entry(
@@ -295,6 +302,7 @@ LIST_ENTRIES = (
     entry(21, "many_cycles", [("n", INT), ("l", LIST)], INT),
     entry(22, "prepend", [("r", LIST_REF), ("x", INT)], INT),
     entry(23, "cycles_beside", [("n", INT), ("l", LIST)], INT),
+    entry(24, "take_and_trap", [("r", LIST_REF)], INT),
 )
 
 

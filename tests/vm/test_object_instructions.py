@@ -226,12 +226,20 @@ def test_sizes_that_are_right_pass(vm):
         ("unpack_wrong", (X,), "bad-value", "not the `other`"),
         ("big_array", (-1,), "size-overflow", "room for -1 items"),
         ("big_array", (1 << 50,), "size-overflow", "room for"),
-        ("big_array", (1 << 39,), "out-of-memory", "bytes is reached"),
         ("rank_dim", (X,), "run-time-shape", "a tensor of rank 1 has no axis 3"),
         ("unbox", (X,), "bad-value", "not the number"),
     ],
 )
 def test_what_does_not_fit_traps(vm, name, args, code, message):
+    refuses(vm, name, args, code, message)
+
+
+def test_an_array_of_more_room_than_the_limit_traps():
+    small = VirtualMachine(executable(PROGRAM, ENTRIES), max_memory=1 << 24)
+    refuses(small, "big_array", (1 << 28,), "out-of-memory", "bytes is reached")
+
+
+def refuses(vm, name, args, code, message):
     before = vm.stats()["held_bytes"]
     for _ in range(2):
         with pytest.raises(Trap, match=message) as caught:

@@ -23,6 +23,7 @@ from relayvm.compiler.inference.type_walk import prune, rebuild
 from relayvm.compiler.inference.unify import TypeSolver
 from relayvm.compiler.kinds import check_type
 from relayvm.ir.expr import Constructor, Expr, Function, GlobalVar, Var
+from relayvm.ir.intrinsics import ARRAY_NAME, Intrinsic, is_array
 from relayvm.ir.module import Module
 from relayvm.ir.types import (
     FuncType,
@@ -153,10 +154,12 @@ class Context:
 
     # -- Schemes --------------------------------------------------------------------------------
 
-    def scheme(self, callee: GlobalVar | Constructor) -> Type:
-        """Return the type of a global function or constructor, polymorphic if it is."""
+    def scheme(self, callee: GlobalVar | Constructor | Intrinsic) -> Type:
+        """Return the type of a global function, constructor or intrinsic, polymorphic if it is."""
         if isinstance(callee, Constructor):
             return self._constructor_type(callee)
+        if isinstance(callee, Intrinsic):
+            return self._intrinsic_type(callee)
         function = self.module.functions.get(callee.name)
         if function is None:
             self.reporter.report(
@@ -164,6 +167,17 @@ class Context:
             )
             return POISON
         return self.signature(function, f"`@{callee.name}`")
+
+    def _intrinsic_type(self, intrinsic: Intrinsic) -> Type:
+        data = self.module.types.get(ARRAY_NAME)
+        if is_array(data):
+            return intrinsic.type
+        message = f"`{intrinsic.name}` works on the type `{ARRAY_NAME}` of the library, which this "
+        message += "program lacks" if data is None else "program defines otherwise"
+        code = "unknown-type" if data is None else "library-conflict"
+        help = f"take `extern type {ARRAY_NAME}[A]` into the program"
+        self.reporter.report(code, message, data.span if data else None, help=help)
+        return POISON
 
     def _constructor_type(self, constructor: Constructor) -> Type:
         key = (constructor.belong_to.name, constructor.index)

@@ -39,6 +39,7 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
+from relayvm.ir.intrinsics import Intrinsic
 from relayvm.ir.types import (
     UNIT,
     FuncType,
@@ -227,7 +228,7 @@ class Walk:
         context = self.context
         callee = call.op
         scheme: Type = POISON
-        if isinstance(callee, (GlobalVar, Constructor)):
+        if isinstance(callee, (GlobalVar, Constructor, Intrinsic)):
             scheme = context.scheme(callee)
             if isinstance(callee, GlobalVar):
                 context.slots[id(call), 0] = scheme
@@ -238,7 +239,7 @@ class Walk:
         for place, arg in enumerate(call.args, 1):
             known = self._leaf(call, place, arg)
             args.append(known if known is not None else (yield self.visit(call, place, arg)))
-        if isinstance(callee, Op):
+        if isinstance(callee, Op) and not isinstance(callee, Intrinsic):
             return operator_call(context, call, args)
         return function_call(context, call, scheme, args)
 

@@ -10,6 +10,7 @@ from relayvm.base.dims import AnyDim
 from relayvm.base.dtypes import INT64, DType
 from relayvm.base.source import Span
 from relayvm.compiler.analysis.sizes import instance_types
+from relayvm.compiler.lower.arrays import array_call
 from relayvm.compiler.lower.code import (
     Bundle,
     Code,
@@ -36,6 +37,7 @@ from relayvm.compiler.lower.linear import (
 from relayvm.compiler.lower.words import is_view, word_instruction
 from relayvm.compiler.transforms.fuse import is_primitive
 from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Op
+from relayvm.ir.intrinsics import Intrinsic
 from relayvm.ir.types import UNIT, FuncType, TensorType, TupleType, Type
 from relayvm.ops.operator import Operator
 from relayvm.ops.tracing import trace_shape
@@ -54,6 +56,8 @@ class Calls(Code):
 
     def _call(self, call: Call) -> Value:
         op = call.op
+        if isinstance(op, Intrinsic):
+            return array_call(self, call, [self.value(a) for a in call.args])
         if isinstance(op, Op):
             return self._operator(call)
         if isinstance(op, Function) and is_primitive(op):

@@ -15,6 +15,7 @@ from relayvm.base.dims import AnyDim, Dim, DimExpr
 from relayvm.compiler.lower.linear import OBJECT, WORD
 from relayvm.ir.adt import definition_of, field_types
 from relayvm.ir.expr import Constructor, RefCreate
+from relayvm.ir.intrinsics import array_item
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_type
 from relayvm.ir.types import (
@@ -88,6 +89,10 @@ class Layouts:
     def ref_to(self, kind: Type) -> int:
         """Return the layout of references to this type."""
         return self._layout(("ref", self._content((kind,))), LayoutKind.REF, "ref", (kind,))
+
+    def array_of(self, item: Type) -> int:
+        """Return the layout of arrays of this type."""
+        return self._layout(("array", self._content((item,))), LayoutKind.ARRAY, "array", (item,))
 
     def data(self, kind: Type) -> int:
         """Return the layout of constructor 0 of a data type; the others follow in order."""
@@ -216,6 +221,10 @@ class Layouts:
     def value_type(self, kind: Type) -> manifest.ValueType:
         """Return the description of a type for the host; data types are added to `data_types`."""
         text = self.text(kind)
+        item = array_item(kind, self.module.types)
+        if item is not None:
+            held = self.value_type(item)
+            return manifest.ValueType("array", text, layout=self.array_of(item), fields=(held,))
         match kind:
             case TensorType():
                 dims = tuple(_host_dim(d) for d in kind.shape)

@@ -14,6 +14,7 @@ from relayvm.base.dims import ANY, Dim, DimExpr, DimVar
 from relayvm.base.shapes import join_dims
 from relayvm.compiler.transforms.rebuild import TypeMap
 from relayvm.ir.expr import Expr, Function, GlobalVar
+from relayvm.ir.intrinsics import is_array
 from relayvm.ir.module import Module
 from relayvm.ir.types import (
     FuncType,
@@ -133,6 +134,8 @@ class Instances:
     def visit_type(self, type_: Type) -> None:
         """Note the data types in a closed type."""
         for call in data_types_in(type_):
+            if is_array(self.module.types.get(call.func.name)):
+                continue  # What depends on the items of arrays is built in.
             self.need_data(call.func.name, type_args_only(call.args))
 
 

@@ -35,6 +35,7 @@ from relayvm.ir.expr import (
     PatternTuple,
     Var,
 )
+from relayvm.ir.intrinsics import ARRAY_NAME, is_array
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.printer import print_type
 from relayvm.ir.types import (
@@ -53,9 +54,10 @@ def instantiate(module: Module) -> Module:
     """Give each use of a polymorphic function or data type an instance: `List[int32]` -> `List`.
 
     An only instance keeps its name; several get the types appended. Parameters of kind ShapeVar
-    stay. If the instances do not close within 64 levels of nesting or 1,000 of one definition, the
-    module is marked `uniform` and otherwise unchanged. The attribute `instances` lists the new
-    names of data types and constructors with what they were. Requires TYPED.
+    stay, and so does `Array`. If the instances do not close within 64 levels of nesting or 1,000 of
+    one definition, the module is marked `uniform` and otherwise unchanged. The attribute
+    `instances` lists the new names of data types and constructors with what they were. Requires
+    TYPED.
     """
     if not _is_polymorphic(module):
         return module
@@ -76,8 +78,9 @@ def needs_uniform(module: Module) -> bool:
 
 
 def _is_polymorphic(module: Module) -> bool:
-    if any(type_params_only(data.type_params) for data in module.types.values()):
-        return True
+    for data in module.types.values():
+        if type_params_only(data.type_params) and not is_array(data):
+            return True
     return any(
         isinstance(node, Function) and bool(type_params_only(node.type_params))
         for function in module.functions.values()
@@ -220,6 +223,8 @@ class _Instantiation:
         taken = {c.name for data in self.old.types.values() for c in data.constructors}
         types: dict[str, TypeData] = {}
         for old_name, data in self.old.types.items():
+            if is_array(data):
+                types[old_name] = data
             for (name, _), args in self.joined.items():
                 if name == old_name:
                     new_name = self.data_names[name, args]
@@ -246,6 +251,7 @@ class _Instantiation:
         functions = {self.function_names[key]: self.make_function(*key) for key in self.functions}
         names = (*self.function_names.items(), *self.data_names.items())
         library = frozenset(new for (old, _), new in names if old in self.old.library)
+        library |= self.old.library & {ARRAY_NAME}
         attrs = Attrs(self.old.attrs, instances=self.described())
         new = Module(functions, self.types, library, attrs)
         # Widened dims change the types of what is taken out of data.
@@ -293,6 +299,8 @@ class _DataNames(TypeMap):
         """Return the instance; `args` are instances already, those of `type_` are not."""
         if not isinstance(type_, TypeCall):
             return type_
+        if is_array(self.owner.old.types.get(type_.func.name)):
+            return replace(type_, args=args)
         shapes = tuple(a for a in args if isinstance(a, ShapeArg))
         return TypeCall(GlobalTypeVar(self.owner.data_name(type_)), shapes, span=type_.span)
 

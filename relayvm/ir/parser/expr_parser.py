@@ -31,6 +31,7 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
+from relayvm.ir.intrinsics import ARRAY_NAME, INTRINSICS
 from relayvm.ir.lexer import DEFINITION_STARTS, KEYWORDS, SyntaxAbort, Tokens
 from relayvm.ir.literal import NAMED_FLOAT, LiteralError, Metadata, read_number
 from relayvm.ir.module import Module
@@ -411,7 +412,10 @@ class ExprParser(PatternParser):
             return constructor
         if name in self.operators:
             return self.operators[name]
-        known = [*self.constructors, *self.library_constructors(), *self.operators]
+        if name in INTRINSICS:
+            self.type_name(ARRAY_NAME)  # notes that it is used
+            return INTRINSICS[name]
+        known = [*self.constructors, *self.library_constructors(), *self.operators, *INTRINSICS]
         self.report(
             "unknown-operator",
             f"there is no operator or constructor `{name}`",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeVar
 
 from relayvm.base.diagnostics import Diagnostic, DiagnosticSink
 from relayvm.base.source import Span
+from relayvm.ir.equal import structural_equal
 from relayvm.ir.expr import (
     Call,
     Constructor,
@@ -19,9 +22,12 @@ from relayvm.ir.expr import (
     PatternTuple,
     Var,
 )
+from relayvm.ir.intrinsics import ARRAY_NAME, Intrinsic
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.types import FuncType, GlobalTypeVar, RefType, TupleType, Type, TypeCall
 from relayvm.ir.visit import post_order
+
+D = TypeVar("D", Function, TypeData)
 
 
 def merge_library(
@@ -44,6 +50,8 @@ def merge_library(
             kind, name = waiting.pop()
             for need in _needs(library, kind, name):
                 own = module.functions if need[0] == "function" else module.types
+                if need[1] in own and need[1] in module.library:
+                    continue  # It was taken before.
                 if need[1] in own:
                     sink.add(_conflict(*root, need, own[need[1]].span))
                 elif need not in taken:
@@ -59,6 +67,47 @@ def merge_library(
         module.library | frozenset(new_functions) | frozenset(new_types),
         module.attrs,
     )
+
+
+def add_definitions(module: Module, other: Module, library: Module, sink: DiagnosticSink) -> Module:
+    """Return `module` with all definitions of another one and what these need of `library`.
+
+    A name that both define, but not alike, is reported as `library-conflict`.
+    """
+    new_functions = _new(other.functions, module.functions, "@", sink)
+    new_types = _new(other.types, module.types, "type ", sink)
+    joined = replace(
+        module,
+        functions={**module.functions, **new_functions},
+        types={**module.types, **new_types},
+    )
+    roots = [("function", name) for name in new_functions] + [("type", name) for name in new_types]
+    functions: dict[str, None] = {}
+    types: dict[str, None] = {}
+    for root in roots:
+        for kind, name in _needs(other, *root):
+            own, wanted = joined.functions, functions
+            if kind == "type":
+                own, wanted = joined.types, types  # type: ignore[assignment]
+            in_other = name in (other.functions if kind == "function" else other.types)
+            if name not in own:
+                wanted[name] = None
+            elif not in_other and name not in module.library:
+                sink.add(_conflict(*root, (kind, name), own[name].span))
+    return merge_library(joined, library, functions, types, sink)
+
+
+def _new(
+    given: Mapping[str, D], present: Mapping[str, D], mark: str, sink: DiagnosticSink
+) -> dict[str, D]:
+    new: dict[str, D] = {}
+    for name, definition in given.items():
+        if name not in present:
+            new[name] = definition
+        elif not structural_equal(present[name], definition):
+            message = f"`{mark}{name}` is defined already, and otherwise"
+            sink.add(Diagnostic("library-conflict", message, present[name].span))
+    return new
 
 
 def _conflict(kind: str, name: str, need: tuple[str, str], span: Span | None) -> Diagnostic:
@@ -101,6 +150,8 @@ def _needs_of_node(expr: Expr) -> Iterator[Need]:
             yield ("function", expr.name)
         case Constructor():
             yield ("type", expr.belong_to.name)
+        case Intrinsic():
+            yield ("type", ARRAY_NAME)
         case Function():
             types = [expr.ret_type, *(p.type_annotation for p in expr.params)]
         case Let():

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define MOST_ITEMS ((uint64_t)1 << 40)
+#define MOST_ITEMS ((uint64_t)INT32_MAX) /* a length is an int32 */
 
 rvm_array *array_alloc(rvm_heap *heap, const rvm_layout *shape, uint64_t capacity) {
     unsigned size_class = heap_size_class(sizeof(rvm_array));
@@ -127,6 +127,11 @@ int32_t array_push(rvm_machine *m, const rvm_layout *shape, uint64_t word, uint6
             return give_up(m, shape, word, value, trap_out_of_memory(m));
         }
         array = copy;
+    }
+    if (array->length == MOST_ITEMS) {
+        int32_t trap = trap_set(m, RVM_TRAP_SIZE_OVERFLOW, "an array cannot have more than %lld items",
+                                (long long)MOST_ITEMS);
+        return give_up(m, shape, object_word(array), value, trap);
     }
     if (array->length == array->capacity && !array_grow(&m->heap, array)) {
         return give_up(m, shape, object_word(array), value, trap_out_of_memory(m));

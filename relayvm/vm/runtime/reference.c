@@ -59,18 +59,14 @@ bool reference_read(rvm_ref *ref, uint64_t *value) {
 }
 
 bool reference_take(rvm_ref *ref, uint64_t *value) {
-    bool shared = is_shared(ref);
-    if (shared) {
-        lock(ref);
+    if (is_shared(ref)) { /* others may look at any time, also after a trap */
+        return reference_read(ref, value);
     }
     bool full = ref->full != 0;
     if (full) {
         *value = ref->value;
         ref->value = 0;
         ref->full = 0;
-    }
-    if (shared) {
-        unlock(ref);
     }
     return full;
 }
