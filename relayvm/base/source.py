@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
     """One text with the name it is reported under (a path, `<string>`, or a Python file).
 
-    A byte order mark, which some editors write first, is no part of it.
+    A byte order mark, which some editors write first, is no part of it. `folder` is where files
+    that the text names are looked for.
     """
 
     name: str
     text: str
+    folder: Path | None = None
     line_starts: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

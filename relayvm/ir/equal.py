@@ -31,7 +31,7 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
-from relayvm.ir.literal import little_endian
+from relayvm.ir.metadata import little_endian
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.printer import is_atom, non_default_attrs
 from relayvm.ir.types import (
@@ -47,7 +47,7 @@ from relayvm.ir.types import (
     TypeParam,
     TypeVar,
 )
-from relayvm.ir.visit import LEAVES, children
+from relayvm.ir.visit import LEAVES, children, pattern_walk, type_children
 
 Item = Union[Expr, Type, Module, TypeData]
 Tokens = Iterator[Hashable]
@@ -104,7 +104,7 @@ class _Walk:
         for name in sorted(module.functions):
             yield ("def", name)
             yield from self._expr(module.functions[name])
-        yield from self._attrs(sorted(module.attrs.items()))
+        yield from self._attrs(sorted(module.attrs.items(), key=_name))
 
     def _type_data(self, data: TypeData) -> Tokens:
         yield ("data", data.header.name, data.extern, len(data.constructors))
@@ -178,9 +178,9 @@ class _Walk:
                 for param in node.params:
                     yield from self._var(param)
                 yield from self._annotation(node.ret_type)
-                yield from self._attrs(sorted(node.attrs.items()))
+                yield from self._attrs(sorted(node.attrs.items(), key=_name))
             case Call():
-                yield from self._attrs(sorted(non_default_attrs(node.op, node.attrs)))
+                yield from self._attrs(sorted(non_default_attrs(node.op, node.attrs), key=_name))
                 yield len(node.type_args)
                 for argument in node.type_args:
                     yield from self._type(argument)
@@ -204,20 +204,17 @@ class _Walk:
             yield from self._type(type_)
 
     def _pattern(self, pattern: Pattern) -> Tokens:
-        match pattern:
-            case PatternVar():
-                yield from self._var(pattern.var)
-            case PatternConstructor():
-                constructor = pattern.constructor
-                yield ("constructor", constructor.belong_to.name, constructor.name)
-                for inner in pattern.patterns:
-                    yield from self._pattern(inner)
-            case PatternTuple():
-                yield ("tuple", len(pattern.patterns))
-                for inner in pattern.patterns:
-                    yield from self._pattern(inner)
-            case _:
-                yield "_"
+        for item in pattern_walk(pattern):
+            match item:
+                case PatternVar():
+                    yield from self._var(item.var)
+                case PatternConstructor():
+                    constructor = item.constructor
+                    yield ("constructor", constructor.belong_to.name, constructor.name)
+                case PatternTuple():
+                    yield ("tuple", len(item.patterns))
+                case _:
+                    yield "_"
 
     def _attrs(self, attrs: list[tuple[str, AttrValue]]) -> Tokens:
         yield ("attrs", len(attrs))
@@ -226,50 +223,53 @@ class _Walk:
             yield from self._attr_value(value)
 
     def _attr_value(self, value: AttrValue) -> Tokens:
-        if isinstance(value, tuple):
-            yield ("tuple", len(value))
-            for part in value:
-                yield from self._attr_value(part)
-        elif isinstance(value, Attrs):
-            yield from self._attrs(sorted(value.items()))
-        elif isinstance(value, (DimExpr, AnyDim)):
-            yield self._dim(value)
-        elif isinstance(value, DType):
-            yield str(value)
-        else:
-            # The text tells 1 from 1.0 and True, 0.0 from -0.0, and makes NaN equal to itself.
-            yield f"{type(value).__name__} {value!r}"
+        waiting = [value]
+        while waiting:
+            item = waiting.pop()
+            if isinstance(item, tuple):
+                yield ("tuple", len(item))
+                waiting.extend(reversed(item))
+            elif isinstance(item, Attrs):
+                rows = sorted(item.items(), key=_name)
+                yield ("attrs", *(name for name, _ in rows))
+                waiting.extend(value for _, value in reversed(rows))
+            elif isinstance(item, (DimExpr, AnyDim)):
+                yield self._dim(item)
+            elif isinstance(item, DType):
+                yield str(item)
+            elif isinstance(item, Constant):
+                yield from self._leaf(item)
+            else:
+                # The text tells 1 from 1.0 and True, 0.0 from -0.0, and makes NaN equal to itself.
+                yield f"{type(item).__name__} {item!r}"
 
     # --- types ---------------------------------------------------------------------------
 
-    def _type(self, type_: Type) -> Tokens:
-        match type_:
-            case TensorType():
-                yield ("tensor", str(type_.dtype), *(self._dim(d) for d in type_.shape))
-            case TupleType():
-                yield ("tuple", len(type_.fields))
-                for field in type_.fields:
-                    yield from self._type(field)
-            case FuncType():
-                yield ("fn", len(type_.arg_types))
-                yield from self._bind_types(type_.type_params)
-                for part in (*type_.arg_types, type_.ret_type):
-                    yield from self._type(part)
-            case RefType():
-                yield "ref"
-                yield from self._type(type_.value)
-            case TypeVar():
-                yield ("type var", self._use(type_))
-            case GlobalTypeVar():
-                yield ("type name", type_.name)
-            case TypeCall():
-                yield ("type call", type_.func.name, len(type_.args))
-                for argument in type_.args:
-                    yield from self._type(argument)
-            case ShapeArg():
-                yield ("dim", self._dim(type_.dim))
-            case IncompleteType():
-                yield "hole"
+    def _type(self, root: Type) -> Tokens:
+        waiting = [root]
+        while waiting:
+            type_ = waiting.pop()
+            match type_:
+                case TensorType():
+                    yield ("tensor", type_.dtype.name, *map(self._dim, type_.shape))
+                case TupleType():
+                    yield ("tuple", len(type_.fields))
+                case FuncType():
+                    yield ("fn", len(type_.arg_types))
+                    yield from self._bind_types(type_.type_params)
+                case RefType():
+                    yield "ref"
+                case TypeVar():
+                    yield ("type var", self._use(type_))
+                case GlobalTypeVar():
+                    yield ("type name", type_.name)
+                case TypeCall():
+                    yield ("type call", type_.func.name, len(type_.args))
+                case ShapeArg():
+                    yield ("dim", self._dim(type_.dim))
+                case IncompleteType():
+                    yield "hole"
+            waiting.extend(reversed(type_children(type_)))
 
     def _dim(self, dim: Dim) -> Hashable:
         """Return a dim with its variables as numbers, its terms in an order that no name
@@ -292,3 +292,7 @@ class _Walk:
         if atom.op in ("min", "max", "broadcast"):
             a, b = sorted((a, b), key=repr)
         return (atom.op, a, b)
+
+
+def _name(row: tuple[str, AttrValue]) -> str:
+    return row[0]

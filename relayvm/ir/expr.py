@@ -6,13 +6,14 @@ Every node carries the span it came from and, after type inference, its type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
 
 import numpy as np
 
 from relayvm.base.source import Span
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.ir.types import GlobalTypeVar, Type, TypeParam
 
 AttrValue = Union[None, bool, int, float, str, "tuple[AttrValue, ...]", Any]
@@ -21,7 +22,8 @@ AttrValue = Union[None, bool, int, float, str, "tuple[AttrValue, ...]", Any]
 class Attrs(Mapping[str, AttrValue]):
     """Immutable attributes of a call or function, compared by content; lists are stored as tuples.
 
-    Values are None, bool, int, float, str, `DType`, a dim, or nested tuples of these.
+    Values are None, bool, int, float, str, `DType`, a dim, a `Constant`, or nested tuples and
+    `Attrs` of these; a dictionary becomes `Attrs`.
     """
 
     __slots__ = ("_values",)
@@ -42,17 +44,58 @@ class Attrs(Mapping[str, AttrValue]):
         return len(self._values)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Attrs) and self._values == other._values
+        return isinstance(other, Attrs) and list(_flat(self)) == list(_flat(other))
 
     def __hash__(self) -> int:
-        return hash(tuple(sorted(self._values.items(), key=lambda item: item[0])))
+        return hash(tuple(_flat(self)))
 
     def __repr__(self) -> str:
         return "{" + ", ".join(f"{k}={v!r}" for k, v in self._values.items()) + "}"
 
 
 def _frozen(value: AttrValue) -> AttrValue:
-    return tuple(_frozen(v) for v in value) if isinstance(value, (list, tuple)) else value
+    if isinstance(value, np.generic):
+        return value.item()
+    if not isinstance(value, (list, tuple, dict)):
+        return value
+    return map_attr_value(value, _frozen)
+
+
+def map_attr_value(value: AttrValue, change: Callable[[AttrValue], AttrValue]) -> AttrValue:
+    """Return a value with `change` applied to what is not nested in it; itself if nothing
+    changes. Lists become tuples and dictionaries `Attrs`.
+    """
+    return trampoline(_mapped(value, change)) if isinstance(value, _NESTED) else change(value)
+
+
+_NESTED = (tuple, list, Attrs, dict)
+
+
+def _mapped(value: Any, change: Callable[[AttrValue], AttrValue]) -> Recursive[Any]:
+    is_named = isinstance(value, (Attrs, dict))
+    old = list(value.values()) if is_named else value
+    new: list[AttrValue] = []
+    for part in old:
+        new.append((yield _mapped(part, change)) if isinstance(part, _NESTED) else change(part))
+    if isinstance(value, (tuple, Attrs)) and all(a is b for a, b in zip(old, new)):
+        return value
+    return Attrs(dict(zip(value, new))) if is_named else tuple(new)
+
+
+def _flat(value: AttrValue) -> Iterator[Any]:
+    """Yield what tells a value from others, without nesting: it is compared and hashed by this."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, tuple):
+            yield ("tuple", len(item))
+            waiting.extend(item)
+        elif isinstance(item, Attrs):
+            rows = sorted(item.items(), key=lambda row: row[0])
+            yield ("attrs", *(name for name, _ in rows))
+            waiting.extend(v for _, v in rows)
+        else:
+            yield item
 
 
 NO_ATTRS = Attrs()

@@ -5,7 +5,7 @@ tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note
@@ -49,6 +49,7 @@ _TOKEN = re.compile(
     | (?P<string>"(?:[^"\\\n]|\\[^\n])*")
     | (?P<bad_string>"[^\n]*)
     | (?P<version>\#\[\s*version\s*=\s*"[^"\n]*"\s*\])
+    | (?P<module_attrs>\#\[\s*attrs\s*\()
     | (?P<metadata>\#\[\s*metadata\s*\])
     | (?P<punctuation>->|=>|==|!=|<=|>=|[()\[\]{{}},;:=<>+*/\-?%.])
     """,
@@ -253,10 +254,12 @@ class Cursor:
         *,
         label: str = "",
         notes: Iterable[Note] = (),
-        help: str = "",
+        help: str | Callable[[], str] = "",
     ) -> None:
-        """Keep an error and go on."""
-        self.sink.add(Diagnostic(code, message, span, label, tuple(notes), help))
+        """Keep an error and go on; a help that takes time to find is given as a function."""
+        if len(self.sink.diagnostics) < self.sink.limit:
+            text = help if isinstance(help, str) else help()
+            self.sink.add(Diagnostic(code, message, span, label, tuple(notes), text))
 
 
 _KIND_NAMES = {

@@ -1,23 +1,15 @@
-"""The text of numbers and strings, both ways and exact to the bit, and the metadata section of
-constants.
-"""
+"""The text of numbers and strings, both ways and exact to the bit."""
 
 from __future__ import annotations
 
-import base64
-import json
 import re
-import struct
-from dataclasses import dataclass, field
 from math import isnan
-from typing import Any
 
 import numpy as np
 
 from relayvm.base.dtypes import (
     BOOL,
     BY_NAME,
-    DTYPES,
     FLOAT16,
     FLOAT32,
     FLOAT64,
@@ -163,111 +155,3 @@ def write_string(text: str) -> str:
 
 def _printable(character: str) -> str:
     return character if " " <= character <= "~" else f"\\u{{{ord(character):x}}}"
-
-
-@dataclass(slots=True)
-class Metadata:
-    """The constants of the metadata section. `problem` says why the section could not be read."""
-
-    constants: list[np.ndarray] = field(default_factory=list)
-    problem: str = ""
-    _numbers: dict[int, int] = field(default_factory=dict)
-
-    def number(self, data: np.ndarray) -> int:
-        """Return the number under which an array stands in the section, adding it if it is new."""
-        if id(data) not in self._numbers:
-            self._numbers[id(data)] = len(self.constants)
-            self.constants.append(data)
-        return self._numbers[id(data)]
-
-    def text(self) -> str:
-        """Return the section, from `#[metadata]` on."""
-        rows = [
-            {
-                "dtype": str(dtype_of(data.dtype)),
-                "shape": list(data.shape),
-                "data": base64.b64encode(little_endian(data)).decode(),
-            }
-            for data in self.constants
-        ]
-        lines = ",\n".join("    " + json.dumps(row) for row in rows)
-        return f'#[metadata]\n{{\n  "relay.Constant": [\n{lines}\n  ]\n}}\n'
-
-
-def little_endian(data: np.ndarray) -> bytes:
-    """Return the elements in row-major order as little-endian bytes."""
-    return data.astype(data.dtype.newbyteorder("<"), copy=False).tobytes()
-
-
-def read_metadata(text: str) -> Metadata:
-    """Return the constants of the text after `#[metadata]`."""
-    metadata = Metadata()
-    if not text.strip():
-        return metadata
-    try:
-        document = json.loads(text)
-        if "b64ndarrays" in document:
-            metadata.constants = _graph_constants(document)
-        else:
-            metadata.constants = [_constant(row) for row in document["relay.Constant"]]
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        IndexError,
-        AttributeError,
-        RecursionError,
-        OverflowError,
-        struct.error,
-    ) as reason:
-        what = reason.args[0] if reason.args else type(reason).__name__
-        metadata.problem = f"no {what}" if isinstance(reason, KeyError) else str(what)[:200]
-    return metadata
-
-
-def _constant(row: dict[str, object]) -> np.ndarray:
-    name = str(row["dtype"])
-    if name not in BY_NAME:
-        raise ValueError(f"there is no element type `{name[:40]}`")
-    dtype = BY_NAME[name]
-    shape = row["shape"]
-    if not isinstance(shape, list) or not all(type(d) is int and 0 <= d < 1 << 46 for d in shape):
-        raise ValueError(f"{str(shape)[:60]} is not a shape")
-    content = base64.b64decode(str(row["data"]), validate=True)
-    data = np.frombuffer(content, dtype.numpy.newbyteorder("<")).reshape(shape)
-    return data.astype(dtype.numpy)
-
-
-_ARRAY_MAGIC = 0xDD5E40F096B4A13F
-
-
-def _graph_constants(document: dict[str, Any]) -> list[np.ndarray]:
-    """Return the constants of the section that Apache TVM writes: a graph of numbered nodes.
-
-    The root is a map from keys to arrays of nodes; a constant names its array by number.
-    """
-    nodes = document["nodes"]
-    root = nodes[document["root"]]
-    place = root["keys"].index("relay.Constant")
-    rows = [nodes[i] for i in nodes[root["data"][place]]["data"]]
-    arrays = document["b64ndarrays"]
-    return [_dumped_array(base64.b64decode(arrays[int(row["attrs"]["data"])])) for row in rows]
-
-
-def _dumped_array(content: bytes) -> np.ndarray:
-    """Return an array from its dump: magic, device, rank, element type, dims, elements."""
-    magic, _, _, _, rank, code, bits, lanes = struct.unpack_from("<QQiiiBBH", content)
-    if magic != _ARRAY_MAGIC or lanes != 1 or not 0 <= rank <= 64:
-        raise ValueError("an array has another format")
-    known = [d for d in DTYPES if (d.dlpack, d.bits) == (code, bits)]
-    dtype = known[0] if known else BOOL
-    if not known and (code, bits) not in ((1, 1), (6, 8)):
-        raise ValueError(f"an array has element type code {code} with {bits} bits")
-    header = struct.calcsize("<QQiiiBBH")
-    shape = struct.unpack_from(f"<{rank}q", content, header)
-    (size,) = struct.unpack_from("<q", content, header + 8 * rank)
-    start = header + 8 * rank + 8
-    if any(d < 0 for d in shape) or not 0 <= size <= len(content) - start:
-        raise ValueError("an array is cut short")
-    data = np.frombuffer(content[start : start + size], dtype.numpy.newbyteorder("<"))
-    return data.reshape(shape).astype(dtype.numpy)

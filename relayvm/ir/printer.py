@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Union
 
+import numpy as np
+
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.ir.expr import (
     Attrs,
@@ -35,19 +37,13 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
-from relayvm.ir.literal import Metadata, write_number
+from relayvm.ir.literal import write_number
+from relayvm.ir.metadata import Section
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.scope import Scope, Scopes
-from relayvm.ir.type_printer import Names, TypeNames, print_type, tuple_text
-from relayvm.ir.types import (
-    FuncType,
-    RefType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeCall,
-)
-from relayvm.ir.visit import LEAVES, free_vars
+from relayvm.ir.type_printer import Names, TypeNames, joined, print_type, tuple_text
+from relayvm.ir.types import TensorType
+from relayvm.ir.visit import LEAVES, free_vars, type_walk
 
 __all__ = ["is_atom", "non_default_attrs", "print_expr", "print_module", "print_type"]
 
@@ -62,15 +58,23 @@ Text = Union[str, Rope]
 
 
 def print_module(
-    module: Module, *, show_types: bool = False, library: bool = False, metadata: bool = True
+    module: Module,
+    *,
+    show_types: bool = False,
+    library: bool = False,
+    metadata: bool = True,
+    section: Section | None = None,
 ) -> str:
     """Return a module as text; `library` includes what came from the prelude.
 
     `show_types` adds inferred types as comments. `metadata` adds the section of constants that have
-    no literal; without it the text is for reading only.
+    no literal; without it the text is for reading only. The constants are kept in `section`, which
+    says how they are written: within the text, or in a file beside it.
     """
-    section = Metadata()
+    section = section or Section()
     parts: list[str] = []
+    if module.attrs:
+        parts.append(_print_attrs(module, section))
     hidden = frozenset() if library else module.library
     for name, data in module.types.items():
         if name not in hidden:
@@ -88,10 +92,22 @@ def print_expr(
     expr: Expr, *, show_types: bool = False, module: Module | None = None, metadata: bool = True
 ) -> str:
     """Return an expression as text for `parse_expr`, without a final newline."""
-    section = Metadata()
+    section = Section()
     printer = _Printer(section, show_types, module.types if module else {})
     text = printer.expression(expr)
     return f"{text}\n{section.text()}" if section.constants and metadata else text
+
+
+def _print_attrs(module: Module, section: Section) -> str:
+    types = TypeNames((), lambda data: _meta_constant(section, data))
+    values = [
+        f"{name}={types.attr_value(v)}" for name, v in sorted(module.attrs.items(), key=_name)
+    ]
+    return f"#[attrs({', '.join(values)})]\n"
+
+
+def _meta_constant(section: Section, data: np.ndarray) -> str:
+    return f"meta[relay.Constant][{section.number(data)}]"
 
 
 def _print_type_data(data: TypeData, module: Module) -> str:
@@ -100,7 +116,9 @@ def _print_type_data(data: TypeData, module: Module) -> str:
         params = types.params(data.type_params, ())
         return f"extern type {data.header.name}{params}\n"
     fields = [field for c in data.constructors for field in c.inputs]
-    params = types.params(data.type_params, _tensor_types(fields))
+    # Only a tensor type shows the kind of a dim parameter whatever stands around it.
+    tensors = (t for f in fields for t in type_walk(f) if isinstance(t, TensorType))
+    params = types.params(data.type_params, tensors)
     lines = [f"type {data.header.name}{params} {{"]
     for constructor in data.constructors:
         inputs = ", ".join(types.type(i) for i in constructor.inputs)
@@ -108,39 +126,23 @@ def _print_type_data(data: TypeData, module: Module) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _tensor_types(types: Iterable[Type]) -> Iterator[Type]:
-    """Yield the tensor types inside of types: where a dim parameter shows its kind whatever stands
-    around it.
-    """
-    for type_ in types:
-        match type_:
-            case TensorType():
-                yield type_
-            case TupleType():
-                yield from _tensor_types(type_.fields)
-            case FuncType():
-                yield from _tensor_types((*type_.arg_types, type_.ret_type))
-            case RefType():
-                yield from _tensor_types((type_.value,))
-            case TypeCall():
-                yield from _tensor_types(type_.args)
-            case _:
-                pass
-
-
 def non_default_attrs(op: Expr, attrs: Attrs) -> list[tuple[str, AttrValue]]:
     """Return the attributes in schema order without those that equal their default; those of no
     schema by name.
     """
     if not isinstance(op, Op):
-        return sorted(attrs.items())
+        return sorted(attrs.items(), key=_name)
     known = [
         (row.name, attrs[row.name])
         for row in op.attributes
         if row.name in attrs and (row.required or not _is_default(attrs[row.name], row.default))
     ]
     names = {row.name for row in op.attributes}
-    return known + sorted((n, v) for n, v in attrs.items() if n not in names)
+    return known + sorted(((n, v) for n, v in attrs.items() if n not in names), key=_name)
+
+
+def _name(row: tuple[str, AttrValue]) -> str:
+    return row[0]
 
 
 def _is_default(value: AttrValue, default: AttrValue) -> bool:
@@ -151,10 +153,10 @@ def _is_default(value: AttrValue, default: AttrValue) -> bool:
 class _Printer:
     """Prints one function or expression."""
 
-    def __init__(self, section: Metadata, show_types: bool, reserved: Iterable[str]) -> None:
+    def __init__(self, section: Section, show_types: bool, reserved: Iterable[str]) -> None:
         self.section = section
         self.show_types = show_types
-        self.types = TypeNames(reserved)
+        self.types = TypeNames(reserved, lambda data: _meta_constant(section, data))
         self.names = Names()
         self.scopes: Scopes
         self.lines: dict[Scope, Rope] = {}
@@ -256,7 +258,7 @@ class _Printer:
                 return f"@{node.name}"
             case Constant():
                 literal = write_number(node.data)
-                return literal or f"meta[relay.Constant][{self.section.number(node.data)}]"
+                return literal or _meta_constant(self.section, node.data)
             case Op() | Constructor():
                 return node.name
         raise TypeError(f"{type(node).__name__} is not a leaf")
@@ -316,7 +318,8 @@ class _Printer:
         for arg in node.args:
             args.append((yield self._operand(arg)))
         attrs = non_default_attrs(node.op, node.attrs)
-        args += [f"{name}={self.types.attr_value(value)}" for name, value in attrs]
+        is_op = isinstance(node.op, Op)
+        args += [f"{name}={self.types.attr_value(value, is_op)}" for name, value in attrs]
         if attrs and not isinstance(node.op, Op):
             args.append('attrs_type_key="DictAttrs"')
         types = ", ".join(self.types.type(t) for t in node.type_args)
@@ -330,7 +333,7 @@ class _Printer:
         params = [self._binder(p) for p in function.params]
         params += [
             f"{name}={self.types.attr_value(value)}"
-            for name, value in sorted(function.attrs.items())
+            for name, value in sorted(function.attrs.items(), key=_name)
         ]
         end = ")" if function.ret_type is None else f") -> {self.types.type(function.ret_type)}"
         line = f"{start}{type_params}({', '.join(params)}{end}"
@@ -371,16 +374,27 @@ class _Printer:
         return [*rope, "}"]
 
     def _pattern(self, pattern: Pattern) -> str:
-        match pattern:
-            case PatternVar():
-                return self._binder(pattern.var)
-            case PatternConstructor():
-                fields = ", ".join(self._pattern(p) for p in pattern.patterns)
-                return pattern.constructor.name + (f"({fields})" if fields else "")
-            case PatternTuple():
-                return tuple_text([self._pattern(p) for p in pattern.patterns])
-            case _:
-                return "_"
+        parts: list[str] = []
+        waiting: list[str | Pattern] = [pattern]
+        while waiting:
+            item = waiting.pop()
+            if isinstance(item, str):
+                parts.append(item)
+                continue
+            match item:
+                case PatternVar():
+                    parts.append(self._binder(item.var))
+                case PatternConstructor() if not item.patterns:
+                    parts.append(item.constructor.name)
+                case PatternConstructor():
+                    parts.append(f"{item.constructor.name}(")
+                    waiting.extend(reversed([*joined(item.patterns), ")"]))
+                case PatternTuple():
+                    last = ",)" if len(item.patterns) == 1 else ")"
+                    waiting.extend(reversed(["(", *joined(item.patterns), last]))
+                case _:
+                    parts.append("_")
+        return "".join(parts)
 
 
 def is_atom(node: Expr) -> bool:

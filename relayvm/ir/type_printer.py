@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import numpy as np
 
 from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar
 from relayvm.base.dtypes import BY_NAME, DType
-from relayvm.ir.expr import AttrValue
+from relayvm.ir.expr import Attrs, AttrValue, Constant
 from relayvm.ir.lexer import KEYWORDS
 from relayvm.ir.literal import write_float, write_string
 from relayvm.ir.types import (
@@ -79,54 +83,80 @@ class Names:
 class TypeNames:
     """Prints types, dims and attribute values; names type parameters apart."""
 
-    def __init__(self, reserved: Iterable[str] = ()) -> None:
+    def __init__(
+        self, reserved: Iterable[str] = (), constant: Callable[[np.ndarray], str] | None = None
+    ) -> None:
         self.names = Names(taken={*_RESERVED_TYPES, *reserved})
+        self._constant = constant
 
     def type(self, type_: Type) -> str:
         """Return a type as text."""
+        if isinstance(type_, TensorType):
+            return self._tensor(type_)
+        parts: list[str] = []
+        # Types may nest deeply: what is still to be written waits here, the next last.
+        waiting: list[str | Type] = [type_]
+        while waiting:
+            item = waiting.pop()
+            if isinstance(item, str):
+                parts.append(item)
+            elif isinstance(item, TensorType):
+                parts.append(self._tensor(item))
+            else:
+                waiting.extend(reversed(self._pieces(item)))
+        return "".join(parts)
+
+    def _tensor(self, type_: TensorType) -> str:
+        if not type_.shape:
+            return type_.dtype.name
+        dims = ", ".join([self.dim(d, in_shape=True) for d in type_.shape])
+        return f"Tensor[({dims}), {type_.dtype.name}]"
+
+    def _pieces(self, type_: Type) -> list[str | Type]:
+        """Return the texts and types of which the text of a type is made."""
         match type_:
-            case TensorType():
-                if not type_.shape:
-                    return str(type_.dtype)
-                dims = ", ".join(self.dim(d, in_shape=True) for d in type_.shape)
-                return f"Tensor[({dims}), {type_.dtype}]"
             case TupleType():
-                return tuple_text([self.type(f) for f in type_.fields])
+                comma = ",)" if len(type_.fields) == 1 else ")"
+                return ["(", *joined(type_.fields), comma]
             case FuncType():
                 params = self.params(type_.type_params, (*type_.arg_types, type_.ret_type))
-                args = ", ".join(self.type(a) for a in type_.arg_types)
-                return f"fn {params}({args}) -> {self.type(type_.ret_type)}"
+                return [f"fn {params}(", *joined(type_.arg_types), ") -> ", type_.ret_type]
             case RefType():
-                return f"ref({self.type(type_.value)})"
+                return ["ref(", type_.value, ")"]
             case TypeVar():
-                return self.names.of(type_, type_.name)
+                return [self.names.of(type_, type_.name)]
             case GlobalTypeVar():
-                return type_.name
+                return [type_.name]
+            case TypeCall() if type_.args:
+                return [f"{type_.func.name}[", *joined(type_.args), "]"]
             case TypeCall():
-                args = ", ".join(self.type(a) for a in type_.args)
-                return f"{type_.func.name}[{args}]" if type_.args else type_.func.name
+                return [type_.func.name]
             case ShapeArg():
-                return self.dim(type_.dim)
+                return [self.dim(type_.dim)]
             case IncompleteType():
-                return "_"
+                return ["_"]
         raise TypeError(f"{type(type_).__name__} is not a type")
 
-    def params(self, params: Iterable[TypeParam], uses: Iterable[Type]) -> str:
+    def params(self, params: Sequence[TypeParam], uses: Iterable[Type]) -> str:
         """Return `[A, n]` or nothing; a dim parameter whose use does not show its kind has it
         written.
         """
-        seen = {v for use in uses for v in type_variables(use)}
-        parts = [
-            self.names.of(p, p.name)
-            + (": ShapeVar" if isinstance(p, DimVar) and p not in seen else "")
-            for p in params
-        ]
-        return f"[{', '.join(parts)}]" if parts else ""
+        if not params:
+            return ""
+        unseen = {p for p in params if isinstance(p, DimVar)}
+        for variable in chain.from_iterable(map(type_variables, uses)):
+            if not unseen:
+                break
+            unseen -= {variable}
+        parts = [self.names.of(p, p.name) + (": ShapeVar" if p in unseen else "") for p in params]
+        return f"[{', '.join(parts)}]"
 
     def dim(self, dim: Dim, in_shape: bool = False) -> str:
         """Return a dim as text; `//` stands between its operands only in the shape of a tensor
         type.
         """
+        if type(dim) is int:
+            return str(dim)
         if not isinstance(dim, DimExpr):
             return repr(dim)
         text = ""
@@ -157,8 +187,34 @@ class TypeNames:
         name = {"//": "floordiv", "%": "floormod"}.get(atom.op, atom.op)
         return f"{name}({self.dim(atom.a, in_shape)}, {self.dim(atom.b, in_shape)})"
 
-    def attr_value(self, value: AttrValue) -> str:
-        """Return the value of an attribute as text."""
+    def attr_value(self, value: AttrValue, quoted: bool = False) -> str:
+        """Return the value of an attribute as text; `quoted` writes element types as strings, as
+        operators do.
+        """
+        if type(value) is int:
+            return str(value)
+        if not isinstance(value, (tuple, Attrs)):
+            return self._plain_value(value, quoted)
+        parts: list[str] = []
+        waiting: list[_Text | AttrValue] = [value]
+        while waiting:
+            item = waiting.pop()
+            if isinstance(item, _Text):
+                parts.append(item)
+            elif isinstance(item, tuple):
+                waiting.extend(reversed([_Text("["), *joined(item, _COMMA), _Text("]")]))
+            elif isinstance(item, Attrs):
+                pairs = [
+                    (_Text(f"{write_string(k)}: "), v)
+                    for k, v in sorted(item.items(), key=lambda row: row[0])
+                ]
+                pieces = [part for pair in pairs for part in (_COMMA, *pair)][1:]
+                waiting.extend(reversed([_Text("{"), *pieces, _Text("}")]))
+            else:
+                parts.append(self._plain_value(item, quoted))
+        return "".join(parts)
+
+    def _plain_value(self, value: AttrValue, quoted: bool) -> str:
         match value:
             case None | bool() | int():
                 return str(value)
@@ -167,12 +223,26 @@ class TypeNames:
             case str():
                 return write_string(value)
             case DType():
-                return f'"{value}"'
-            case tuple():
-                return "[" + ", ".join(self.attr_value(v) for v in value) + "]"
+                return f'"{value}"' if quoted else value.name
             case DimExpr() | AnyDim():
                 return self.dim(value)
+            case Constant():
+                return self._constant(value.data) if self._constant else "meta"
         return write_string(str(value))
+
+
+class _Text(str):
+    """A finished text among the values of attributes, which may be texts themselves."""
+
+    __slots__ = ()
+
+
+_COMMA = _Text(", ")
+
+
+def joined(items: Sequence[Any], comma: str = ", ") -> list[Any]:
+    """Return the items with commas between them."""
+    return [part for item in items for part in (comma, item)][1:]
 
 
 def _wrapped(text: str) -> str:

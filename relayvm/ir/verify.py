@@ -25,7 +25,6 @@ from relayvm.ir.expr import (
     Match,
     Pattern,
     PatternConstructor,
-    PatternTuple,
     PatternVar,
     RefCreate,
     RefRead,
@@ -53,7 +52,16 @@ from relayvm.ir.types import (
     TypeVar,
     scalar_type,
 )
-from relayvm.ir.visit import LEAVES, attr_variables, node_types, pattern_vars, type_variables
+from relayvm.ir.visit import (
+    LEAVES,
+    attr_variables,
+    node_types,
+    pattern_vars,
+    pattern_walk,
+    type_children,
+    type_variables,
+    type_walk,
+)
 
 
 def verify_module(module: Module, *, typed: bool = False) -> None:
@@ -173,38 +181,36 @@ class _Verifier:
 
     # --- types ---------------------------------------------------------------------------
 
-    def type(self, type_: Type, visible: set[TypeParam], span: Span | None) -> None:
+    def type(self, root: Type, visible: set[TypeParam], outer: Span | None) -> None:
         """Check the names and kinds in a type."""
-        span = type_.span or span
-        match type_:
-            case TypeVar():
-                if type_ not in visible:
-                    self.fail(f"`{type_.name}` is not a type parameter here", span)
-            case TensorType() | ShapeArg():
+        inner: dict[TypeParam, int] = {}
+        waiting: list[Type | tuple[TypeParam, ...]] = [root]
+        while waiting:
+            type_ = waiting.pop()
+            if isinstance(type_, tuple):  # The region of these type parameters ends here.
+                for param in type_:
+                    inner[param] -= 1
+                continue
+            span = type_.span or outer
+            if isinstance(type_, (TypeVar, TensorType, ShapeArg)):
                 for variable in type_variables(type_):
-                    if variable not in visible:
-                        self.fail(f"dim `{variable.name}` is not a type parameter here", span)
-            case TupleType():
-                for field in type_.fields:
-                    self.type(field, visible, span)
-            case FuncType():
-                inside = visible | set(type_.type_params)
-                for part in (*type_.arg_types, type_.ret_type):
-                    self.type(part, inside, span)
-            case RefType():
-                self.type(type_.value, visible, span)
-            case GlobalTypeVar():
-                self._data_type(type_, (), visible, span)
-            case TypeCall():
-                self._data_type(type_.func, type_.args, visible, span)
-            case _:
-                pass
+                    if variable not in visible and not inner.get(variable):
+                        what = "" if isinstance(variable, TypeVar) else "dim "
+                        self.fail(f"{what}`{variable.name}` is not a type parameter here", span)
+            elif isinstance(type_, GlobalTypeVar):
+                self._data_type(type_, (), span)
+            elif isinstance(type_, TypeCall):
+                self._data_type(type_.func, type_.args, span)
+            elif isinstance(type_, FuncType) and type_.type_params:
+                waiting.append(type_.type_params)
+                for param in type_.type_params:
+                    inner[param] = inner.get(param, 0) + 1
+            waiting.extend(reversed(type_children(type_)))
 
     def _data_type(
         self,
         head: GlobalTypeVar,
         arguments: tuple[Type, ...],
-        visible: set[TypeParam],
         span: Span | None,
     ) -> None:
         data = self.module.types.get(head.name)
@@ -224,7 +230,6 @@ class _Verifier:
                 self.fail(
                     f"argument `{param.name}` of `{head.name}` is of kind {wanted.value}", span
                 )
-            self.type(argument, visible, span)
 
     # --- nodes ---------------------------------------------------------------------------
 
@@ -258,25 +263,18 @@ class _Verifier:
             )
 
     def _pattern(self, pattern: Pattern, clause: Clause) -> None:
-        match pattern:
-            case PatternConstructor():
-                self._constructor(pattern.constructor, pattern.span or clause.span)
-                if len(pattern.patterns) != len(pattern.constructor.inputs):
+        for part in pattern_walk(pattern):
+            span = part.span or clause.span
+            if isinstance(part, PatternConstructor):
+                self._constructor(part.constructor, span)
+                if len(part.patterns) != len(part.constructor.inputs):
                     self.fail(
-                        f"constructor `{pattern.constructor.name}` has "
-                        f"{len(pattern.constructor.inputs)} fields, not {len(pattern.patterns)}",
-                        pattern.span or clause.span,
+                        f"constructor `{part.constructor.name}` has "
+                        f"{len(part.constructor.inputs)} fields, not {len(part.patterns)}",
+                        span,
                     )
-                for inner in pattern.patterns:
-                    self._pattern(inner, clause)
-            case PatternTuple():
-                for inner in pattern.patterns:
-                    self._pattern(inner, clause)
-            case PatternVar():
-                if self.typed and pattern.var.checked_type is None:
-                    self.fail(f"variable `%{pattern.var.name}` has no type", pattern.span)
-            case _:
-                pass
+            elif isinstance(part, PatternVar) and self.typed and part.var.checked_type is None:
+                self.fail(f"variable `%{part.var.name}` has no type", part.span)
 
     # --- types of nodes ------------------------------------------------------------------
 
@@ -301,19 +299,7 @@ class _Verifier:
 
 
 def _has_hole(type_: Type) -> bool:
-    match type_:
-        case IncompleteType():
-            return True
-        case TupleType():
-            return any(_has_hole(f) for f in type_.fields)
-        case FuncType():
-            return any(_has_hole(t) for t in (*type_.arg_types, type_.ret_type))
-        case RefType():
-            return _has_hole(type_.value)
-        case TypeCall():
-            return any(_has_hole(t) for t in type_.args)
-        case _:
-            return False
+    return any(isinstance(part, IncompleteType) for part in type_walk(type_))
 
 
 def _expected_type(node: Expr) -> Type | None:
@@ -343,15 +329,20 @@ def _compatible(a: Type, b: Type) -> bool:
     """Tell whether two types agree but for dims, which inference may know better at one place than
     at another.
     """
-    match a, b:
-        case TensorType(), TensorType():
-            return a.dtype is b.dtype and a.rank == b.rank
-        case TupleType(), TupleType():
-            same = len(a.fields) == len(b.fields)
-            return same and all(_compatible(x, y) for x, y in zip(a.fields, b.fields))
-        case RefType(), RefType():
-            return _compatible(a.value, b.value)
-        case TypeCall(), TypeCall():
-            return a.func == b.func
-        case _:
-            return type(a) is type(b)
+    waiting = [(a, b)]
+    while waiting:
+        x, y = waiting.pop()
+        match x, y:
+            case TensorType(), TensorType():
+                fits = x.dtype is y.dtype and x.rank == y.rank
+            case TypeCall(), TypeCall():
+                fits = x.func == y.func
+            case (TupleType(), TupleType()) | (RefType(), RefType()):
+                below = type_children(x), type_children(y)
+                fits = x is y or len(below[0]) == len(below[1])
+                waiting.extend(() if x is y else zip(*below))
+            case _:
+                fits = type(x) is type(y)
+        if not fits:
+            return False
+    return True

@@ -35,6 +35,7 @@ from relayvm.ir.expr import (
     Tuple,
     TupleGetItem,
     Var,
+    map_attr_value,
 )
 from relayvm.ir.types import (
     FuncType,
@@ -181,16 +182,19 @@ def rewrite(
     return done[id(expr)]
 
 
+def pattern_walk(pattern: Pattern) -> Iterator[Pattern]:
+    """Yield a pattern and all inside it, outer ones first, from left to right."""
+    waiting = [pattern]
+    while waiting:
+        item = waiting.pop()
+        yield item
+        if isinstance(item, (PatternConstructor, PatternTuple)):
+            waiting.extend(reversed(item.patterns))
+
+
 def pattern_vars(pattern: Pattern) -> Iterator[Var]:
     """Yield the variables that a pattern binds, from left to right."""
-    match pattern:
-        case PatternVar():
-            yield pattern.var
-        case PatternConstructor() | PatternTuple():
-            for inner in pattern.patterns:
-                yield from pattern_vars(inner)
-        case _:
-            pass
+    return (p.var for p in pattern_walk(pattern) if isinstance(p, PatternVar))
 
 
 def binders(expr: Expr) -> tuple[Var, ...]:
@@ -246,38 +250,130 @@ def node_types(expr: Expr) -> Iterator[Type]:
         yield from expr.type_args
 
 
+def type_children(type_: Type) -> tuple[Type, ...]:
+    """Return the types that stand directly inside a type; type parameters are none."""
+    match type_:
+        case TupleType():
+            return type_.fields
+        case FuncType():
+            return (*type_.arg_types, type_.ret_type)
+        case RefType():
+            return (type_.value,)
+        case TypeCall():
+            return type_.args
+        case _:
+            return ()
+
+
+def with_type_children(type_: Type, new: tuple[Type, ...]) -> Type:
+    """Return a type with others inside it, in the order of `type_children`; itself if they are the
+    same objects.
+    """
+    if _same(new, type_children(type_)):
+        return type_
+    match type_:
+        case TupleType():
+            return replace(type_, fields=new)
+        case FuncType():
+            return replace(type_, arg_types=new[:-1], ret_type=new[-1])
+        case RefType():
+            return replace(type_, value=new[0])
+        case TypeCall():
+            return replace(type_, args=new)
+    raise TypeError(f"{type(type_).__name__} has no types inside")
+
+
+def type_walk(type_: Type) -> Iterator[Type]:
+    """Yield a type and all inside it, outer ones first; an object that stands at several places is
+    yielded once.
+    """
+    seen: set[int] = set()
+    waiting = [type_]
+    while waiting:
+        item = waiting.pop()
+        below = type_children(item)
+        if below:
+            if id(item) in seen:
+                continue
+            seen.add(id(item))
+            waiting.extend(reversed(below))
+        yield item
+
+
+def rewrite_type(type_: Type, change: Callable[[Type], Type]) -> Type:
+    """Return a type with `change` applied to each part once the parts inside it are rebuilt; where
+    nothing changes the result is the same object.
+    """
+    if not type_children(type_):
+        return change(type_)
+    done: dict[int, Type] = {}
+    waiting: list[tuple[Type, bool]] = [(type_, False)]
+    while waiting:
+        item, ready = waiting.pop()
+        if id(item) in done:
+            continue
+        below = type_children(item)
+        if ready or not below:
+            new = tuple(done[id(part)] for part in below)
+            done[id(item)] = change(with_type_children(item, new) if below else item)
+            continue
+        waiting.append((item, True))
+        waiting.extend((part, False) for part in reversed(below) if id(part) not in done)
+    return done[id(type_)]
+
+
 def type_variables(type_: Type) -> Iterator[TypeParam]:
     """Yield the free type variables and dim variables of a type, possibly more than once."""
+    bound: dict[TypeParam, int] = {}
+    seen: set[int] = set()
+    # A tuple ends the region of these type parameters.
+    waiting: list[Type | tuple[TypeParam, ...]] = [type_]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, tuple):
+            for param in item:
+                bound[param] -= 1
+            continue
+        below = type_children(item)
+        if not below:
+            yield from (v for v in _leaf_variables(item) if not bound.get(v))
+            continue
+        if not bound:  # Elsewhere the same object may have other variables free.
+            if id(item) in seen:
+                continue
+            seen.add(id(item))
+        if isinstance(item, FuncType) and item.type_params:
+            waiting.append(item.type_params)
+            for param in item.type_params:
+                bound[param] = bound.get(param, 0) + 1
+        waiting.extend(reversed(below))
+
+
+def _leaf_variables(type_: Type) -> Iterator[TypeParam]:
     match type_:
         case TypeVar():
             yield type_
         case TensorType():
             for dim in type_.shape:
-                yield from dim_variables(dim)
+                if not isinstance(dim, int):
+                    yield from dim_variables(dim)
         case ShapeArg():
             yield from dim_variables(type_.dim)
-        case TupleType():
-            for field in type_.fields:
-                yield from type_variables(field)
-        case FuncType():
-            for part in (*type_.arg_types, type_.ret_type):
-                yield from (v for v in type_variables(part) if v not in type_.type_params)
-        case RefType():
-            yield from type_variables(type_.value)
-        case TypeCall():
-            for argument in type_.args:
-                yield from type_variables(argument)
         case _:
             pass
 
 
 def attr_variables(value: AttrValue) -> Iterator[DimVar]:
     """Yield the dim variables of an attribute value."""
-    if isinstance(value, tuple):
-        for part in value:
-            yield from attr_variables(part)
-    elif isinstance(value, DimExpr):
-        yield from dim_variables(value)
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, tuple):
+            waiting.extend(reversed(item))
+        elif isinstance(item, Attrs):
+            waiting.extend(item.values())
+        elif isinstance(item, DimExpr):
+            yield from dim_variables(item)
 
 
 def free_type_vars(item: Expr | Type) -> tuple[TypeParam, ...]:
@@ -312,7 +408,7 @@ def substitute_in_type(type_: Type, values: Mapping[TypeParam, Type | Dim]) -> T
     """
     dims = cast("Mapping[DimVar, Dim]", values)
 
-    def go(t: Type) -> Type:
+    def change(t: Type) -> Type:
         match t:
             case TypeVar():
                 return cast(Type, values.get(t, t))
@@ -322,24 +418,10 @@ def substitute_in_type(type_: Type, values: Mapping[TypeParam, Type | Dim]) -> T
             case ShapeArg():
                 dim = dim_substitute(t.dim, dims)
                 return t if dim is t.dim else replace(t, dim=dim)
-            case TupleType():
-                fields = tuple(go(f) for f in t.fields)
-                return t if _same(fields, t.fields) else replace(t, fields=fields)
-            case FuncType():
-                args, ret = tuple(go(a) for a in t.arg_types), go(t.ret_type)
-                if _same(args, t.arg_types) and ret is t.ret_type:
-                    return t
-                return replace(t, arg_types=args, ret_type=ret)
-            case RefType():
-                value = go(t.value)
-                return t if value is t.value else replace(t, value=value)
-            case TypeCall():
-                args = tuple(go(a) for a in t.args)
-                return t if _same(args, t.args) else replace(t, args=args)
             case _:
                 return t
 
-    return go(type_) if values else type_
+    return rewrite_type(type_, change) if values else type_
 
 
 def _same(a: tuple[object, ...], b: tuple[object, ...]) -> bool:
@@ -350,13 +432,10 @@ def substitute_in_attrs(attrs: Attrs, values: Mapping[TypeParam, Type | Dim]) ->
     """Return attributes with dim variables replaced by dims; the same object if none occurs."""
     dims = cast("Mapping[DimVar, Dim]", values)
 
-    def go(value: AttrValue) -> AttrValue:
-        if isinstance(value, tuple):
-            new = tuple(go(v) for v in value)
-            return value if _same(new, value) else new
+    def change(value: AttrValue) -> AttrValue:
         return dim_substitute(value, dims) if isinstance(value, DimExpr) else value
 
-    result = {name: go(value) for name, value in attrs.items()}
+    result = {name: map_attr_value(value, change) for name, value in attrs.items()}
     return attrs if all(result[n] is v for n, v in attrs.items()) else Attrs(result)
 
 
@@ -435,11 +514,15 @@ def _rebound(
 
 
 def _rebound_pattern(pattern: Pattern, renewed: Mapping[Var, Var]) -> Pattern:
-    match pattern:
-        case PatternVar():
-            return replace(pattern, var=renewed.get(pattern.var, pattern.var))
-        case PatternConstructor() | PatternTuple():
-            inner = tuple(_rebound_pattern(p, renewed) for p in pattern.patterns)
-            return replace(pattern, patterns=inner)
-        case _:
-            return pattern
+    order = list(pattern_walk(pattern))
+    done: dict[int, Pattern] = {}
+    for item in reversed(order):
+        match item:
+            case PatternVar():
+                done[id(item)] = replace(item, var=renewed.get(item.var, item.var))
+            case PatternConstructor() | PatternTuple():
+                inner = tuple(done[id(p)] for p in item.patterns)
+                done[id(item)] = replace(item, patterns=inner)
+            case _:
+                done[id(item)] = item
+    return done[id(pattern)]

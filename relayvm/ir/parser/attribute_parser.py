@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
 
 from relayvm.base.dims import AnyDim, DimExpr
 from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.base.source import Span
-from relayvm.ir.expr import NO_ATTRS, Attrs, AttrValue, Op
+from relayvm.base.trampoline import Recursive, trampoline
+from relayvm.ir.expr import NO_ATTRS, Attrs, AttrValue, Constant, Op
 from relayvm.ir.lexer import SyntaxAbort
 from relayvm.ir.literal import NAMED_FLOAT, LiteralError, read_string
+from relayvm.ir.metadata.graph import MetaObject, is_dim
+from relayvm.ir.metadata.section import CONSTANTS
 from relayvm.ir.parser.dim_reader import DimReader
-from relayvm.ir.parser.type_parser import TypeParser, suggestion
-
-MAX_ATTRIBUTE_DEPTH = 32
+from relayvm.ir.parser.type_parser import TypeParser
 
 Written = dict[str, "tuple[AttrValue, Span, Span]"]
 
+# Far below where comparing nested tuples would exhaust the stack of C.
+MAX_ATTRIBUTE_DEPTH = 20_000
+
 _FLOAT = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?(f(16|32|64)?)?")
 _INTEGER = re.compile(r"([0-9]+)(i(8|16|32|64)|u(8|16|32|64))?")
+_CLOSING = {"[": "]", "(": ")", "{": "}"}
 
 
 class AttributeParser(TypeParser):
@@ -30,64 +40,56 @@ class AttributeParser(TypeParser):
         name = self.advance()
         self.expect("=")
         begin = self.begin()
-        if name == "virtual_device" and self.text == "meta":
-            # Texts of TVM carry devices in their metadata; they mean nothing here.
-            for kind in ("ident", "[", "ident", "]", "[", "number", "]"):
-                self.expect(kind)
-            return
-        value = self._attribute_value(0)
+        is_nested = self.kinds[self.index] in _CLOSING
+        value = trampoline(self._nested(0)) if is_nested else self._plain_value()
+        if name == "virtual_device" and value is None:
+            return  # Texts of TVM carry devices in their metadata; they mean nothing here.
         if name in values:
             self.report("duplicate-name", f"attribute `{name}` is given twice", name_span)
         values[name] = (value, name_span, self.span_from(begin))
 
-    def _attribute_value(self, depth: int) -> AttrValue:
+    def _nested(self, depth: int) -> Recursive[Any]:
+        """Read a list, a tuple, a dictionary, or a value in parentheses."""
+        opened, kind = self.index, self.kind
         if depth > MAX_ATTRIBUTE_DEPTH:
-            self.report(
-                "too-deep", f"attributes nest at most {MAX_ATTRIBUTE_DEPTH} deep", self.span()
-            )
+            message = f"attributes nest at most {MAX_ATTRIBUTE_DEPTH} deep"
+            self.report("too-deep", message, self.span())
             raise SyntaxAbort
-        kind, text = self.kind, self.text
-        if kind in ("True", "False"):
-            self.advance()
-            return kind == "True"
-        if kind == "string":
-            return self._string()
-        if kind == "ident" and text in ("None", "nullptr"):
-            self.advance()
-            return None
-        if kind == "[":
-            return self._values("[", "]", depth)
-        if kind == "(" and self._is_tuple():
-            return self._values("(", ")", depth)
-        if kind == "ident" and self.text == "meta" and self.kinds[self.index + 1] == "[":
-            self._skip_metadata()
-            return None
-        return self._number_value()
-
-    def _skip_metadata(self) -> None:
-        """Skip `meta[relay.Constant][0]`: only attributes that are ignored hold expressions."""
+        closing = _CLOSING[kind]
         self.advance()
-        for _ in range(2):
-            self.expect("[")
-            while self.kind not in ("]", "eof"):
-                self.advance()
-            self.expect("]")
+        values: list[AttrValue] = []
+        entries: dict[str, AttrValue] = {}
+        comma = False
+        while self.kind != closing:
+            key = self._key(entries) if kind == "{" else ""
+            is_nested = self.kinds[self.index] in _CLOSING
+            value = (yield self._nested(depth + 1)) if is_nested else self._plain_value()
+            if kind == "{":
+                entries[key] = value
+            else:
+                values.append(value)
+            comma = self.accept(",")
+            if not comma:
+                break
+        self.expect(closing, ",", opened=opened)
+        if kind == "{":
+            return Attrs(entries)
+        if kind == "(" and len(values) == 1 and not comma:
+            value = values[0]
+            if type(value) is int or isinstance(value, (DimExpr, AnyDim)):
+                return DimReader(self, opened).rest_of_sum(value)
+            return value
+        return tuple(values)
 
-    def _is_tuple(self) -> bool:
-        """Tell a tuple from a dim in parentheses: a comma at its own depth, or nothing inside."""
-        depth, i = 0, self.index
-        while i < len(self.kinds):
-            kind = self.kinds[i]
-            depth += kind in ("(", "[")
-            depth -= kind in (")", "]")
-            if depth == 0:
-                return i == self.index + 1
-            if kind in (",", "string", "[") and depth <= 1 + (kind == "["):
-                return True
-            if kind in ("{", "}", ";", "eof") or i - self.index > 256:
-                return True
-            i += 1
-        return True
+    def _key(self, entries: dict[str, AttrValue]) -> str:
+        if self.kind != "string":
+            self.fail("a string", help='a dictionary is written `{"name": value}`')
+        span = self.span()
+        key = self._string()
+        if key in entries:
+            self.report("duplicate-name", f"key `{key[:40]}` is given twice", span)
+        self.expect(":")
+        return key
 
     def _string(self) -> str:
         span = self.span()
@@ -97,45 +99,79 @@ class AttributeParser(TypeParser):
             self.report("bad-literal", str(reason), span)
             raise SyntaxAbort from None
 
-    def _values(self, opening: str, closing: str, depth: int) -> tuple[AttrValue, ...]:
-        opened = self.index
-        self.expect(opening)
-        values: list[AttrValue] = []
-        while self.kind != closing:
-            values.append(self._attribute_value(depth + 1))
-            if not self.accept(","):
-                break
-        self.expect(closing, ",", opened=opened)
-        return tuple(values)
+    def _plain_value(self) -> AttrValue:
+        """Read a value that is not in brackets."""
+        kind, text = self.kinds[self.index], self.texts[self.index]
+        if kind == "number":
+            after = self.kinds[self.index + 1]
+            if after in (",", ")", "]") and text.isdigit() and len(text) < 19:
+                self.index += 1
+                return int(text)
+        elif kind in ("True", "False"):
+            self.advance()
+            return kind == "True"
+        elif kind == "string":
+            return self._string()
+        elif kind == "ident" and text in ("None", "nullptr"):
+            self.advance()
+            return None
+        elif kind == "ident" and text == "meta" and self.next_kind() == "[":
+            return self._meta_value()
+        return self._number_value()
+
+    def _meta_value(self) -> AttrValue:
+        """Read `meta[Map][0]`: what a node of the metadata section stands for."""
+        key, index, span = self.meta_reference()
+        if index is None:
+            return None
+        if key == CONSTANTS:
+            return Constant(self.metadata.constants[index], span=span)
+        try:
+            value = self.metadata.object(key, index).value()
+        except ValueError as reason:
+            self.report("bad-metadata", f"`meta[{key}][{index}]` cannot be read: {reason}", span)
+            return None
+        return self._from_metadata(value)
+
+    def _from_metadata(self, value: Any) -> AttrValue:
+        """Return a value of the metadata section as one of an attribute; its depth is bounded."""
+        if isinstance(value, np.ndarray):
+            return Constant(value)
+        if isinstance(value, tuple):
+            return tuple(self._from_metadata(v) for v in value)
+        if isinstance(value, dict):
+            return Attrs({name: self._from_metadata(v) for name, v in value.items()})
+        return self.dim_from_metadata(value) if is_dim(value) else value
 
     def _number_value(self) -> AttrValue:
         """Read a float, a named element type, or a dim that may be negative or symbolic."""
-        signs = 0
-        while self.kinds[self.index + signs] == "-":
-            signs += 1
-        kind, text = self.kinds[self.index + signs], self.texts[self.index + signs]
-        sign = -1 if signs % 2 else 1
+        at = self.index
+        while self.kinds[at] == "-":
+            at += 1
+        kind, text = self.kinds[at], self.texts[at]
+        sign = -1 if (at - self.index) % 2 else 1
         if kind == "ident" and text in NAMED_FLOAT:
-            self.index += signs + 1
+            self.index = at + 1
             return sign * NAMED_FLOAT[text][0]
-        if kind == "ident" and text in BY_NAME and not signs and text not in self.type_scope:
+        if kind == "ident" and text in BY_NAME and at == self.index and text not in self.type_scope:
             self.advance()
-            return text
+            return BY_NAME[text]
         if kind == "number" and not _INTEGER.fullmatch(text):
             if not _FLOAT.fullmatch(text) or len(text) > 400:
-                self.report("bad-literal", f"`{text[:40]}` is not a number", self.span())
-            self.index += signs + 1
+                self.report("bad-literal", f"`{text[:40]}` is not a number", self.span(at))
+            self.index = at + 1
             found = _FLOAT.match(text)
-            return sign * float((found.group() if found else "0").split("f")[0])
-        if kind == "number" and self.kinds[self.index + signs + 1] in (",", ")", "]"):
-            span = self.span(self.index + signs)
-            self.index += signs + 1
+            return sign * float((found.group()[:400] if found else "0").split("f")[0])
+        if kind == "number" and self.kinds[at + 1] in (",", ")", "]", "}"):
+            self.index = at + 1
             found = _INTEGER.fullmatch(text)
             if found is None or len(text) > 40:
-                self.report("bad-literal", f"{text[:30]}... does not fit into int64", span)
+                message = f"{text[:30]}... does not fit into int64"
+                self.report("bad-literal", message, self.span(at))
                 return 0
             return sign * int(found.group(1))
         if kind not in ("number", "ident", "(", "?"):
+            self.index = at
             self.fail("an attribute value")
         return DimReader(self, self.index).sum(0)
 
@@ -149,14 +185,18 @@ class AttributeParser(TypeParser):
             if name in op.ignored:
                 continue
             if name not in rows:
+                if isinstance(value, MetaField):
+                    continue
                 known = ", ".join(f"`{row}`" for row in rows) or "none"
                 self.report(
                     "unknown-attribute",
                     f"operator `{op.name}` has no attribute `{name}`; it has {known}",
                     name_span,
-                    help=suggestion(name, rows),
+                    help=self.suggestion(name, rows),
                 )
                 continue
+            if isinstance(value, MetaField):
+                value = self._meta_field(value, rows[name].kind, value_span)
             fits, fitted = fit_attribute(rows[name].kind, value)
             if not fits:
                 self.report(
@@ -176,6 +216,38 @@ class AttributeParser(TypeParser):
                 )
         ordered = {name: result[name] for name in rows if name in result}
         return Attrs(ordered) if ordered else NO_ATTRS
+
+    def meta_attributes(self) -> Written:
+        """Read `meta[relay.attrs.Conv2DAttrs][0]` in the place of the attributes of a call."""
+        key, index, span = self.meta_reference()
+        if index is None:
+            raise SyntaxAbort
+        try:
+            record = self.metadata.object(key, index)
+            whole = record.value() if key == "DictAttrs" else None
+            fields = record.fields()
+        except ValueError as reason:
+            self.report("bad-metadata", f"`meta[{key}][{index}]` cannot be read: {reason}", span)
+            raise SyntaxAbort from None
+        if isinstance(whole, dict):
+            return {n: (self._from_metadata(v), span, span) for n, v in whole.items()}
+        return {name: (MetaField(record, name), span, span) for name in fields}
+
+    def _meta_field(self, field: MetaField, kind: str, span: Span) -> AttrValue:
+        try:
+            return self._from_metadata(field.record.field(field.name, kind))
+        except ValueError as reason:
+            message = f"attribute `{field.name}` of the metadata cannot be read: {reason}"
+            self.report("bad-metadata", message[:200], span)
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class MetaField:
+    """A field of a record in the metadata section, whose value depends on what the schema says."""
+
+    record: MetaObject
+    name: str
 
 
 def fit_attribute(kind: str, value: AttrValue) -> tuple[bool, AttrValue]:
@@ -205,7 +277,7 @@ def _fit_one(kind: str, value: AttrValue) -> tuple[bool, AttrValue]:
             return True, float(value)
         return False, value
     if name == "str":
-        return isinstance(value, str), value
+        return isinstance(value, (str, DType)), str(value)
     if name == "DType":
         if isinstance(value, DType):
             return True, value
@@ -227,7 +299,7 @@ def _fit_one(kind: str, value: AttrValue) -> tuple[bool, AttrValue]:
 def _fit_sequence(inside: str, value: AttrValue) -> tuple[bool, AttrValue]:
     if not isinstance(value, tuple):
         return False, value
-    kinds = _split(inside, ",") if inside else ["object", "..."]
+    kinds = _split(inside, ",") if inside else ("object", "...")
     if kinds[-1] == "...":
         kinds = kinds[:1] * len(value)
     if len(kinds) == 1 and len(value) != 1:
@@ -238,7 +310,8 @@ def _fit_sequence(inside: str, value: AttrValue) -> tuple[bool, AttrValue]:
     return all(fits for fits, _ in fitted), tuple(v for _, v in fitted)
 
 
-def _split(text: str, separator: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def _split(text: str, separator: str) -> tuple[str, ...]:
     """Split at separators that are not inside brackets."""
     parts, depth, start = [], 0, 0
     for i, character in enumerate(text):
@@ -247,7 +320,7 @@ def _split(text: str, separator: str) -> list[str]:
         if character == separator and not depth:
             parts.append(text[start:i].strip())
             start = i + 1
-    return [*parts, text[start:].strip()]
+    return (*parts, text[start:].strip())
 
 
 def _describe(value: AttrValue) -> str:

@@ -20,6 +20,10 @@ class DimSource(Cursor):
     def dim_name(self) -> Dim:
         """Read the name of a symbolic dim."""
 
+    @abstractmethod
+    def meta_dim(self) -> Dim:
+        """Read `meta[tir.Any][0]`."""
+
 
 class DimReader:
     """Reads one dim by recursive descent; its depth and size are bounded, so it may recurse."""
@@ -38,7 +42,13 @@ class DimReader:
 
     def sum(self, depth: int) -> Dim:
         """Read terms joined by `+` and `-`."""
-        result = self.product(depth)
+        return self._more_terms(self.product(depth), depth)
+
+    def rest_of_sum(self, first: Dim) -> Dim:
+        """Read what follows a factor that has been read."""
+        return self._more_terms(self._more_factors(first, 0), 0)
+
+    def _more_terms(self, result: Dim, depth: int) -> Dim:
         while self.parser.kind in ("+", "-"):
             op = self.parser.advance()
             other = self.product(depth)
@@ -47,7 +57,9 @@ class DimReader:
 
     def product(self, depth: int) -> Dim:
         """Read factors joined by `*`, `//` and `%`."""
-        result = self.factor(depth)
+        return self._more_factors(self.factor(depth), depth)
+
+    def _more_factors(self, result: Dim, depth: int) -> Dim:
         while self.parser.kind in ("*", "//", "%"):
             span = self.parser.span()
             op = self.parser.advance()
@@ -81,7 +93,8 @@ class DimReader:
         if parser.kind == "ident":
             if parser.text in self.FUNCTIONS and parser.next_kind() == "(":
                 return self._function(depth)
-            return parser.dim_name()
+            is_meta = parser.text == "meta" and parser.next_kind() == "["
+            return parser.meta_dim() if is_meta else parser.dim_name()
         parser.fail("a dim")
 
     def _function(self, depth: int) -> Dim:
@@ -99,6 +112,8 @@ class DimReader:
     def _number(self) -> int:
         span = self.parser.span()
         text = self.parser.advance()
+        # TVM writes the dims of some importers as `3i64`.
+        text = text.removesuffix("i64").removesuffix("i32")
         if not text.isdigit() or len(text) > 40:
             self.parser.report("bad-dim", f"`{text[:40]}` is not a dim", span)
             return 1
@@ -124,3 +139,13 @@ class DimReader:
         if terms > MAX_DIM_TERMS:
             self.parser.report("bad-dim", "the dim has too many terms", self.parser.span())
             raise SyntaxAbort
+
+
+def computed_dim(op: str, a: Dim, b: Dim) -> Dim:
+    """Return a dim computed from two others; any size where it would grow out of bounds."""
+    if op in ("//", "%") and b == 0:
+        return ANY
+    arithmetic = {"+": dim_add, "-": dim_sub, "*": dim_mul}
+    result = arithmetic[op](a, b) if op in arithmetic else apply_term(op, a, b)
+    is_long = isinstance(result, DimExpr) and len(result.terms) > MAX_DIM_TERMS
+    return ANY if is_long or (isinstance(result, int) and abs(result) >= 1 << 63) else result

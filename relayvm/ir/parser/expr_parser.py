@@ -5,6 +5,7 @@ statement.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from relayvm.base.diagnostics import DiagnosticSink
@@ -33,11 +34,13 @@ from relayvm.ir.expr import (
 )
 from relayvm.ir.intrinsics import ARRAY_NAME, INTRINSICS
 from relayvm.ir.lexer import DEFINITION_STARTS, KEYWORDS, SyntaxAbort, Tokens
-from relayvm.ir.literal import NAMED_FLOAT, LiteralError, Metadata, read_number
+from relayvm.ir.literal import NAMED_FLOAT, LiteralError, read_number
+from relayvm.ir.metadata import Metadata
+from relayvm.ir.metadata.section import CONSTANTS
 from relayvm.ir.module import Module
 from relayvm.ir.parser.attribute_parser import Written
 from relayvm.ir.parser.pattern_parser import PatternParser
-from relayvm.ir.parser.type_parser import Scope, suggestion
+from relayvm.ir.parser.type_parser import Scope
 from relayvm.ir.types import Type, TypeParam
 
 # Binary operators: how tightly they bind, and the operator of the table that they mean.
@@ -68,9 +71,8 @@ class ExprParser(PatternParser):
         library: Module | None,
         metadata: Metadata,
     ) -> None:
-        super().__init__(tokens, sink, library)
+        super().__init__(tokens, sink, library, metadata)
         self.operators = operators
-        self.metadata = metadata
         self.scope: Scope[Expr] = Scope()
         self.function_spans: dict[str, Span] = {}
         self.used_library_functions: set[str] = set()
@@ -299,7 +301,7 @@ class ExprParser(PatternParser):
             elif values:
                 self.fail("an attribute such as `axis=1`", help="operands come before attributes")
             elif self._is_meta_attrs():
-                self._meta_attrs()
+                values = self.meta_attributes()
             else:
                 args.append(self._single_token() or (yield self.expression()))
             if not self.accept(","):
@@ -322,20 +324,10 @@ class ExprParser(PatternParser):
         return Attrs({n: v for n, (v, _, _) in values.items() if n != "attrs_type_key"})
 
     def _is_meta_attrs(self) -> bool:
-        return (
-            self.kind == "ident"
-            and self.text == "meta"
-            and self.texts[self.index + 1 : self.index + 3] != ["[", "relay.Constant"]
-        )
-
-    def _meta_attrs(self) -> None:
-        self.report(
-            "bad-metadata",
-            "attributes from the metadata section are not supported",
-            self.span(),
-            help="write them as `name=value`",
-        )
-        raise SyntaxAbort
+        """Tell whether `meta[relay.attrs.Conv2DAttrs][0]` is next: attributes, no operand."""
+        if self.kind != "ident" or self.text != "meta":
+            return False
+        return self.texts[self.index + 1] == "[" and self.texts[self.index + 2] != CONSTANTS
 
     # --- primaries -----------------------------------------------------------------------
 
@@ -376,14 +368,18 @@ class ExprParser(PatternParser):
         found = self.scope.get(name)
         if found is not None:
             return found
-        known = [n for n in reversed(list(self.scope)) if n[:1] != "%"]
-        hint = suggestion(name, known, "%")
-        if not hint and "/" in name:
-            hint = "`/` is part of the name; write spaces around it to divide"
-        self.report("unknown-variable", f"there is no variable `{text}` here", span, help=hint)
+        message = f"there is no variable `{text[:80]}` here"
+        self.report("unknown-variable", message, span, help=lambda: self._near_variable(name))
         placeholder = Var(name, span=span)
         self.scope.bind(name, placeholder)
         return placeholder
+
+    def _near_variable(self, name: str) -> str:
+        known = (n for n in reversed(self.scope) if n[:1] != "%")
+        hint = self.suggestion(name, known, "%")
+        if not hint and "/" in name:
+            hint = "`/` is part of the name; write spaces around it to divide"
+        return hint
 
     def _global(self) -> Expr:
         span = self.span()
@@ -392,12 +388,12 @@ class ExprParser(PatternParser):
             if self.library is not None and name in self.library.functions:
                 self.used_library_functions.add(name)
             elif not self.globals_open:
-                known = [*self.function_spans, *(self.library.functions if self.library else ())]
+                known = chain(self.function_spans, self.library.functions if self.library else ())
                 self.report(
                     "unknown-function",
-                    f"there is no function `@{name}`",
+                    f"there is no function `@{name[:80]}`",
                     span,
-                    help=suggestion(name, known, "@"),
+                    help=lambda: self.suggestion(name, known, "@"),
                 )
         return GlobalVar(name, span=span)
 
@@ -415,42 +411,27 @@ class ExprParser(PatternParser):
         if name in INTRINSICS:
             self.type_name(ARRAY_NAME)  # notes that it is used
             return INTRINSICS[name]
+<<<<<<< relayvm/ir/parser/expr_parser.py
+        known = chain(self.constructors, self.library_constructors(), self.operators, INTRINSICS)
+=======
         known = [*self.constructors, *self.library_constructors(), *self.operators, *INTRINSICS]
+>>>>>>> /tmp/m.16666
         self.report(
             "unknown-operator",
-            f"there is no operator or constructor `{name}`",
+            f"there is no operator or constructor `{name[:80]}`",
             span,
-            help=suggestion(name, known),
+            help=lambda: self.suggestion(name, known),
         )
         return Var("_", span=span)
 
     def _meta_constant(self) -> Expr:
-        begin = self.begin()
-        self.advance()
-        outer = self.index
-        self.expect("[")
-        key_span = self.span()
-        key = self.expect("ident")
-        self.expect("]", opened=outer)
-        outer = self.index
-        self.expect("[")
-        index = self.expect("number")
-        self.expect("]", opened=outer)
-        span = self.span_from(begin)
-        if key != "relay.Constant":
-            self.report(
-                "bad-metadata", f"`meta[{key}]` is not known; known is `relay.Constant`", key_span
-            )
-            return Var("_", span=span)
-        if not index.isdigit() or len(index) > 9 or int(index) >= len(self.metadata.constants):
-            self.report(
-                "bad-metadata",
-                f"the metadata section has {len(self.metadata.constants)} constants, "
-                f"no number {index[:20]}",
-                span,
-            )
-            return Var("_", span=span)
-        return Constant(self.metadata.constants[int(index)], span=span)
+        key, index, span = self.meta_reference()
+        if key == CONSTANTS and index is not None:
+            return Constant(self.metadata.constants[index], span=span)
+        if index is not None:
+            message = f"`meta[{key[:40]}]` is no expression; one is `meta[{CONSTANTS}]`"
+            self.report("bad-metadata", message, span)
+        return Var("_", span=span)
 
     def _parentheses(self, begin: int) -> Recursive[Any]:
         opened = self.index
@@ -520,7 +501,7 @@ class ExprParser(PatternParser):
             self.expect(")", ",", opened=opened)
             ret_type: Type | None = None
             if self.accept("->"):
-                ret_type = yield self.type_()
+                ret_type = self.leaf_type() or (yield self.type_())
             self.no_duplicates(params, "parameter")
             for var in params:
                 self.scope.bind(var.name, var)

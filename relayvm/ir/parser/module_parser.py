@@ -12,13 +12,14 @@ from typing import Any
 from relayvm.base.diagnostics import DiagnosticSink, Note
 from relayvm.base.source import Source, Span
 from relayvm.base.trampoline import Recursive, trampoline
-from relayvm.ir.expr import Constructor, Expr, Function, Op
-from relayvm.ir.lexer import SyntaxAbort, Tokens, tokenize
-from relayvm.ir.literal import Metadata, read_metadata
+from relayvm.ir.expr import NO_ATTRS, Attrs, Constructor, Expr, Function, Op
+from relayvm.ir.lexer import KEYWORDS, SyntaxAbort, Tokens, tokenize
+from relayvm.ir.metadata import Metadata, read_metadata
 from relayvm.ir.module import Module, TypeData
+from relayvm.ir.parser.attribute_parser import Written
 from relayvm.ir.parser.expr_parser import ExprParser
 from relayvm.ir.parser.library import merge_library
-from relayvm.ir.parser.type_parser import TypeName
+from relayvm.ir.parser.type_parser import ParamEntry, TypeName
 from relayvm.ir.types import GlobalTypeVar, Kind, Type
 
 VERSION = "0.0.5"
@@ -86,7 +87,7 @@ def _parser(
         source = Source("<string>", source)
     sink = DiagnosticSink()
     tokens = tokenize(source, sink)
-    metadata = read_metadata(tokens.metadata)
+    metadata = read_metadata(tokens.metadata, source.folder)
     parser = ModuleParser(tokens, sink, operators, library, metadata)
     if metadata.problem:
         place = tokens.kinds.index("metadata")
@@ -112,6 +113,7 @@ class ModuleParser(ExprParser):
     def module(self) -> Module:
         """Read all definitions."""
         self._version()
+        attrs = self._module_attrs()
         start = self.index
         self._find_names()
         self._find_kinds()
@@ -123,7 +125,7 @@ class ModuleParser(ExprParser):
                 trampoline(self._definition(functions))
             except SyntaxAbort:
                 self._skip_to_definition()
-        return Module(functions, types)
+        return Module(functions, types, attrs=attrs)
 
     def single_expression(self) -> Expr:
         """Read one expression up to the end of the text."""
@@ -159,6 +161,24 @@ class ModuleParser(ExprParser):
                 f"the text has version {version[:40]}, known is {VERSION}",
                 span,
             )
+
+    def _module_attrs(self) -> Attrs:
+        """Read `#[attrs(name=value)]` if it is there."""
+        if self.kind != "module_attrs":
+            return NO_ATTRS
+        opened = self.index
+        self.advance()
+        values: Written = {}
+        try:
+            while self.kind == "ident" or self.kind in KEYWORDS:
+                self.attribute(values)
+                if not self.accept(","):
+                    break
+            self.expect(")", ",", opened=opened)
+            self.expect("]", opened=opened)
+        except SyntaxAbort:
+            self._skip_to_definition()
+        return Attrs({name: value for name, (value, _, _) in values.items()})
 
     # --- round one: names ----------------------------------------------------------------
 
@@ -208,14 +228,7 @@ class ModuleParser(ExprParser):
             self._read_kinds(known)
         self.sink = kept
         entries = [entry for known in own for entry in known.params]
-        changed = True
-        while changed:
-            changed = False
-            for entry in entries:
-                for other in entry.same_as:
-                    if entry.kind is None and other.kind is not None:
-                        entry.kind = other.kind
-                        changed = True
+        _spread_kinds(entries)
         for entry in entries:
             entry.kind = entry.kind or Kind.TYPE
             entry.made = None
@@ -340,3 +353,19 @@ class ModuleParser(ExprParser):
     def _skip_to_definition(self) -> None:
         while self.kind not in ("def", "type", "extern", "eof", "metadata"):
             self.advance()
+
+
+def _spread_kinds(entries: list[ParamEntry]) -> None:
+    """Give parameters the kinds of those in whose place they are used."""
+    users: dict[int, list[ParamEntry]] = {}
+    for entry in entries:
+        for other in entry.same_as:
+            users.setdefault(id(other), []).append(entry)
+    waiting = [entry for entry in entries if entry.kind is not None]
+    waiting += [other for entry in entries for other in entry.same_as if other.kind is not None]
+    while waiting:
+        known = waiting.pop()
+        for entry in users.get(id(known), ()):
+            if entry.kind is None:
+                entry.kind = known.kind
+                waiting.append(entry)

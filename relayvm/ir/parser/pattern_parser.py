@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from relayvm.base.diagnostics import DiagnosticSink, Note
@@ -16,22 +17,21 @@ from relayvm.ir.expr import (
     PatternWildcard,
     Var,
 )
-from relayvm.ir.lexer import SyntaxAbort, Tokens
+from relayvm.ir.lexer import Tokens
+from relayvm.ir.metadata import Metadata
 from relayvm.ir.module import Module
 from relayvm.ir.parser.attribute_parser import AttributeParser
-from relayvm.ir.parser.type_parser import suggestion
 from relayvm.ir.types import Type
-
-MAX_PATTERN_DEPTH = 256
 
 
 class PatternParser(AttributeParser):
     """Reads patterns; the constructors of the module are filled in by the parser of definitions."""
 
-    def __init__(self, tokens: Tokens, sink: DiagnosticSink, library: Module | None) -> None:
-        super().__init__(tokens, sink, library)
+    def __init__(
+        self, tokens: Tokens, sink: DiagnosticSink, library: Module | None, metadata: Metadata
+    ) -> None:
+        super().__init__(tokens, sink, library, metadata)
         self.constructors: dict[str, Constructor] = {}
-        self._pattern_depth = 0
         self._from_library: dict[str, Constructor] | None = None
 
     def binder(self) -> Recursive[Any]:
@@ -42,7 +42,7 @@ class PatternParser(AttributeParser):
             self._skip_device()
         annotation: Type | None = None
         if self.accept(":"):
-            annotation = yield self.type_()
+            annotation = self.leaf_type() or (yield self.type_())
         return Var(name, annotation, span=span)
 
     def _skip_device(self) -> None:
@@ -90,28 +90,21 @@ class PatternParser(AttributeParser):
         return self._from_library
 
     def pattern(self, bound: list[Var]) -> Recursive[Any]:
+        """Read a pattern; the variables that it binds are added to `bound`."""
         begin, kind = self.begin(), self.kind
-        self._pattern_depth += 1
-        try:
-            if self._pattern_depth > MAX_PATTERN_DEPTH:
-                message = f"patterns nest at most {MAX_PATTERN_DEPTH} deep"
-                self.report("too-deep", message, self.span())
-                raise SyntaxAbort
-            if kind == "local":
-                var = yield self.binder()
-                bound.append(var)
-                return PatternVar(var, span=self.span_from(begin))
-            if kind == "(":
-                patterns = yield self._patterns(bound)
-                return PatternTuple(patterns, span=self.span_from(begin))
-            if kind != "ident":
-                self.fail("a pattern")
-            if self.text == "_":
-                self.advance()
-                return PatternWildcard(span=self.span_from(begin))
-            return (yield self._constructor_pattern(bound, begin))
-        finally:
-            self._pattern_depth -= 1
+        if kind == "local":
+            var = yield self.binder()
+            bound.append(var)
+            return PatternVar(var, span=self.span_from(begin))
+        if kind == "(":
+            patterns = yield self._patterns(bound)
+            return PatternTuple(patterns, span=self.span_from(begin))
+        if kind != "ident":
+            self.fail("a pattern")
+        if self.text == "_":
+            self.advance()
+            return PatternWildcard(span=self.span_from(begin))
+        return (yield self._constructor_pattern(bound, begin))
 
     def _patterns(self, bound: list[Var]) -> Recursive[Any]:
         opened = self.index
@@ -133,12 +126,12 @@ class PatternParser(AttributeParser):
             patterns = yield self._patterns(bound)
         whole = self.span_from(begin)
         if constructor is None:
-            known = [*self.constructors, *self.library_constructors()]
+            known = chain(self.constructors, self.library_constructors())
             self.report(
                 "unknown-constructor",
                 f"there is no constructor `{name}`",
                 span,
-                help=suggestion(name, known),
+                help=lambda: self.suggestion(name, known),
             )
             return PatternWildcard(span=whole)
         if len(patterns) != len(constructor.inputs):

@@ -7,22 +7,21 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 from typing import TypeVar as GenericVar
 
 from relayvm.base.diagnostics import DiagnosticSink, Note
-from relayvm.base.dims import (
-    ANY,
-    Dim,
-    DimVar,
-    symbol,
-)
+from relayvm.base.dims import ANY, Dim, DimVar, symbol
 from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive, trampoline
-from relayvm.ir.lexer import SyntaxAbort, Tokens
+from relayvm.ir.lexer import Tokens
+from relayvm.ir.metadata import Metadata
+from relayvm.ir.metadata.graph import Computed, Named, is_dim
+from relayvm.ir.metadata.section import CONSTANTS
 from relayvm.ir.module import Module, TypeData
-from relayvm.ir.parser.dim_reader import DimReader, DimSource
+from relayvm.ir.parser.dim_reader import DimReader, DimSource, computed_dim
 from relayvm.ir.types import (
     FuncType,
     GlobalTypeVar,
@@ -39,7 +38,8 @@ from relayvm.ir.types import (
     scalar_type,
 )
 
-MAX_TYPE_DEPTH = 128
+# To find near names takes time: after so many errors nobody reads more of them.
+MAX_SUGGESTIONS = 16
 MAX_SUGGESTED = 500
 
 T = GenericVar("T")
@@ -106,52 +106,56 @@ class Scope(dict[str, T]):
                 self[name] = old
 
 
-def suggestion(name: str, known: Iterable[str], sigil: str = "") -> str:
-    """Return a help text that names the nearest known name, or nothing."""
-    names = [n for _, n in zip(range(MAX_SUGGESTED), known)]
-    near = difflib.get_close_matches(name[:80], names, 1, 0.6)
-    return f"did you mean `{sigil}{near[0]}`?" if near else ""
-
-
 class TypeParser(DimSource):
     """Reads types. Methods that return `Recursive` are run by `trampoline` or yielded."""
 
-    def __init__(self, tokens: Tokens, sink: DiagnosticSink, library: Module | None) -> None:
+    def __init__(
+        self, tokens: Tokens, sink: DiagnosticSink, library: Module | None, metadata: Metadata
+    ) -> None:
         super().__init__(tokens, sink)
         self.library = library
+        self.metadata = metadata
         self.type_names: dict[str, TypeName] = {}
         self.type_scope: Scope[ParamEntry] = Scope()
         self.used_library_types: set[str] = set()
-        self._type_depth = 0
+        self._suggestions_left = MAX_SUGGESTIONS
+
+    def suggestion(self, name: str, known: Iterable[str], sigil: str = "") -> str:
+        """Return a help text that names the nearest known name, or nothing."""
+        if not self._suggestions_left:
+            return ""
+        self._suggestions_left -= 1
+        names = [n for _, n in zip(range(MAX_SUGGESTED), known)]
+        near = difflib.get_close_matches(name[:80], names, 1, 0.6)
+        return f"did you mean `{sigil}{near[0]}`?" if near else ""
 
     # --- type parameters -----------------------------------------------------------------
 
     def type_params(self) -> list[ParamEntry]:
         """Read `[A, n: ShapeVar]` if it is there, and bring the names into scope."""
-        entries: list[ParamEntry] = []
+        entries: dict[str, ParamEntry] = {}
         if self.kind != "[":
-            return entries
+            return []
         opened = self.index
         self.advance()
         while self.kind != "]":
             span = self.span()
             name = self.expect("ident", "]")
             entry = ParamEntry(name, span, self._written_kind() if self.accept(":") else None)
-            first = next((e for e in entries if e.name == name), None)
-            if first is not None:
+            if name in entries:
                 self.report(
                     "duplicate-name",
                     f"type parameter `{name}` is named twice",
                     span,
-                    notes=[Note("first named here", first.span)],
+                    notes=[Note("first named here", entries[name].span)],
                 )
-            entries.append(entry)
+            entries.setdefault(name, entry)
             if not self.accept(","):
                 break
         self.expect("]", ",", opened=opened)
-        for entry in entries:
+        for entry in entries.values():
             self.type_scope.bind(entry.name, entry)
-        return entries
+        return list(entries.values())
 
     def _written_kind(self) -> Kind:
         span = self.span()
@@ -189,31 +193,33 @@ class TypeParser(DimSource):
 
     def type_(self) -> Recursive[Any]:
         """Read one type."""
-        self._type_depth += 1
-        try:
-            if self._type_depth > MAX_TYPE_DEPTH:
-                self.report("too-deep", f"types nest at most {MAX_TYPE_DEPTH} deep", self.span())
-                raise SyntaxAbort
-            begin = self.begin()
-            kind = self.kind
-            if kind == "(":
-                return (yield self._tuple_type(begin))
-            if kind == "fn":
-                return (yield self._function_type(begin))
-            if kind == "ref":
-                self.advance()
-                opened = self.index
-                self.expect("(")
-                value = yield self.type_()
-                self.expect(")", opened=opened)
-                return RefType(value, span=self.span_from(begin))
-            if kind != "ident":
-                self.fail("a type")
-            if self.text == "Tensor" and self.next_kind() == "[":
-                return self._tensor_type(begin)
-            return (yield self._named_type(begin))
-        finally:
-            self._type_depth -= 1
+        leaf = self.leaf_type()
+        if leaf is not None:
+            return leaf
+        begin = self.begin()
+        kind = self.kind
+        if kind == "(":
+            return (yield self._tuple_type(begin))
+        if kind == "fn":
+            return (yield self._function_type(begin))
+        if kind == "ref":
+            self.advance()
+            opened = self.index
+            self.expect("(")
+            value = yield self.type_()
+            self.expect(")", opened=opened)
+            return RefType(value, span=self.span_from(begin))
+        if kind != "ident":
+            self.fail("a type")
+        return (yield self._applied_type(begin))
+
+    def leaf_type(self) -> Type | None:
+        """Read a type that has no types inside, as most are, or return None: needs no generator."""
+        if self.kinds[self.index] != "ident":
+            return None
+        if self.kinds[self.index + 1] != "[":
+            return self._named_type()
+        return self._tensor_type(self.begin()) if self.text == "Tensor" else None
 
     def _tuple_type(self, begin: int) -> Recursive[Any]:
         opened = self.index
@@ -248,47 +254,58 @@ class TypeParser(DimSource):
         made = tuple(entry.param() for entry in params)
         return FuncType(tuple(arg_types), result, made, span=self.span_from(begin))
 
-    def _named_type(self, begin: int) -> Recursive[Any]:
+    def _named_type(self) -> Type:
         span = self.span()
         name = self.advance()
-        entry = self.type_scope.get(name)
         if name == "_":
             return IncompleteType(span=span)
-        if entry is not None and self.kind != "[":
+        entry = self.type_scope.get(name)
+        if entry is not None:
             usable = self._use_as(entry, Kind.TYPE, span)
             made = entry.param() if usable else None
             return made if isinstance(made, TypeVar) else IncompleteType(span=span)
-        if name in BY_NAME and self.kind != "[":
+        if name in BY_NAME:
             return scalar_type(BY_NAME[name])
         known = self.type_name(name)
         if known is None:
-            if entry is not None or name in BY_NAME:
+            self._unknown_type(name, span)
+            return IncompleteType(span=span)
+        return self._data_type(known, [], span)
+
+    def _applied_type(self, begin: int) -> Recursive[Any]:
+        span = self.span()
+        name = self.advance()
+        known = self.type_name(name) if name != "_" else None
+        if known is None:
+            if name in self.type_scope or name in BY_NAME or name == "_":
                 self.report("wrong-kind", f"type `{name}` takes no arguments", span)
             else:
                 self._unknown_type(name, span)
-            if self.kind == "[":
-                yield self._type_arguments(None)
+        arguments = yield self._type_arguments(known)
+        if known is None:
             return IncompleteType(span=span)
-        arguments: list[Type] = []
-        if self.kind == "[":
-            arguments = yield self._type_arguments(known)
-        whole = self.span_from(begin)
-        if len(arguments) != len(known.params):
-            self.report(
-                "wrong-kind",
-                f"data type `{name}` has {_count(len(known.params), 'parameter')}, "
-                f"but is given {_count(len(arguments), 'argument')}",
-                whole,
-                notes=[Note(f"`{name}` is defined here", known.span)] if known.span else [],
-            )
-            return IncompleteType(span=whole)
-        return TypeCall(GlobalTypeVar(name), tuple(arguments), span=whole)
+        return self._data_type(known, arguments, self.span_from(begin))
+
+    def _data_type(self, known: TypeName, arguments: list[Type], span: Span) -> Type:
+        if len(arguments) == len(known.params):
+            return TypeCall(GlobalTypeVar(known.name), tuple(arguments), span=span)
+        self.report(
+            "wrong-kind",
+            f"data type `{known.name}` has {_count(len(known.params), 'parameter')}, "
+            f"but is given {_count(len(arguments), 'argument')}",
+            span,
+            notes=[Note(f"`{known.name}` is defined here", known.span)] if known.span else [],
+        )
+        return IncompleteType(span=span)
 
     def _unknown_type(self, name: str, span: Span) -> None:
-        known = [*self.type_scope, *self.type_names, *BY_NAME, "Tensor"]
-        known += list(self.library.types) if self.library else []
+        library = self.library.types if self.library else {}
+        known = chain(self.type_scope, self.type_names, BY_NAME, ("Tensor",), library)
         self.report(
-            "unknown-type", f"there is no type `{name}`", span, help=suggestion(name, known)
+            "unknown-type",
+            f"there is no type `{name}`",
+            span,
+            help=lambda: self.suggestion(name, known),
         )
 
     def type_name(self, name: str) -> TypeName | None:
@@ -387,7 +404,7 @@ class TypeParser(DimSource):
                 "unknown-type",
                 f"there is no element type `{name}`",
                 span,
-                help=suggestion(name, BY_NAME),
+                help=lambda: self.suggestion(name, BY_NAME),
             )
         return BY_NAME.get(name, BY_NAME["float32"])
 
@@ -419,14 +436,70 @@ class TypeParser(DimSource):
                 "unknown-type",
                 f"there is no dim `{name}`",
                 span,
-                help=suggestion(name, self.type_scope)
-                or f"name it among the type parameters: `def @f[{name}](...)`",
+                help=lambda: (
+                    self.suggestion(name, self.type_scope)
+                    or f"name it among the type parameters: `def @f[{name}](...)`"
+                ),
             )
             return ANY
         if not self._use_as(entry, Kind.SHAPE_VAR, span):
             return ANY
         made = entry.param()
         return symbol(made) if isinstance(made, DimVar) else ANY
+
+    # --- the metadata section ------------------------------------------------------------
+
+    def meta_reference(self) -> tuple[str, int | None, Span]:
+        """Read `meta[relay.Constant][0]`; the number is None if the section does not have it."""
+        begin = self.begin()
+        self.advance()
+        outer = self.index
+        self.expect("[")
+        key = self.expect("ident")
+        self.expect("]", opened=outer)
+        outer = self.index
+        self.expect("[")
+        index = self.expect("number")
+        self.expect("]", opened=outer)
+        span = self.span_from(begin)
+        if key == "VirtualDevice":
+            return key, None, span
+        count = self.metadata.count(key)
+        if index.isdigit() and len(index) < 10 and int(index) < count:
+            return key, int(index), span
+        message = (
+            f"the metadata section has {_count(count, f'`{key[:40]}`')}, no number {index[:20]}"
+        )
+        if not count:
+            message = f"the metadata section has no `{key[:40]}`"
+        self.report("bad-metadata", message, span)
+        return key, None, span
+
+    def meta_dim(self) -> Dim:
+        """Read a dim that stands in the metadata section."""
+        key, index, span = self.meta_reference()
+        if index is None:
+            return ANY
+        try:
+            value = self.metadata.object(key, index).value() if key != CONSTANTS else None
+        except ValueError as reason:
+            self.report("bad-metadata", f"`meta[{key}][{index}]` cannot be read: {reason}", span)
+            return ANY
+        if not is_dim(value):
+            self.report("bad-metadata", f"`meta[{key}][{index}]` is no dim", span)
+            return ANY
+        return self.dim_from_metadata(value)
+
+    def dim_from_metadata(self, value: Any) -> Dim:
+        """Return a dim of the metadata; a variable that no type parameter names is any size."""
+        if isinstance(value, Named):
+            entry = self.type_scope.get(value.name)
+            made = entry.param() if entry is not None and entry.kind is Kind.SHAPE_VAR else None
+            return symbol(made) if isinstance(made, DimVar) else ANY
+        if isinstance(value, Computed):
+            a, b = self.dim_from_metadata(value.a), self.dim_from_metadata(value.b)
+            return computed_dim(value.op, a, b)
+        return value if isinstance(value, int) else ANY
 
 
 def _library_name(data: TypeData) -> TypeName:

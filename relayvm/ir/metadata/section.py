@@ -1,0 +1,134 @@
+"""The section `#[metadata]`: what stands in it is read here, and ours is written here.
+
+A row of `relay.Constant` holds its elements in base64, or names a tensor in a file beside the text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relayvm.base.dtypes import BY_NAME, dtype_of
+from relayvm.ir.metadata.graph import DAMAGE, Graph, MetaObject, described
+from relayvm.ir.metadata.tensor_file import little_endian, read_tensors
+
+CONSTANTS = "relay.Constant"
+
+
+@dataclass(slots=True)
+class Metadata:
+    """What a section holds. `problem` says why it could not be read."""
+
+    constants: list[np.ndarray] = field(default_factory=list)
+    graph: Graph | None = None
+    problem: str = ""
+
+    def count(self, key: str) -> int:
+        """Return how many objects of a type stand in the section."""
+        if key == CONSTANTS:
+            return len(self.constants)
+        return self.graph.count(key) if self.graph else 0
+
+    def object(self, key: str, index: int) -> MetaObject:
+        """Return an object that is no constant; raises ValueError where there is none."""
+        if self.graph is None or key == CONSTANTS:
+            raise ValueError("it is no object")
+        return self.graph.object(key, index)
+
+
+class Section:
+    """The constants that a text being printed has no literals for.
+
+    With `file`, they are meant for a file of that name beside the text, and only named in it.
+    """
+
+    def __init__(self, file: str = "") -> None:
+        self.file = file
+        self.constants: list[np.ndarray] = []
+        self._numbers: dict[int, int] = {}
+
+    def number(self, data: np.ndarray) -> int:
+        """Return the number under which an array stands in the section, adding it if it is new."""
+        number = self._numbers.setdefault(id(data), len(self.constants))
+        if number == len(self.constants):
+            self.constants.append(data)
+        return number
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return the arrays under the names that they have in the file."""
+        return {_tensor_name(i): data for i, data in enumerate(self.constants)}
+
+    def text(self) -> str:
+        """Return the section, from `#[metadata]` on."""
+        # Base64 needs no escapes, and these texts are long: they do not go through `json`.
+        rows = []
+        for i, data in enumerate(self.constants):
+            head = f'    {{"dtype": "{dtype_of(data.dtype)}", "shape": {list(data.shape)}, '
+            if self.file:
+                rows.append(f'{head}"tensor": "{_tensor_name(i)}"}}')
+            else:
+                coded = binascii.b2a_base64(little_endian(data), newline=False).decode("ascii")
+                rows.append(f'{head}"data": "{coded}"}}')
+        file = f'  "file": {json.dumps(self.file)},\n' if self.file else ""
+        lines = ",\n".join(rows)
+        return f'#[metadata]\n{{\n{file}  "{CONSTANTS}": [\n{lines}\n  ]\n}}\n'
+
+
+def _tensor_name(number: int) -> str:
+    return f"constant_{number}"
+
+
+def read_metadata(text: str, folder: Path | None = None) -> Metadata:
+    """Return what stands after `#[metadata]`; files that it names lie in `folder`."""
+    metadata = Metadata()
+    if not text.strip():
+        return metadata
+    try:
+        document = json.loads(text)
+        if "b64ndarrays" in document:
+            metadata.graph = Graph(document)
+            metadata.constants = metadata.graph.constants()
+        else:
+            tensors = _file(document, folder)
+            metadata.constants = [_constant(row, tensors) for row in document[CONSTANTS]]
+    except OSError as reason:
+        metadata.problem = f"`{document['file']}` cannot be read: {reason.strerror}"
+    except DAMAGE as reason:
+        metadata.problem = described(reason)
+    return metadata
+
+
+def _file(document: dict[str, Any], folder: Path | None) -> dict[str, np.ndarray]:
+    name = document.get("file")
+    if name is None:
+        return {}
+    # A text from elsewhere must not reach for files outside of its own folder.
+    if not isinstance(name, str) or name in ("", ".", "..") or set("/\\:\0") & set(name):
+        raise ValueError(f"{str(name)[:60]!r} is not the name of a file beside the text")
+    if folder is None:
+        raise ValueError(f"the constants are in `{name[:60]}`, so the text must be read by path")
+    return read_tensors(folder / name)
+
+
+def _constant(row: dict[str, object], tensors: dict[str, np.ndarray]) -> np.ndarray:
+    name = str(row["dtype"])
+    if name not in BY_NAME:
+        raise ValueError(f"there is no element type `{name[:40]}`")
+    dtype = BY_NAME[name]
+    shape = row["shape"]
+    if not isinstance(shape, list) or not all(type(d) is int and 0 <= d < 1 << 46 for d in shape):
+        raise ValueError(f"{str(shape)[:60]} is not a shape")
+    if "tensor" in row:
+        data = tensors[str(row["tensor"])]
+        if data.dtype != dtype.numpy or data.shape != tuple(shape):
+            raise ValueError(f"tensor `{str(row['tensor'])[:40]}` is not {dtype} of shape {shape}")
+        return data
+    content = base64.b64decode(str(row["data"]), validate=True)
+    data = np.frombuffer(content, dtype.numpy.newbyteorder("<")).reshape(shape)
+    return data.astype(dtype.numpy, copy=False)

@@ -1,0 +1,90 @@
+"""Files of named arrays in the safetensors format: the constants of a program beside its text.
+
+Layout: the length of the header as 8 bytes, a JSON header with dtype, shape and byte range of each
+array, then the elements, little-endian and row-major (https://huggingface.co/docs/safetensors).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relayvm.base.dtypes import BY_NAME, DType, dtype_of
+
+_KINDS = {"bool": "BOOL", "int": "I", "uint": "U", "float": "F"}
+_NAMES = {d: _KINDS[d.kind] + ("" if d.is_bool else str(d.bits)) for d in BY_NAME.values()}
+_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+
+
+def little_endian(data: np.ndarray) -> bytes:
+    """Return the elements in row-major order as little-endian bytes."""
+    return data.astype(data.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def write_tensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays to a file, which takes the place of an old one only once it is whole.
+
+    Wide elements come first, so that all are aligned.
+    """
+    order = sorted(arrays, key=lambda name: -arrays[name].dtype.itemsize)
+    header: dict[str, Any] = {}
+    end = 0
+    for name in order:
+        data = arrays[name]
+        begin, end = end, end + data.nbytes
+        dtype = _NAMES[dtype_of(data.dtype)]
+        header[name] = {"dtype": dtype, "shape": list(data.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for name in order:
+                file.write(little_endian(arrays[name]))
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read_tensors(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a file, read-only; raises OSError, or ValueError where it is damaged."""
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    if len(content) < 8 or size > len(content) - 8:
+        raise ValueError(f"`{path.name}` is cut short")
+    try:
+        header = json.loads(content[8 : 8 + size])
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict):
+        raise ValueError(f"`{path.name}` has no header in JSON")
+    header.pop("__metadata__", None)
+    return {name: _array(name, row, content, 8 + size) for name, row in header.items()}
+
+
+def _array(name: str, row: Any, content: bytes, start: int) -> np.ndarray:
+    try:
+        dtype: DType = _DTYPES[row["dtype"]]
+        shape = tuple(row["shape"])
+        begin, end = row["data_offsets"]
+        sizes = [*shape, begin, end]
+    except (KeyError, TypeError, ValueError):
+        sizes = [-1]
+    if not all(type(s) is int and 0 <= s < 1 << 46 for s in sizes):
+        raise ValueError(f"tensor `{name[:40]}` has a header that cannot be read")
+    expected = prod(shape) * dtype.itemsize_bytes
+    if end - begin != expected or start + end > len(content):
+        raise ValueError(f"tensor `{name[:40]}` has {end - begin} bytes, not {expected}")
+    little = dtype.numpy.newbyteorder("<")
+    data = np.frombuffer(content, little, prod(shape), start + begin).reshape(shape)
+    # Elements that are aligned in native order need no copy.
+    whole = np.require(data.astype(dtype.numpy, copy=False), requirements="A")
+    whole.flags.writeable = False
+    return whole
