@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from relayvm.base.diagnostics import Diagnostic
 from relayvm.base.dims import DimExpr, dims_equal
@@ -11,11 +12,13 @@ from relayvm.compiler.inference.context import Context
 from relayvm.compiler.inference.rebuild import Rebuild
 from relayvm.compiler.inference.recursion import callees_first
 from relayvm.compiler.inference.settle import settle
+from relayvm.compiler.inference.type_walk import SameTypes
 from relayvm.compiler.inference.walk import Walk
 from relayvm.compiler.kinds import check_type_definitions
 from relayvm.ir.expr import Expr, Function, Var
-from relayvm.ir.module import Module
-from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ir.module import Inferred, Module
+from relayvm.ir.types import FuncType, TensorType, TupleType, Type
+from relayvm.ir.visit import binders, children, global_vars
 
 EMPTY = Module()
 
@@ -24,22 +27,34 @@ def infer_types(module: Module) -> Module:
     """Return the module with types: `checked_type` everywhere, annotations at variables, results,
     type arguments.
 
-    Returns `module` itself if all of it is there already. Operators and constructors that are
-    called are shared and keep their `checked_type` as it is. Where a type with `?` flows into one
-    with a known dim (`needs_check`), the consumer of the typed program inserts the run-time check.
-    Linear in the size of the program, but for recursion without annotations. Raises RelayError with
-    every independent error.
+    Returns `module` itself if all of it is there already. Functions that an earlier inference
+    returned, and whose callees keep their signatures, are not looked at again. Operators and
+    constructors that are called are shared and keep their `checked_type` as it is. Where a type
+    with `?` flows into one with a known dim (`needs_check`), the consumer of the typed program
+    inserts the run-time check. Linear in the size of the program, but for recursion without
+    annotations. Raises RelayError with every independent error.
     """
+    kept = kept_functions(module)
+    if len(kept) == len(module.functions):
+        return module
     context = Context(module, {})
     check_type_definitions(module, context.sink)
-    _visit_functions(context, module.functions)
+    _visit_functions(context, {n: f for n, f in module.functions.items() if n not in kept})
     settle(context)
     context.sink.raise_if_any()
     rebuild = Rebuild(context)
-    typed = {name: rebuild.expr(function) for name, function in module.functions.items()}
-    functions = {name: f for name, f in typed.items() if isinstance(f, Function)}
-    assert len(functions) == len(typed)
-    return module.with_functions(functions)
+    functions: dict[str, Function] = {}
+    for name, function in module.functions.items():
+        typed = function if name in kept else rebuild.expr(function)
+        assert isinstance(typed, Function)
+        functions[name] = typed
+    result = module.with_functions(functions)
+    inferred = Inferred(result.functions, result.types)
+    if result is module:
+        # Nothing that can be seen changes: the module only knows now that it is typed.
+        object.__setattr__(module, "inferred", inferred)
+        return module
+    return replace(result, inferred=inferred)
 
 
 def type_errors(module: Module, names: Collection[str]) -> tuple[Diagnostic, ...]:
@@ -64,6 +79,25 @@ def infer_expr(expr: Expr, module: Module = EMPTY, env: Mapping[Var, Type] | Non
     settle(context)
     context.sink.raise_if_any()
     return Rebuild(context, keep_free_vars=True).expr(expr)
+
+
+def infer_type_local(expr: Expr, module: Module = EMPTY) -> Type:
+    """Return the type of one expression from those of its direct subexpressions.
+
+    Subexpressions that have a type are not looked at again; the others are inferred. Raises
+    RelayError as `infer_types`.
+    """
+    context = Context(module, {})
+    for var in binders(expr):
+        if var.checked_type is not None:
+            context.vars[id(var)] = var.checked_type
+    for child in children(expr):
+        if child.checked_type is not None:
+            context.types[id(child)] = child.checked_type
+    type_ = trampoline(Walk(context).visit(None, 0, expr))
+    settle(context)
+    context.sink.raise_if_any()
+    return Rebuild(context).type_(type_)
 
 
 def type_of(expr: Expr, module: Module = EMPTY, env: Mapping[Var, Type] | None = None) -> Type:
@@ -97,6 +131,35 @@ def needs_check(from_type: Type, to_type: Type) -> bool:
     return False
 
 
+def kept_functions(module: Module) -> frozenset[str]:
+    """Return the names of the functions whose types an earlier inference found and that still
+    hold.
+    """
+    known = module.inferred
+    if known is None or any(module.types.get(n) is not d for n, d in known.types.items()):
+        return frozenset()
+    same = {n for n, f in module.functions.items() if known.functions.get(n) is f}
+    moved = {
+        name
+        for name, function in known.functions.items()
+        if name not in same and not _keeps_signature(function, module.functions.get(name))
+    }
+    if moved:
+        same = {n for n in same if moved.isdisjoint(global_vars(module.functions[n]))}
+    return frozenset(same)
+
+
+def _keeps_signature(old: Function, new: Function | None) -> bool:
+    """Return True if the written signature of a function is the one that `old` was inferred
+    with.
+    """
+    if new is None or new.ret_type is None or _lacks_annotation(new.params):
+        return False
+    args = tuple(p.type_annotation for p in new.params if p.type_annotation is not None)
+    signature = FuncType(args, new.ret_type, new.type_params)
+    return old.checked_type is not None and SameTypes()(old.checked_type, signature)
+
+
 def _visit_functions(context: Context, functions: Mapping[str, Function]) -> None:
     """Visit functions, those that are called before their callers, so that results are known at
     uses.
@@ -122,4 +185,12 @@ def _lacks_annotation(params: Iterable[Var]) -> bool:
     return any(p.type_annotation is None for p in params)
 
 
-__all__ = ["infer_expr", "infer_types", "needs_check", "type_errors", "type_of"]
+__all__ = [
+    "infer_expr",
+    "infer_type_local",
+    "infer_types",
+    "kept_functions",
+    "needs_check",
+    "type_errors",
+    "type_of",
+]

@@ -25,18 +25,30 @@ class TypeData:
     span: Span | None = field(default=None, compare=False, kw_only=True)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Inferred:
+    """What type inference has returned: functions with all of their types, and the data types that
+    they rely on. Nodes never change, so a function that is still the same object keeps its types.
+    """
+
+    functions: Mapping[str, Function]
+    types: Mapping[str, TypeData]
+
+
 @dataclass(frozen=True, slots=True)
 class Module:
     """Functions and data types in the order of their definition.
 
     `library` names the definitions that came from the prelude: they are no entries and are not
-    printed by default.
+    printed by default. `inferred` is what the last type inference left, for the next one to
+    start from.
     """
 
     functions: Mapping[str, Function] = field(default_factory=dict)
     types: Mapping[str, TypeData] = field(default_factory=dict)
     library: frozenset[str] = frozenset()
     attrs: Attrs = NO_ATTRS
+    inferred: Inferred | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "functions", MappingProxyType(dict(self.functions)))

@@ -58,15 +58,18 @@ def _rewritten(expr: Expr, rewrite: BlockRewrite, skip: Callable[[Expr], bool]) 
         return replace(expr, body=body)
     bindings, tail = split_block(expr)
     for index, binding in enumerate(bindings):
-        if isinstance(binding.value, _WITH_BLOCKS):
+        if _has_blocks(binding.value):
             value = yield _inside(binding.value, rewrite, skip)
             bindings[index] = replace(binding, value=value)
-    if isinstance(tail, _WITH_BLOCKS):
+    if _has_blocks(tail):
         tail = yield _inside(tail, rewrite, skip)
     return rewrite(bindings, tail)
 
 
-_WITH_BLOCKS = (Function, If, Match, Call)
+def _has_blocks(expr: Expr) -> bool:
+    if isinstance(expr, Call):
+        return isinstance(expr.op, Function)
+    return isinstance(expr, (Function, If, Match))
 
 
 def _inside(expr: Expr, rewrite: BlockRewrite, skip: Callable[[Expr], bool]) -> Recursive[Expr]:

@@ -124,7 +124,7 @@ def _symbols(value: Expr) -> set[DimVar]:
         if not isinstance(d, int)
         for v in dim_variables(d)
     }
-    if isinstance(value, Call):
+    if isinstance(value, Call) and value.attrs:
         found.update(v for a in value.attrs.values() for v in attr_variables(a))
     return found
 
@@ -301,53 +301,66 @@ def _mark_glue(nodes: list[_Node], place: dict[Var, int]) -> None:
             node.glue = source is not None and nodes[source].operator is not None
 
 
+@dataclass(slots=True, eq=False)
+class _Group:
+    """A kernel to be: its members in order, and what a merge asks of them, added up.
+
+    `open` are the members that something outside reads; `stays` is the first binding that must not
+    come before one of them.
+    """
+
+    members: list[int]
+    open: list[int]
+    operators: int
+    needs: _Needs
+    anchored: bool
+    escapes: bool
+    stays: int
+
+    @property
+    def last(self) -> int:
+        return self.members[-1]
+
+
 class _Groups:
-    """A partition of the fusible nodes; a group is named by its last member."""
+    """A partition of the fusible nodes."""
 
     def __init__(self, nodes: list[_Node]) -> None:
         self.nodes = nodes
-        self.group = list(range(len(nodes)))
-        self.members: dict[int, list[int]] = {i: [i] for i in range(len(nodes))}
+        self.of = [_alone(index, node) for index, node in enumerate(nodes)]
 
     def join_producers(self, index: int) -> None:
         """Merge the newest node with the groups of what it reads, anchored ones first, where that
         is legal.
         """
-        node = self.nodes[index]
-        producers = {self.group[i] for i in node.inputs if self.nodes[i].fusible}
-        for producer in sorted(producers, key=lambda g: (not self._anchored(g), g)):
-            own = self.group[index]
-            if producer != own and self._wanted(producer, own) and self._legal(producer, own):
+        producers = {self.of[i].last for i in self.nodes[index].inputs if self.nodes[i].fusible}
+        for last in sorted(producers, key=lambda i: (not self.of[i].anchored, i)):
+            producer, own = self.of[last], self.of[index]
+            if producer is not own and self._wanted(producer, own) and self._legal(producer, own):
                 self._merge(producer, own)
 
-    def _anchored(self, group: int) -> bool:
-        return any(self.nodes[m].anchor for m in self.members[group])
-
-    def _wanted(self, producer: int, consumer: int) -> bool:
-        members = self.members[producer] + self.members[consumer]
-        operators = sum(self.nodes[m].operator is not None for m in members)
-        if operators > MAX_GROUP or not self._fits(members):
+    def _wanted(self, producer: _Group, consumer: _Group) -> bool:
+        if producer.operators + consumer.operators > MAX_GROUP:
             return False
-        if self._anchored(producer) and self._anchored(consumer):
+        if not self._fits(producer, consumer) or (producer.anchored and consumer.anchored):
             return False
-        if self._anchored(consumer):
-            inside = set(members)
-            return all(
-                not self.nodes[m].escapes and inside.issuperset(self.nodes[m].users)
-                for m in self.members[producer]
+        if consumer.anchored:
+            return not producer.escapes and all(
+                self.of[u] is producer or self.of[u] is consumer
+                for m in producer.open
+                for u in self.nodes[m].users
             )
         return True
 
-    def _fits(self, members: list[int]) -> bool:
-        """Tell whether a kernel can have what a group of these members needs, counted with ease."""
-        needs = [self.nodes[m].needs for m in members]
-        tensors = sum(n.results for n in needs)
+    def _fits(self, a: _Group, b: _Group) -> bool:
+        """Tell whether a kernel can have what two groups need, counted with ease."""
+        tensors = a.needs.results + b.needs.results
         if tensors > MAX_TENSORS:
             return False
-        sizes = sum(n.sizes for n in needs)
-        operands = tensors + sizes + sum(n.operands for n in needs)
+        sizes = a.needs.sizes + b.needs.sizes
+        operands = tensors + sizes + a.needs.operands + b.needs.operands
         few = operands <= MAX_OPERANDS and sizes <= MAX_SIZES
-        return few or self._fits_exactly(members)
+        return few or self._fits_exactly(a.members + b.members)
 
     def _fits_exactly(self, members: list[int]) -> bool:
         inside = {self.nodes[m].binding.var for m in members}
@@ -363,53 +376,68 @@ class _Groups:
         sizes = len(symbols) + sum(not isinstance(d, int) for t in kinds for d in t.shape)
         return sizes <= MAX_SIZES and len(kinds) + results + len(symbols) <= MAX_OPERANDS
 
-    def _legal(self, producer: int, consumer: int) -> bool:
+    def _legal(self, a: _Group, b: _Group) -> bool:
         """A merged group runs as one at the place of its last member: nothing it feeds may come
         before that.
 
         So no path may leave the group and come back, nor reach a binding before the last member
         that stays in place. Nor may what can trap come behind a write.
         """
-        inside = set(self.members[producer] + self.members[consumer])
-        last = max(inside)
-        if any(self._held_back(m, last) for m in inside):
+        last = max(a.last, b.last)
+        if a.stays < last or b.stays < last:
             return False
-        pending = [u for m in inside for u in self._users(m, last) if u not in inside]
+        pending = [u for u in self._users(a, last) + self._users(b, last) if self.of[u] is not a]
+        pending = [self.of[u].last for u in pending if self.of[u] is not b]
         seen: set[int] = set()
         while pending:
-            user = pending.pop()
-            if user in inside or len(seen) + len(pending) > MAX_SEARCH:
+            group = self.of[pending.pop()]
+            if group is a or group is b or len(seen) + len(pending) > MAX_SEARCH:
                 return False
-            if user in seen:
+            if group.last in seen:
                 continue
-            for member in self.members[self.group[user]]:
-                seen.add(member)
-                if self._held_back(member, last):
-                    return False
-                pending.extend(self._users(member, last))
+            seen.add(group.last)
+            if group.stays < last:
+                return False
+            pending.extend(self._users(group, last))
         return True
 
-    def _held_back(self, index: int, last: int) -> bool:
-        """Tell whether this one must come before something that stays in place before `last`."""
-        node = self.nodes[index]
-        return node.fixed_user < last or node.barrier < last
-
-    def _users(self, index: int, last: int) -> list[int]:
+    def _users(self, group: _Group, last: int) -> list[int]:
         """Return the users that may lead back to what has been grouped: up to `last`, ascending."""
-        users = self.nodes[index].users
-        return users[: min(bisect_right(users, last), MAX_SEARCH + 1)]
+        result: list[int] = []
+        for member in group.open:
+            users = self.nodes[member].users
+            result += users[: min(bisect_right(users, last), MAX_SEARCH + 1)]
+        return [u for u in result if self.of[u] is not group]
 
-    def _merge(self, a: int, b: int) -> None:
-        members = sorted(self.members.pop(a) + self.members.pop(b))
-        self.members[members[-1]] = members
-        for member in members:
-            self.group[member] = members[-1]
+    def _merge(self, a: _Group, b: _Group) -> None:
+        small, large = (a, b) if len(a.members) < len(b.members) else (b, a)
+        large.members = sorted(large.members + small.members)
+        for member in small.members:
+            self.of[member] = large
+        large.operators += small.operators
+        large.needs = _Needs(*(x + y for x, y in zip(_counts(a.needs), _counts(b.needs))))
+        large.anchored |= small.anchored
+        large.escapes |= small.escapes
+        large.stays = min(large.stays, small.stays)
+        both = large.open + small.open
+        large.open = [m for m in both if any(self.of[u] is not large for u in self.nodes[m].users)]
+
+
+def _alone(index: int, node: _Node) -> _Group:
+    stays = min(node.fixed_user, node.barrier)
+    users = [index] if node.users else []
+    operators = int(node.operator is not None)
+    return _Group([index], users, operators, node.needs, node.anchor, node.escapes, stays)
+
+
+def _counts(needs: _Needs) -> tuple[int, int, int]:
+    return needs.operands, needs.results, needs.sizes
 
 
 def _emit(nodes: list[_Node], groups: _Groups, tail: Expr) -> Expr:
     bindings: list[Binding] = []
     for index in _order(nodes, groups):
-        members = groups.members[index]
+        members = groups.of[index].members
         if any(nodes[m].operator for m in members):
             bindings.extend(_emit_group(nodes, members))
         else:
@@ -424,8 +452,10 @@ def _order(nodes: list[_Node], groups: _Groups) -> list[int]:
     """
     waiting: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
-    for group, members in groups.members.items():
-        needed = {groups.group[i] for m in members for i in nodes[m].inputs} - {group}
+    lasts = [index for index, group in enumerate(groups.of) if group.last == index]
+    for group in lasts:
+        members = groups.of[group].members
+        needed = {groups.of[i].last for m in members for i in nodes[m].inputs} - {group}
         waiting[group] = len(needed)
         for other in needed:
             readers.setdefault(other, []).append(group)
@@ -439,7 +469,7 @@ def _order(nodes: list[_Node], groups: _Groups) -> list[int]:
             waiting[reader] -= 1
             if not waiting[reader]:
                 heappush(ready, reader)
-    assert len(order) == len(groups.members), "groups wait for each other"
+    assert len(order) == len(lasts), "groups wait for each other"
     return order
 
 
