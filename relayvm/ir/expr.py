@@ -101,8 +101,17 @@ def _flat(value: AttrValue) -> Iterator[Any]:
 NO_ATTRS = Attrs()
 
 
+class _Walked:
+    """Room for the nodes below in the order of `visit.post_order`, once a function was walked. It
+    is no field: nothing that looks at nodes sees it.
+    """
+
+    __slots__ = ("order",)
+    order: tuple[Expr, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Expr:
+class Expr(_Walked):
     """Base of all expressions. `checked_type` is None until type inference has run."""
 
     span: Span | None = field(default=None, kw_only=True)

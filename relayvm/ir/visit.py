@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from operator import is_
 from typing import Any, cast
 from typing import TypeVar as GenericVar
@@ -124,6 +125,17 @@ def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
 
 def post_order(expr: Expr) -> Iterator[Expr]:
     """Yield every node once, subexpressions first and in order of evaluation."""
+    if not isinstance(expr, Function):
+        return _walk(expr)
+    order: tuple[Expr, ...] | None = getattr(expr, "order", None)
+    if order is None:
+        order = tuple(_walk(expr.body))
+        # Passes walk each function many times, and what is below a node never changes.
+        object.__setattr__(expr, "order", order)
+    return chain(order, (expr,))
+
+
+def _walk(expr: Expr) -> Iterator[Expr]:
     opened: set[int] = set()
     done: set[int] = set()
     stack: list[Expr] = [expr]
@@ -132,14 +144,16 @@ def post_order(expr: Expr) -> Iterator[Expr]:
         key = id(node)
         if key in done:
             continue
-        below = () if key in opened else children(node)
-        if below:
-            opened.add(key)
-            stack.append(node)
-            stack.extend(below[::-1])
-        else:
-            done.add(key)
-            yield node
+        if key not in opened:
+            of_class = _CHILDREN.get(type(node))
+            below = children(node) if of_class is None else of_class(node)
+            if below:
+                opened.add(key)
+                stack.append(node)
+                stack.extend(below[::-1])
+                continue
+        done.add(key)
+        yield node
 
 
 def fold(expr: Expr, combine: Callable[[Expr, tuple[T, ...]], T]) -> T:
