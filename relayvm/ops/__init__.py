@@ -11,6 +11,7 @@ from relayvm.ops import (
     gradient_elementwise,  # noqa: F401
     gradient_reduction,  # noqa: F401
     gradient_tensor,  # noqa: F401
+    gradient_transform,  # noqa: F401
 )
 from relayvm.ops.operator import Fusion, GradientCall, Operator, gradient_call, operator
 from relayvm.ops.rows import ROWS

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from cases_convolution import CONVOLUTION_CASES
+from cases_transform import TRANSFORM_CASES
 from operator_case import Case, Shape
 
 from relayvm.base.dtypes import BY_NAME, DType
@@ -227,6 +228,7 @@ CASES: dict[str, list[Case]] = {
     "take": _take(0),
     "take_grad": _take(1),
     **CONVOLUTION_CASES,
+    **TRANSFORM_CASES,
 }
 
 

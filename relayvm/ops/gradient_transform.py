@@ -1,0 +1,147 @@
+"""Gradients of operators that repeat, cut, mask and place elements."""
+
+from __future__ import annotations
+
+from relayvm.ir.expr import Expr, Tuple, TupleGetItem
+from relayvm.ir.types import TensorType, TupleType
+from relayvm.ops.axes import require_axis
+from relayvm.ops.creation import zeros_like
+from relayvm.ops.elementwise import cast
+from relayvm.ops.gradient_elementwise import Gradients
+from relayvm.ops.gradient_expressions import number
+from relayvm.ops.masking import (
+    matrix_set_diag,
+    matrix_set_diag_grad,
+    one_hot,
+    sequence_mask,
+    trilu,
+)
+from relayvm.ops.operator import GradientCall
+from relayvm.ops.repeating import (
+    grid_axes,
+    meshgrid,
+    repeat,
+    reverse,
+    reverse_sequence,
+    slice_like,
+    slice_like_grad,
+    sliding_window,
+    sliding_window_grad,
+    tile,
+    tiling,
+)
+from relayvm.ops.reshaping import reshape, reshape_like
+from relayvm.ops.rows import multiply, subtract, sum_
+
+
+@tile.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    shape = call.type_of("data").shape
+    _, reps = tiling(shape, call.reps)
+    if 0 in reps:
+        return (zeros_like(call.data),)
+    # Each repeated axis is split in two, the copies before the axis itself.
+    repeated = [axis for axis, count in enumerate(reps) if count != 1]
+    codes = [c for count in reps for c in ((0,) if count == 1 else (-4, count, -1))]
+    if repeated:
+        axes = tuple(axis + k for k, axis in enumerate(repeated))
+        g = sum_(reshape(g, newshape=tuple(codes)), axis=axes)
+    return (reshape_like(g, call.data),)
+
+
+@repeat.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    if call.repeats == 0:
+        return (zeros_like(call.data),)
+    if call.axis is None:
+        return (reshape_like(sum_(reshape(g, newshape=(-1, call.repeats)), axis=(1,)), call.data),)
+    place = require_axis(call.axis, call.type_of("data").rank)
+    parted = reshape(g, newshape=(*(0,) * place, -4, -1, call.repeats, -2))
+    return (sum_(parted, axis=(place + 1,)),)
+
+
+@reverse.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return (reverse(g, axis=call.axis),)
+
+
+@reverse_sequence.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    attrs = {"seq_axis": call.seq_axis, "batch_axis": call.batch_axis}
+    return reverse_sequence(g, call.seq_lengths, **attrs), None
+
+
+@slice_like.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return slice_like_grad(g, call.data), None
+
+
+@slice_like_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return slice_like(g, call.grad), None
+
+
+_WINDOW = ("axis", "window_shape", "strides")
+
+
+@sliding_window.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return (sliding_window_grad(g, call.data, **{n: call.attrs[n] for n in _WINDOW}),)
+
+
+@sliding_window_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return sliding_window(g, **{n: call.attrs[n] for n in _WINDOW}), None
+
+
+@meshgrid.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    (data,) = call.types
+    assert isinstance(data, TupleType)
+    count = len(data.fields)
+    order = grid_axes(count, call.indexing)
+    parts = []
+    for k in range(count):
+        others = tuple(axis for axis in range(count) if order[axis] != k)
+        total = sum_(TupleGetItem(g, k), axis=others)
+        parts.append(reshape_like(total, TupleGetItem(call.data, k)))
+    return (Tuple(tuple(parts)),)
+
+
+@trilu.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return trilu(g, call.k, upper=call.upper), None
+
+
+_BAND = ("k1", "k2", "super_diag_right_align", "sub_diag_right_align")
+
+
+@matrix_set_diag.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    attrs = {n: call.attrs[n] for n in _BAND}
+    kept = matrix_set_diag(g, zeros_like(call.diagonal), **attrs)
+    return kept, reshape_like(matrix_set_diag_grad(g, **attrs), call.diagonal)
+
+
+@matrix_set_diag_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    attrs = {n: call.attrs[n] for n in _BAND}
+    return (matrix_set_diag(zeros_like(call.grad), g, **attrs),)
+
+
+@sequence_mask.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return sequence_mask(g, call.valid_length, axis=call.axis), None
+
+
+@one_hot.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    value = call.type_of("on_value").dtype
+    assert isinstance(call.output_type, TensorType)
+    given = call.output_type.dtype
+    if not (value.is_float and given.is_float):
+        return None, None, None
+    one, zero = number(1, given), number(0, given)
+    hot = one_hot(call.indices, one, zero, depth=call.depth, axis=call.axis)
+    on, off = sum_(multiply(g, hot)), sum_(multiply(g, subtract(one, hot)))
+    return None, cast(on, dtype=value), cast(off, dtype=value)
