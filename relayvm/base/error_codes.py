@@ -48,6 +48,11 @@ ERROR_CODES: dict[str, str] = {
         "Expressions hold expressions: wrap numbers and arrays in `relay.const`. Types hold types, "
         "and parameters are variables."
     ),
+    "bad-parameters": (
+        "Bytes that should hold parameters are no such bytes, or are damaged.\n\n"
+        "`relay.save_param_dict` writes them and `relay.load_param_dict` reads them; the message "
+        "names the byte."
+    ),
     "unknown-dtype": (
         "No element type has this name.\n\n"
         "Known are `bool`, `int8` to `int64`, `uint8` to `uint64`, `float16`, `float32` and "

@@ -1,0 +1,1 @@
+"""TVM's namespaces outside of `relay`: `relayvm.transform`, `relayvm.testing` and so on."""
