@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from relayvm.compiler.api import compile as compile
     from relayvm.compiler.api import load as load
     from relayvm.compiler.api import parse as parse
+    from relayvm.compiler.api import save_text as save_text
     from relayvm.ir.module import Module as Module
     from relayvm.vm.executable import Executable as Executable
     from relayvm.vm.machine import VirtualMachine as VirtualMachine
@@ -28,6 +29,7 @@ _HOMES = {
     "parse": "relayvm.compiler.api",
     "compile": "relayvm.compiler.api",
     "load": "relayvm.compiler.api",
+    "save_text": "relayvm.compiler.api",
     "Module": "relayvm.ir.module",
     "Executable": "relayvm.vm.executable",
     "VirtualMachine": "relayvm.vm.machine",

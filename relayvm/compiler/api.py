@@ -1,4 +1,4 @@
-"""What users call: text to module, module to executable, file to executable."""
+"""What users call: text to module and back, module to executable, file to executable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from relayvm.compiler.entries import bind_params
 from relayvm.compiler.lower.program import lower_module
 from relayvm.compiler.optimize import optimize
 from relayvm.compiler.program_text import parse_every_error
+from relayvm.ir.metadata import Section, write_tensors
 from relayvm.ir.module import Module
+from relayvm.ir.printer import print_module
 from relayvm.kernels.build import build_native
 from relayvm.ops import OPS
 from relayvm.ops.custom import check_custom_operators
@@ -50,13 +52,40 @@ def _source(text_or_path: str | os.PathLike[str], name: str) -> Source:
         return Source(name, str(text_or_path))
     path = Path(text_or_path)
     try:
-        return Source(str(path), path.read_text(encoding="utf-8"))
+        return Source(str(path), path.read_text(encoding="utf-8"), path.parent)
     except OSError as reason:
         raise error("unreadable-file", f"`{path}` cannot be read: {reason.strerror}") from None
     except UnicodeDecodeError as reason:
         byte = reason.object[reason.start]
         message = f"`{path}` is not UTF-8 text: byte {reason.start} is 0x{byte:02x}"
         raise error("unreadable-file", message) from None
+
+
+def save_text(
+    module: Module,
+    path: str | os.PathLike[str],
+    constants: str = "inline",
+    *,
+    show_types: bool = False,
+) -> None:
+    """Write a module as text that `parse(path)` reads back as an equal program with the same bits.
+
+    Constants without a literal stand in the text itself (`"inline"`), or in a safetensors file of
+    the same name beside it (`"file"`). Raises RelayError `bad-option` or `unwritable-file`.
+    """
+    if constants not in ("inline", "file"):
+        raise error("bad-option", f"`constants` is {constants!r}; it must be `inline` or `file`")
+    path = Path(path)
+    beside = path.with_name(f"{path.stem}.safetensors")
+    section = Section(beside.name if constants == "file" else "")
+    text = print_module(module, show_types=show_types, section=section)
+    try:
+        if section.file and section.constants:
+            write_tensors(beside, section.tensors())
+        path.write_text(text, encoding="utf-8")
+    except OSError as reason:
+        message = f"`{reason.filename}` cannot be written: {reason.strerror}"
+        raise error("unwritable-file", message) from None
 
 
 def compile(

@@ -83,9 +83,8 @@ def print_module(
         if name not in hidden:
             printer = _Printer(section, show_types, module.types)
             parts.append(printer.definition(name, function))
-    if section.constants and metadata:
-        parts.append(section.text())
-    return "\n".join(parts)
+    text = "\n".join(parts)
+    return "".join([text, "\n", *section.parts()]) if section.constants and metadata else text
 
 
 def print_expr(
@@ -95,7 +94,7 @@ def print_expr(
     section = Section()
     printer = _Printer(section, show_types, module.types if module else {})
     text = printer.expression(expr)
-    return f"{text}\n{section.text()}" if section.constants and metadata else text
+    return "".join([text, "\n", *section.parts()]) if section.constants and metadata else text
 
 
 def _print_attrs(module: Module, section: Section) -> str:

@@ -102,7 +102,8 @@ class Graph:
         self.nodes: list[Any] = document["nodes"]
         self.arrays: list[str] = document["b64ndarrays"]
         root = self.node(document["root"])
-        self.lists = dict(zip(root.get("keys", ()), root.get("data", ())))
+        lists = zip(root.get("keys", ()), root.get("data", ()))
+        self.lists: dict[str, list[Any]] = {k: list(self.node(n).get("data", ())) for k, n in lists}
         self._nodes_left = _MAX_NODES
 
     def node(self, number: Any) -> dict[str, Any]:
@@ -114,10 +115,10 @@ class Graph:
         return node
 
     def count(self, key: str) -> int:
-        return len(self.node(self.lists[key]).get("data", ())) if key in self.lists else 0
+        return len(self.lists.get(key, ()))
 
     def object(self, key: str, index: int) -> MetaObject:
-        return _checked(lambda: MetaObject(self, self.node(self.lists[key])["data"][index]))
+        return MetaObject(self, self.lists[key][index])
 
     def constants(self) -> list[np.ndarray]:
         """Return the constants."""

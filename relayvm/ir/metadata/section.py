@@ -16,7 +16,7 @@ import numpy as np
 
 from relayvm.base.dtypes import BY_NAME, dtype_of
 from relayvm.ir.metadata.graph import DAMAGE, Graph, MetaObject, described
-from relayvm.ir.metadata.tensor_file import little_endian, read_tensors
+from relayvm.ir.metadata.tensor_file import little_endian, native, read_tensors
 
 CONSTANTS = "relay.Constant"
 
@@ -64,20 +64,19 @@ class Section:
         """Return the arrays under the names that they have in the file."""
         return {_tensor_name(i): data for i, data in enumerate(self.constants)}
 
-    def text(self) -> str:
-        """Return the section, from `#[metadata]` on."""
-        # Base64 needs no escapes, and these texts are long: they do not go through `json`.
-        rows = []
-        for i, data in enumerate(self.constants):
-            head = f'    {{"dtype": "{dtype_of(data.dtype)}", "shape": {list(data.shape)}, '
-            if self.file:
-                rows.append(f'{head}"tensor": "{_tensor_name(i)}"}}')
-            else:
-                coded = binascii.b2a_base64(little_endian(data), newline=False).decode("ascii")
-                rows.append(f'{head}"data": "{coded}"}}')
+    def parts(self) -> list[str]:
+        """Return the section, from `#[metadata]` on, as texts to be joined: they may be long."""
         file = f'  "file": {json.dumps(self.file)},\n' if self.file else ""
-        lines = ",\n".join(rows)
-        return f'#[metadata]\n{{\n{file}  "{CONSTANTS}": [\n{lines}\n  ]\n}}\n'
+        parts = [f'#[metadata]\n{{\n{file}  "{CONSTANTS}": [']
+        for i, data in enumerate(self.constants):
+            parts.append(",\n    " if i else "\n    ")
+            parts.append(f'{{"dtype": "{dtype_of(data.dtype)}", "shape": {list(data.shape)}, ')
+            if self.file:
+                parts.append(f'"tensor": "{_tensor_name(i)}"}}')
+            else:  # Base64 needs no escapes, so it does not go through `json`.
+                coded = binascii.b2a_base64(little_endian(data), newline=False)
+                parts += ['"data": "', coded.decode("ascii"), '"}']
+        return [*parts, "\n  ]\n}\n"]
 
 
 def _tensor_name(number: int) -> str:
@@ -130,5 +129,4 @@ def _constant(row: dict[str, object], tensors: dict[str, np.ndarray]) -> np.ndar
             raise ValueError(f"tensor `{str(row['tensor'])[:40]}` is not {dtype} of shape {shape}")
         return data
     content = base64.b64decode(str(row["data"]), validate=True)
-    data = np.frombuffer(content, dtype.numpy.newbyteorder("<")).reshape(shape)
-    return data.astype(dtype.numpy, copy=False)
+    return native(np.frombuffer(content, dtype.numpy.newbyteorder("<")).reshape(shape), dtype)

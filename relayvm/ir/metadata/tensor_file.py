@@ -27,6 +27,17 @@ def little_endian(data: np.ndarray) -> bytes:
     return data.astype(data.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
+def native(data: np.ndarray, dtype: DType) -> np.ndarray:
+    """Return what was read as an array that programs may hold: aligned, in native order, read-only,
+    every bool 0 or 1. Copies only where it must.
+    """
+    if dtype.is_bool:
+        return np.not_equal(data.view(np.uint8), 0)
+    whole = np.require(data.astype(dtype.numpy, copy=False), requirements="A")
+    whole.flags.writeable = False
+    return whole
+
+
 def write_tensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays to a file, which takes the place of an old one only once it is whole.
 
@@ -84,7 +95,4 @@ def _array(name: str, row: Any, content: bytes, start: int) -> np.ndarray:
         raise ValueError(f"tensor `{name[:40]}` has {end - begin} bytes, not {expected}")
     little = dtype.numpy.newbyteorder("<")
     data = np.frombuffer(content, little, prod(shape), start + begin).reshape(shape)
-    # Elements that are aligned in native order need no copy.
-    whole = np.require(data.astype(dtype.numpy, copy=False), requirements="A")
-    whole.flags.writeable = False
-    return whole
+    return native(data, dtype)

@@ -175,6 +175,16 @@ class AttributeParser(TypeParser):
             self.fail("an attribute value")
         return DimReader(self, self.index).sum(0)
 
+    def plain_attrs(self, values: Written) -> Attrs:
+        """Return the attributes of a call of something that is no operator."""
+        if "attrs_type_key" not in values:
+            name, (value, span, _) = next(iter(values.items()))
+            message = f"a call of a function has no attribute `{name}`"
+            if isinstance(value, MetaField):
+                message = "a call of a function has attributes of type `DictAttrs` only"
+            self.report("unknown-attribute", message, span)
+        return Attrs({n: v for n, (v, _, _) in values.items() if n != "attrs_type_key"})
+
     # --- fitting to a schema -------------------------------------------------------------
 
     def call_attrs(self, op: Op, values: Written, call: Span) -> Attrs:
@@ -230,6 +240,7 @@ class AttributeParser(TypeParser):
             self.report("bad-metadata", f"`meta[{key}][{index}]` cannot be read: {reason}", span)
             raise SyntaxAbort from None
         if isinstance(whole, dict):
+            whole = {**whole, "attrs_type_key": key}
             return {n: (self._from_metadata(v), span, span) for n, v in whole.items()}
         return {name: (MetaField(record, name), span, span) for name in fields}
 

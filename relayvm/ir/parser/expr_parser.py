@@ -312,16 +312,8 @@ class ExprParser(PatternParser):
         if isinstance(callee, Op):
             attrs = self.call_attrs(callee, values, span)
         elif values:
-            attrs = self._plain_attrs(values)
+            attrs = self.plain_attrs(values)
         return Call(callee, tuple(args), attrs, type_args, span=span)
-
-    def _plain_attrs(self, values: Written) -> Attrs:
-        if "attrs_type_key" not in values:
-            name, (_, span, _) = next(iter(values.items()))
-            self.report(
-                "unknown-attribute", f"a call of a function has no attribute `{name}`", span
-            )
-        return Attrs({n: v for n, (v, _, _) in values.items() if n != "attrs_type_key"})
 
     def _is_meta_attrs(self) -> bool:
         """Tell whether `meta[relay.attrs.Conv2DAttrs][0]` is next: attributes, no operand."""
@@ -411,11 +403,7 @@ class ExprParser(PatternParser):
         if name in INTRINSICS:
             self.type_name(ARRAY_NAME)  # notes that it is used
             return INTRINSICS[name]
-<<<<<<< relayvm/ir/parser/expr_parser.py
         known = chain(self.constructors, self.library_constructors(), self.operators, INTRINSICS)
-=======
-        known = [*self.constructors, *self.library_constructors(), *self.operators, *INTRINSICS]
->>>>>>> /tmp/m.16666
         self.report(
             "unknown-operator",
             f"there is no operator or constructor `{name[:80]}`",
