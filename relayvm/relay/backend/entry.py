@@ -1,0 +1,117 @@
+"""What an executor runs: a function of a module, with types for its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, count
+from typing import Any
+
+import numpy as np
+
+from relayvm.base.diagnostics import error
+from relayvm.base.dtypes import dtype_of
+from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
+from relayvm.ir.module import Module
+from relayvm.ir.types import IncompleteType, TensorType, TupleType, Type, TypeVar
+from relayvm.ir.visit import substitute
+from relayvm.relay.values import ADT
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A function of a module by name."""
+
+    module: Module
+    name: str
+
+    @property
+    def function(self) -> Function:
+        """The function."""
+        return self.module[self.name]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether types of parameters, or type parameters, follow only from arguments."""
+        function = self.function
+        polymorphic = any(isinstance(p, TypeVar) for p in function.type_params)
+        return polymorphic or any(_is_open(p) for p in function.params)
+
+    def bound(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return all arguments in order; raises RelayError `wrong-argument`."""
+        names = [p.name for p in self.function.params]
+        if len(args) > len(names):
+            raise error("wrong-argument", f"`{self.name}` takes {len(names)} arguments, not more")
+        values = dict(enumerate(args))
+        for name, value in named.items():
+            if name not in names:
+                known = ", ".join(f"`{n}`" for n in names) or "none"
+                message = f"`{self.name}` has no parameter `{name}`; it has {known}"
+                raise error("wrong-argument", message)
+            if names.index(name) in values:
+                raise error("wrong-argument", f"`{name}` of `{self.name}` is given twice")
+            values[names.index(name)] = value
+        missing = [f"`{n}`" for i, n in enumerate(names) if i not in values]
+        if missing:
+            raise error("wrong-argument", f"{', '.join(missing)} of `{self.name}` is not given")
+        return tuple(values[i] for i in range(len(names)))
+
+    def closed_over(self, types: Sequence[Type | None]) -> Entry:
+        """Return the entry for arguments of known types.
+
+        Parameters without annotation get them; a function with type parameters is called by a new
+        entry that has none. Where a type is None, the parameter stays as it is.
+        """
+        function = self.function
+        params = tuple(
+            replace(p, type_annotation=t) if t is not None and _is_open(p) else p
+            for p, t in zip(function.params, types)
+        )
+        old_new: dict[Var, Expr] = {
+            old: new for old, new in zip(function.params, params) if old is not new
+        }
+        typed = replace(
+            function, params=params, body=substitute(function.body, old_new), checked_type=None
+        )
+        module = self.module.with_functions({**self.module.functions, self.name: typed})
+        if not any(isinstance(p, TypeVar) for p in function.type_params):
+            return Entry(module, self.name)
+        fresh = tuple(Var(p.name, t or p.type_annotation) for p, t in zip(params, types))
+        return entry_of(module, Function(fresh, Call(GlobalVar(self.name), fresh)))
+
+
+def _is_open(param: Var) -> bool:
+    return param.type_annotation is None or isinstance(param.type_annotation, IncompleteType)
+
+
+def entry_of(module: Module, expr: Expr | None) -> Entry:
+    """Return the entry for an expression: `main` for None, a global's own function, or a new one.
+
+    Raises RelayError `unknown-function`.
+    """
+    if expr is None or isinstance(expr, GlobalVar):
+        name = expr.name if isinstance(expr, GlobalVar) else "main"
+        module[name]
+        return Entry(module, name)
+    function = expr if isinstance(expr, Function) else Function((), expr)
+    name = next(n for n in _entry_names() if n not in module.functions)
+    return Entry(module.with_functions({**module.functions, name: function}), name)
+
+
+def _entry_names() -> Iterator[str]:
+    return chain(["main"], (f"main_{number}" for number in count(1)))
+
+
+def argument_type(value: Any) -> Type | None:
+    """Return the type of an array or a tuple of such; None for what has no type of its own."""
+    if isinstance(value, Constant):
+        value = value.data
+    if isinstance(value, (ADT, tuple)) and not hasattr(value, "constructor"):
+        fields = [argument_type(v) for v in value]
+        known = tuple(f for f in fields if f is not None)
+        return TupleType(known) if len(known) == len(fields) else None
+    if isinstance(value, (bool, int, float)):
+        return TensorType((), dtype_of("float32" if isinstance(value, float) else "int32"))
+    if isinstance(value, (np.ndarray, np.generic)):
+        return TensorType(tuple(value.shape), dtype_of(value.dtype))
+    return None

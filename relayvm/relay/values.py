@@ -1,0 +1,244 @@
+"""What executors give back, by TVM's names: arrays, tuples, values of data types, references and
+functions.
+
+Fields are converted when they are looked at, so that long lists cost nothing until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from relayvm.base.diagnostics import error
+from relayvm.compiler import evaluate
+from relayvm.ir.expr import Constant, Constructor
+from relayvm.ir.module import Module
+from relayvm.relay.module import tag_of
+from relayvm.relay.ndarray import as_ndarray
+from relayvm.vm import values as vm
+
+
+class ADT(Sequence[Any]):
+    """A tuple, or a value of a data type: a tag and fields."""
+
+    def __init__(self, tag: int, fields: Sequence[Any] | Callable[[], Sequence[Any]]) -> None:
+        self.tag = tag
+        self._fields: Any = fields if callable(fields) else tuple(fields)
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """The fields, in order."""
+        if callable(self._fields):
+            self._fields = tuple(self._fields())
+        result: tuple[Any, ...] = self._fields
+        return result
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.fields[index]
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.fields)
+
+    def __repr__(self) -> str:
+        return f"ADT({self.tag}, {len(self)} fields)"
+
+
+class ConstructorValue(ADT):
+    """A value of a data type, with the constructor that made it."""
+
+    def __init__(
+        self,
+        tag: int,
+        fields: Sequence[Any] | Callable[[], Sequence[Any]],
+        constructor: Constructor | None = None,
+        native: Any = None,
+    ) -> None:
+        super().__init__(tag, fields)
+        self.constructor = constructor
+        self.native = native
+
+    @property
+    def name_hint(self) -> str:
+        """The name of the constructor."""
+        return self.constructor.name if self.constructor else ""
+
+    def __repr__(self) -> str:
+        return f"ConstructorValue({self.name_hint or self.tag}, {len(self)} fields)"
+
+
+class RefValue:
+    """A mutable cell: a new one, or one that a program gave back, whose value is that of now."""
+
+    def __init__(self, value: Any, native: Any = None, module: Module | None = None) -> None:
+        self.native = native
+        self._value = value
+        self._module = module
+
+    @property
+    def value(self) -> Any:
+        """What the reference holds."""
+        if isinstance(self.native, evaluate.Reference):
+            return to_relay(self.native.value, self._module)
+        if isinstance(self.native, vm.Reference):
+            return to_relay(self.native.read(), self._module)
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"RefValue({self.value!r})"
+
+
+class ClosureValue:
+    """A function that a program gave back; call it with what its executor takes."""
+
+    def __init__(self, native: Any, module: Module | None) -> None:
+        self.native = native
+        self._module = module
+
+    def __call__(self, *args: Any) -> Any:
+        engine = to_evaluator if isinstance(self.native, evaluate.Closure) else to_machine
+        return to_relay(self.native(*(engine(arg) for arg in args)), self._module)
+
+    def __repr__(self) -> str:
+        return repr(self.native)
+
+
+def tuple_object(fields: Sequence[Any] | None = None) -> ADT:
+    """Return a tuple of values."""
+    return ADT(0, fields or ())
+
+
+def to_relay(value: Any, module: Module | None) -> Any:
+    """Return what an evaluator or a machine gave, as TVM's programs expect it.
+
+    `module` knows the constructors of data types.
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        return as_ndarray(value)
+    if isinstance(value, (tuple, list)):
+        return ADT(0, lambda: [to_relay(v, module) for v in value])
+    if isinstance(value, (evaluate.DataValue, vm.DataValue)):
+        return _data(value, module)
+    if isinstance(value, (evaluate.Reference, vm.Reference)):
+        return RefValue(None, value, module)
+    if isinstance(value, (evaluate.Closure, vm.Closure)):
+        return ClosureValue(value, module)
+    return value
+
+
+def _data(value: Any, module: Module | None) -> ConstructorValue:
+    type_name = value.type_name.partition("[")[0]
+    definition = module.types.get(type_name) if module else None
+    constructors = definition.constructors if definition else ()
+    constructor = next((c for c in constructors if c.name == value.constructor), None)
+    tag = tag_of(constructor) if constructor else value.tag
+    return ConstructorValue(
+        tag, lambda: [to_relay(f, module) for f in value.fields], constructor, native=value
+    )
+
+
+# -- Arguments ------------------------------------------------------------------------------------
+
+
+def to_machine(value: Any) -> Any:
+    """Return an argument as the machine takes it: numbers as they are, None as no elements."""
+    if value is None:
+        return np.empty(0, np.float32)
+    if isinstance(value, Constant):
+        return np.asarray(value.data)
+    if isinstance(value, (RefValue, ClosureValue)):
+        return value.native if value.native is not None else value
+    if isinstance(value, ConstructorValue):
+        return value.native if isinstance(value.native, vm.DataValue) else _Fields(value)
+    if isinstance(value, Constructor):
+        return _Fields(ConstructorValue(tag_of(value), (), value))
+    if isinstance(value, (ADT, list, tuple)) and not _is_numbers(value):
+        return tuple(to_machine(v) for v in value)
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)
+    return value
+
+
+def _is_numbers(value: Any) -> bool:
+    """Tell whether a list is an array that is written out."""
+    return isinstance(value, list) and np.asarray(value, object).dtype != object
+
+
+class _Fields:
+    """A value of a data type as the machine reads one: a constructor and fields."""
+
+    __slots__ = ("constructor", "fields")
+
+    def __init__(self, value: ConstructorValue) -> None:
+        self.constructor = value.name_hint
+        self.fields = _FieldList(value.fields)
+
+
+class _FieldList(Sequence[Any]):
+    """Fields that are converted one by one, so that deep values need no recursion."""
+
+    def __init__(self, fields: Sequence[Any]) -> None:
+        self._fields = fields
+
+    def __getitem__(self, index: Any) -> Any:
+        return to_machine(self._fields[index])
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+
+def to_evaluator(value: Any) -> Any:
+    """Return an argument as the evaluator takes it; numbers become constants of `relay.const`."""
+    done: list[Any] = []
+    pending: list[tuple[Any, int]] = [(value, -1)]
+    while pending:
+        item, count = pending.pop()
+        if count >= 0:
+            fields = tuple(done[len(done) - count :])
+            del done[len(done) - count :]
+            done.append(_built(item, fields))
+            continue
+        parts = _parts(item)
+        if parts is None:
+            done.append(_leaf(item))
+        else:
+            pending.append((item, len(parts)))
+            pending += [(part, -1) for part in reversed(parts)]
+    return done[0]
+
+
+def _parts(value: Any) -> Sequence[Any] | None:
+    if isinstance(value, ConstructorValue):
+        return None if isinstance(value.native, evaluate.DataValue) else value.fields
+    if isinstance(value, Constructor):
+        return ()
+    return value if isinstance(value, (ADT, list, tuple)) else None
+
+
+def _built(value: Any, fields: tuple[Any, ...]) -> Any:
+    constructor = value if isinstance(value, Constructor) else getattr(value, "constructor", None)
+    if constructor is None:
+        return fields
+    name = constructor.belong_to.name
+    return evaluate.DataValue(constructor.name, name, constructor.index, fields)
+
+
+def _leaf(value: Any) -> Any:
+    if value is None:
+        return np.empty(0, np.float32)
+    if isinstance(value, Constant):
+        return np.asarray(value.data)
+    if isinstance(value, (ConstructorValue, ClosureValue)):
+        return value.native
+    if isinstance(value, RefValue):
+        return value.native or evaluate.Reference(to_evaluator(value.value))
+    if isinstance(value, (np.ndarray, np.generic, bool, int, float)):
+        return evaluate.to_value(np.asarray(value) if isinstance(value, np.ndarray) else value)
+    if isinstance(value, (evaluate.DataValue, evaluate.Reference, evaluate.Closure)):
+        return value
+    message = f"a `{type(value).__name__}` is no value of a program"
+    raise error("wrong-argument", message)
