@@ -9,6 +9,7 @@ from types import MappingProxyType
 from relayvm.ops import (
     gradient_convolution,  # noqa: F401
     gradient_elementwise,  # noqa: F401
+    gradient_pooling,  # noqa: F401
     gradient_reduction,  # noqa: F401
     gradient_tensor,  # noqa: F401
     gradient_transform,  # noqa: F401

@@ -19,7 +19,7 @@ from relayvm.ops.convolution import NO_PADDING, plan_of, require_channels, resul
 from relayvm.ops.layouts import SPATIAL
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, Operator, operator
-from relayvm.ops.schema import AnyTensor, Dims, Ints, Numeric, like
+from relayvm.ops.schema import AnyTensor, Dims, Float, Ints, Numeric, like
 
 
 def _checked(
@@ -44,8 +44,8 @@ def _data_grad(spatial: int, example: str) -> Operator:
     every = (*range(spatial + 2),)
 
     def rule(
-        grad: Numeric,
-        weight: Numeric,
+        grad: Float,
+        weight: Float,
         data: AnyTensor,
         *,
         strides: Ints = (1,) * spatial,
@@ -95,8 +95,8 @@ def _weight_grad(spatial: int, example: str) -> Operator:
     every = (*range(spatial + 2),)
 
     def rule(
-        grad: Numeric,
-        data: Numeric,
+        grad: Float,
+        data: Float,
         weight: AnyTensor,
         *,
         strides: Ints = (1,) * spatial,
