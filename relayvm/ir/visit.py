@@ -92,6 +92,11 @@ def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
     old = children(expr)
     if len(old) == len(new) and all(map(is_, old, new)):
         return expr
+    return built(expr, new)
+
+
+def built(expr: Expr, new: tuple[Expr, ...]) -> Expr:
+    """Return a node that is `expr` but for its subexpressions; they are as many as before."""
     common: dict[str, Any] = {"span": expr.span, "checked_type": expr.checked_type}
     match expr:
         case Call():
@@ -188,7 +193,8 @@ def rewrite(
             done[key] = change(node)
         elif key in opened:
             new = tuple([done[id(child)] for child in below])
-            done[key] = change(with_children(node, new))
+            same = all(map(is_, below, new))
+            done[key] = change(node if same else built(node, new))
         else:
             opened.add(key)
             stack.append(node)

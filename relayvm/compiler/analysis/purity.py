@@ -73,7 +73,8 @@ class Purity:
 
     def _scan(self, function: Function) -> None:
         for node in post_order(function):
-            self.anything |= _own_effect(node)
+            if isinstance(node, (RefCreate, RefRead, RefWrite)):
+                self.anything |= _own_effect(node)
             if isinstance(node, Let) and isinstance(node.value, Function):
                 self._local_functions[id(node.var)] = node.value
 

@@ -53,25 +53,15 @@ def is_primitive(expr: Expr) -> bool:
 
 def same_scope_children(expr: Expr) -> tuple[Expr, ...]:
     """Return the operands that are evaluated in the scope of `expr` itself, in order."""
-    match expr:
-        case Function():
-            return ()
-        case If():
-            return (expr.cond,)
-        case Match():
-            return (expr.data,)
+    if isinstance(expr, (Function, If, Match)):
+        return () if isinstance(expr, Function) else children(expr)[:1]
     return children(expr)
 
 
 def scope_bodies(expr: Expr) -> tuple[Expr, ...]:
     """Return the expressions that are evaluated in a scope of their own that `expr` opens."""
-    match expr:
-        case Function():
-            return (expr.body,)
-        case If():
-            return (expr.true_branch, expr.false_branch)
-        case Match():
-            return tuple(clause.rhs for clause in expr.clauses)
+    if isinstance(expr, (Function, If, Match)):
+        return children(expr) if isinstance(expr, Function) else children(expr)[1:]
     return ()
 
 

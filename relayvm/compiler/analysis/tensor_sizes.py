@@ -5,6 +5,7 @@ from __future__ import annotations
 from relayvm.base.abi import MAX_BYTES
 from relayvm.base.diagnostics import Diagnostic, RelayError
 from relayvm.base.source import Span
+from relayvm.ir.expr import Op
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_type
 from relayvm.ir.types import UNIT, RefType, TensorType, TupleType, Type, TypeCall
@@ -32,13 +33,17 @@ def check_sizes(module: Module) -> None:
     the same code.
     """
     sink = _Sink()
+    seen: set[int] = set()
     for function in module.functions.values():
         for param in function.params:
             _check(param.checked_type or UNIT, param.span, sink)
         for node in post_order(function):
-            types = [t for t in (node.checked_type, *node_types(node)) if t is not None]
-            for kind in types:
-                _check(kind, node.span, sink)
+            if isinstance(node, Op):
+                continue
+            for kind in (node.checked_type, *node_types(node)):
+                if kind is not None and id(kind) not in seen:
+                    seen.add(id(kind))
+                    _check(kind, node.span, sink)
     sink.raise_if_any()
 
 

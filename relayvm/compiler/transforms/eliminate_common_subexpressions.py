@@ -27,6 +27,7 @@ from relayvm.ir.expr import (
     TupleGetItem,
 )
 from relayvm.ir.module import Module
+from relayvm.ir.visit import children
 
 LARGEST_COMPARED_BYTES = 1024
 
@@ -78,7 +79,10 @@ class _Sharer:
         lets = []
         start = node
         while isinstance(node, Let) and id(node) not in self.done:
-            yield self.rewrite(node.value)
+            if self.is_ready(node.value):
+                self.share(node.value)
+            else:
+                yield self.rewrite(node.value)
             if node.var.type_annotation in (None, node.value.checked_type):
                 self.numbers[id(node.var)] = self.numbers[id(node.value)]
             lets.append(node)
@@ -100,6 +104,22 @@ class _Sharer:
             self.open.add(inner)
             yield self.rewrite(body)
             self.open.discard(inner)
+        self.share(node)
+
+    def is_ready(self, node: Expr) -> bool:
+        """Return True for a call of what is there already; atoms among its parts get numbers."""
+        if id(node) in self.done or not isinstance(node, Call):
+            return False
+        for part in children(node):
+            if id(part) not in self.done:
+                if not is_atomic(part):
+                    return False
+                self.numbers.setdefault(id(part), self.atom_number(part))
+                self.done[id(part)] = part
+        return True
+
+    def share(self, node: Expr) -> None:
+        """Decide what stands for a node whose parts are done."""
         new = with_parts(node, self.done)
         key = self.key(node)
         if key is None:

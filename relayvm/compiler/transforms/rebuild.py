@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from operator import is_
 
 from relayvm.base.diagnostics import assert_never
 from relayvm.base.dims import Dim, DimVar, dim_substitute, symbol
@@ -38,7 +39,7 @@ from relayvm.ir.types import (
     TypeParam,
     TypeVar,
 )
-from relayvm.ir.visit import bound_vars, children, post_order, with_children
+from relayvm.ir.visit import bound_vars, built, children, post_order
 
 Transform = Callable[[Expr, Expr], Expr]
 
@@ -58,7 +59,8 @@ def rebuild(root: Expr, transform: Transform) -> Expr:
 def with_parts(node: Expr, done: Mapping[int, Expr]) -> Expr:
     """Return `node` with each sub-expression `e` replaced by `done[id(e)]`."""
     parts = children(node)
-    return with_children(node, tuple([done[id(part)] for part in parts])) if parts else node
+    new = tuple([done[id(part)] for part in parts])
+    return node if all(map(is_, parts, new)) else built(node, new)
 
 
 class TypeMap:
