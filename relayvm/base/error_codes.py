@@ -53,6 +53,16 @@ ERROR_CODES: dict[str, str] = {
         "`relay.save_param_dict` writes them and `relay.load_param_dict` reads them; the message "
         "names the byte."
     ),
+    "not-equal": (
+        "Two programs, expressions or types that should be the same are not.\n\n"
+        "Names of what is bound do not matter; types, attributes, bits of constants and what is "
+        "shared with what do."
+    ),
+    "bad-json": (
+        "A JSON text does not describe a program.\n\n"
+        "`save_json` writes such texts and `load_json` reads them; the message names the node that "
+        "cannot be read."
+    ),
     "unknown-dtype": (
         "No element type has this name.\n\n"
         "Known are `bool`, `int8` to `int64`, `uint8` to `uint64`, `float16`, `float32` and "

@@ -7,9 +7,11 @@ they are met and a node met again is named by its number. Equal programs have eq
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator
-from typing import Union
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any, Union
 
+from relayvm.base.diagnostics import Diagnostic, Note, RelayError
 from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar
 from relayvm.base.dtypes import DType, dtype_of
 from relayvm.ir.expr import (
@@ -33,7 +35,7 @@ from relayvm.ir.expr import (
 )
 from relayvm.ir.metadata import little_endian
 from relayvm.ir.module import Module, TypeData
-from relayvm.ir.printer import is_atom, non_default_attrs
+from relayvm.ir.printer import is_atom, non_default_attrs, print_expr, print_module, print_type
 from relayvm.ir.types import (
     FuncType,
     GlobalTypeVar,
@@ -49,7 +51,8 @@ from relayvm.ir.types import (
 )
 from relayvm.ir.visit import LEAVES, children, pattern_walk, type_children
 
-Item = Union[Expr, Type, Module, TypeData]
+# Anything of a program: also a list of items, an attribute value, and what has a `module`.
+Item = Union[Expr, Type, Module, TypeData, Pattern, Any]
 Tokens = Iterator[Hashable]
 
 
@@ -81,6 +84,39 @@ def structural_hash(item: Item, map_free_vars: bool = False) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
+class StructuralDifference(RelayError, ValueError):
+    """Two items that should be the same are not."""
+
+
+def assert_structural_equal(lhs: Item, rhs: Item, map_free_vars: bool = False) -> None:
+    """Raise RelayError `not-equal`, which is a ValueError too, unless `structural_equal` holds.
+
+    The error shows the first lines at which the texts of both differ.
+    """
+    if structural_equal(lhs, rhs, map_free_vars):
+        return
+    left, right = _text(lhs).splitlines(), _text(rhs).splitlines()
+    notes = []
+    for number, (a, b) in enumerate(zip_longest(left, right), start=1):
+        if a != b:
+            notes = [Note(f"line {number} of the first: {a}"), Note(f"of the second: {b}")]
+            break
+    else:
+        notes = [Note("their texts are the same: they differ in what is shared, or in free names")]
+    raise StructuralDifference(
+        Diagnostic("not-equal", "the two are not structurally equal", notes=tuple(notes))
+    )
+
+
+def _text(item: Item) -> str:
+    item = getattr(item, "module", item)
+    if isinstance(item, Module):
+        return print_module(item, library=True)
+    if isinstance(item, Expr):
+        return print_expr(item)
+    return print_type(item) if isinstance(item, Type) else repr(item)
+
+
 class _Walk:
     """One walk: the numbers given to binders and to nodes met so far."""
 
@@ -91,11 +127,31 @@ class _Walk:
         self.kept: list[Expr] = []
 
     def item(self, item: Item) -> Tokens:
-        if isinstance(item, Module):
-            return self._module(item)
-        if isinstance(item, TypeData):
-            return self._type_data(item)
-        return self._expr(item) if isinstance(item, Expr) else self._type(item)
+        item = getattr(item, "module", item)
+        match item:
+            case Expr():
+                return self._expr(item)
+            case Type():
+                return self._type(item)
+            case Module():
+                return self._module(item)
+            case TypeData():
+                return self._type_data(item)
+            case Pattern():
+                return self._pattern(item)
+            case list() | tuple():
+                return self._items(item)
+            case dict():
+                return self._items([part for pair in sorted(item.items()) for part in pair])
+            case Attrs():
+                return self._attrs(sorted(item.items(), key=_name))
+            case _:
+                return self._attr_value(item)
+
+    def _items(self, items: Sequence[Item]) -> Tokens:
+        yield ("items", len(items))
+        for item in items:
+            yield from self.item(item)
 
     def _module(self, module: Module) -> Tokens:
         for name in sorted(module.types):
