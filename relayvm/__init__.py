@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sys
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,16 +50,71 @@ _TVM_HOMES = {
     "cpu": "relayvm.relay.ndarray",
     "cuda": "relayvm.relay.ndarray",
     "device": "relayvm.relay.ndarray",
+    "TVMError": "relayvm.relay.namespace.error",
+    "register_func": "relayvm.relay.namespace.registry",
+    "get_global_func": "relayvm.relay.namespace.registry",
 }
+
+# TVM's modules at this level, which can be imported too: `import relayvm.testing`.
+_TVM_MODULES = {
+    "nd": "nd",
+    "transform": "transform",
+    "instrument": "instrument",
+    "target": "target",
+    "testing": "testing",
+    "error": "error",
+    "runtime": "runtime",
+    "runtime.vm": "runtime_vm",
+    "runtime.module": "runtime_module",
+    "runtime.container": "container",
+    "runtime.ndarray": "nd",
+    "container": "container",
+    "tir": "tir",
+    "te": "te",
+    "contrib": "contrib",
+    "contrib.utils": "contrib_utils",
+    "ir.transform": "transform",
+    "ir.instrument": "instrument",
+}
+
+
+class _Aliases(MetaPathFinder, Loader):
+    """Finds TVM's modules under the names that its programs import."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Return how to load one of TVM's modules."""
+        known = fullname.removeprefix("relayvm.") in _TVM_MODULES
+        return ModuleSpec(fullname, self) if known else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the module itself, which stays what it is under its own name."""
+        module = _tvm_module(spec.name.removeprefix("relayvm."))
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module back how it was found."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+
+def _tvm_module(name: str) -> ModuleType:
+    import_module("relayvm.relay")
+    return import_module(f"relayvm.relay.namespace.{_TVM_MODULES[name]}")
+
+
+sys.meta_path.append(_Aliases())
 
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604 - the names are strings
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name) or _TVM_HOMES.get(name)
-    if home is None:
+    if name in _TVM_MODULES:
+        value: Any = _tvm_module(name)
+    elif home := _HOMES.get(name) or _TVM_HOMES.get(name):
+        value = getattr(import_module(home), name)
+    else:
         raise AttributeError(f"module `relayvm` has no attribute `{name}`")
-    value = getattr(import_module(home), name)
     globals()[name] = value
     return value
 

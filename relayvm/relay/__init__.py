@@ -6,6 +6,7 @@ Nothing else in the package imports from here.
 from relayvm.relay import idioms as idioms
 from relayvm.relay.homes import HOMES
 from relayvm.relay.lazy import lazy_names
+from relayvm.relay.namespace import ir as ir
 
 __getattr__ = lazy_names(__name__, HOMES, fallbacks=("relayvm.relay.op",))
 

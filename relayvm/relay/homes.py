@@ -32,14 +32,14 @@ _MODULES: dict[str, str] = {
 # Modules of the package that go by another path in TVM.
 _ALIASES = {
     "Op": "relayvm.relay.namespace.ir:Op",
-    "nn": "relayvm.relay.op.nn",
-    "image": "relayvm.relay.op.image",
-    "vision": "relayvm.relay.op.vision",
-    "annotation": "relayvm.relay.op.annotation",
-    "random": "relayvm.relay.op.random",
-    "contrib": "relayvm.relay.op.contrib",
-    "memory": "relayvm.relay.op.memory",
-    "dyn": "relayvm.relay.op.dyn",
+    "nn": "relayvm.relay.op.nn:",
+    "image": "relayvm.relay.op.image:",
+    "vision": "relayvm.relay.op.vision:",
+    "annotation": "relayvm.relay.op.annotation:",
+    "random": "relayvm.relay.op.random:",
+    "contrib": "relayvm.relay.op.contrib:",
+    "memory": "relayvm.relay.op.memory:",
+    "dyn": "relayvm.relay.op.dyn:",
 }
 
 HOMES: dict[str, str] = {

@@ -14,12 +14,13 @@ LEFT_OUT = Path(__file__).with_name("left_out.txt")
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, str], fallbacks: Sequence[str] = ()
+    package: str, homes: Mapping[str, str], fallbacks: Sequence[str] = (), top: str = ""
 ) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package.
+    """Return the `__getattr__` of a package, which users know as `top`.
 
-    `homes` maps names to modules, `"module:name"` where the name there is another, or to the module
-    itself where it ends in the name. Other names are looked up in the modules `fallbacks`.
+    `homes` maps names to modules, to `"module:name"` where the name there is another, and to
+    `"module:"` where the module itself is meant. Other names are modules of the package, or are
+    looked up in the modules `fallbacks`.
     """
 
     def find(name: str) -> Any:
@@ -27,22 +28,21 @@ def lazy_names(
             value = _found(homes[name], name)
         elif name.startswith("__"):
             raise AttributeError(f"module `{package}` has no attribute `{name}`")
-        elif find_spec(f"{package}.{name}") is not None:
+        elif not top and find_spec(f"{package}.{name}") is not None:
             value = import_module(f"{package}.{name}")
         else:
             value = _in_fallbacks(package, fallbacks, name)
-        setattr(sys.modules[package], name, value)
+        if package in sys.modules:
+            setattr(sys.modules[package], name, value)
         return value
 
     return find
 
 
 def _found(home: str, name: str) -> Any:
-    module, _, inside = home.partition(":")
+    module, colon, inside = home.partition(":")
     found = import_module(module)
-    if not inside and module.rpartition(".")[2] == name and not hasattr(found, name):
-        return found
-    return getattr(found, inside or name)
+    return found if colon and not inside else getattr(found, inside or name)
 
 
 def _in_fallbacks(package: str, fallbacks: Sequence[str], name: str) -> Any:

@@ -1,0 +1,146 @@
+"""What TVM keeps in `tvm.ir` and what is not of the language itself; set on the package `ir`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import relayvm.ir
+from relayvm.base.diagnostics import error
+from relayvm.ir import expr as ir
+from relayvm.ir import json
+from relayvm.ir.equal import assert_structural_equal
+from relayvm.ir.expr import Attrs
+from relayvm.ir.module import Module
+from relayvm.ops import OPS
+from relayvm.relay import adt, base, expr, ty
+from relayvm.relay.module import IRModule, wrap
+from relayvm.relay.namespace import instrument, transform
+from relayvm.relay.node import NodeClass, as_attrs
+
+# Attributes that users give operators, by operator and name, each with its level.
+_op_attributes: dict[tuple[str, str], tuple[int, Any]] = {}
+
+
+class Op(metaclass=NodeClass):
+    """An operator."""
+
+    nodes = (ir.Op,)
+
+    @staticmethod
+    def make(*_: Any, **__: Any) -> ir.Op:
+        """Raise TypeError: operators are rows of the table."""
+        raise TypeError("operators are found by `Op.get`, not made")
+
+    @staticmethod
+    def get(op_name: str) -> ir.Op:
+        """Return an operator by its name; raises RelayError `unknown-operator`."""
+        if op_name not in OPS:
+            raise error("unknown-operator", f"there is no operator `{op_name}`")
+        return OPS[op_name]
+
+    @staticmethod
+    def list_op_names() -> list[str]:
+        """Return the names of all operators."""
+        return list(OPS)
+
+
+def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
+    """Give an operator an attribute that passes of users may read; without a value, a decorator.
+
+    An attribute of a lower level than one that is there already is dropped.
+    """
+    Op.get(op_name)
+
+    def register(given: Any) -> Any:
+        old = _op_attributes.get((op_name, attr_key))
+        if old is None or level >= old[0]:
+            _op_attributes[op_name, attr_key] = (level, given)
+        return given
+
+    return register if value is None else register(value)
+
+
+def op_attribute(op: ir.Op, attr_key: str) -> Any:
+    """Return an attribute that `register_op_attr` gave an operator, or None."""
+    return _op_attributes.get((op.name, attr_key), (0, None))[1]
+
+
+def reset_op_attr(op: ir.Op, attr_key: str) -> None:
+    """Take an attribute from an operator."""
+    _op_attributes.pop((op.name, attr_key), None)
+
+
+def make_node(type_key: str, **kwargs: Any) -> Any:
+    """Return attributes: those of an operator's class, or of a dict."""
+    if type_key != "DictAttrs" and not type_key.endswith("Attrs"):
+        raise error("bad-node", f"`{type_key}` is not made by name: call its class in `relay`")
+    return as_attrs(kwargs)
+
+
+class EnvFunc:
+    """A global function by name."""
+
+    @staticmethod
+    def get(name: str) -> Callable[..., Any]:
+        """Return a function that `tvm.register_func` named."""
+        from relayvm.relay.namespace.registry import get_global_func
+
+        found: Callable[..., Any] = get_global_func(name)
+        return found
+
+
+def save_json(node: Any) -> str:
+    """Return the JSON text of an expression, type, pattern or module."""
+    return json.save_json(node)
+
+
+def load_json(json_str: str) -> Any:
+    """Return what `save_json` wrote; a module as an `IRModule`."""
+    result = json.load_json(json_str, OPS)
+    return wrap(result) if isinstance(result, Module) else result
+
+
+def install() -> None:
+    """Set the names on the package of the language."""
+    names: dict[str, Any] = {
+        "IRModule": IRModule,
+        "Op": Op,
+        "EnvFunc": EnvFunc,
+        "Attrs": Attrs,
+        "DictAttrs": Attrs,
+        "register_op_attr": register_op_attr,
+        "make_node": make_node,
+        "save_json": save_json,
+        "load_json": load_json,
+        "assert_structural_equal": assert_structural_equal,
+        "instrument": instrument,
+        "transform": transform,
+        "Span": base.Span,
+        "SourceName": base.SourceName,
+        "RelayExpr": expr.Expr,
+        "BaseFunc": expr.Function,
+        "GlobalVar": expr.GlobalVar,
+        "Constructor": adt.Constructor,
+        "TypeData": adt.TypeData,
+        "RelayRefType": ty.RefType,
+        **{
+            name: getattr(ty, name)
+            for name in [
+                "FuncType",
+                "GlobalTypeVar",
+                "IncompleteType",
+                "TensorType",
+                "TupleType",
+                "Type",
+                "TypeCall",
+                "TypeKind",
+                "TypeVar",
+            ]
+        },
+    }
+    for name, value in names.items():
+        setattr(relayvm.ir, name, value)
+
+
+install()

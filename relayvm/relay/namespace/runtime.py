@@ -1,0 +1,59 @@
+"""`tvm.runtime`: values, modules and machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relayvm.relay.lazy import lazy_names
+from relayvm.relay.ndarray import Device, NDArray, array, cpu, cuda, device
+from relayvm.relay.param_dict import (
+    load_param_dict,
+    load_param_dict_from_file,
+    save_param_dict,
+    save_param_dict_to_file,
+)
+
+__all__ = [
+    "Device",
+    "NDArray",
+    "convert",
+    "cpu",
+    "cuda",
+    "device",
+    "load_param_dict",
+    "load_param_dict_from_file",
+    "save_param_dict",
+    "save_param_dict_to_file",
+]
+
+# A package to Python, whose modules are found by name.
+__path__: list[str] = []
+
+__getattr__ = lazy_names(
+    "relayvm.runtime",
+    {
+        "ADT": "relayvm.relay.values",
+        "tuple_object": "relayvm.relay.values",
+        "vm": "relayvm.relay.namespace.runtime_vm:",
+        "container": "relayvm.relay.namespace.container:",
+        "module": "relayvm.relay.namespace.runtime_module:",
+        "ndarray": "relayvm.relay.namespace.nd:",
+        "Module": "relayvm.relay.backend.executor_factory:ExecutorFactoryModule",
+        "load_module": "relayvm.relay.backend.executor_factory",
+        "String": "relayvm.relay.namespace.container",
+        "ShapeTuple": "relayvm.relay.namespace.container",
+    },
+    top="relayvm.runtime",
+)
+
+
+def convert(value: Any) -> Any:
+    """Return a value as programs take it: arrays as NDArrays, lists as lists, all else as it is."""
+    if isinstance(value, (list, tuple)):
+        return [convert(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: convert(item) for key, item in value.items()}
+    if hasattr(value, "__array__") and not isinstance(value, NDArray):
+        return array(value)
+    return value

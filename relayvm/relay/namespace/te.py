@@ -1,0 +1,17 @@
+"""`tvm.te`: symbolic sizes."""
+
+from __future__ import annotations
+
+from relayvm.base.dims import DimExpr, DimVar, symbol
+
+__all__ = ["size_var", "var"]
+
+
+def var(name: str = "tindex", dtype: str = "int32") -> DimExpr:
+    """Return a new symbolic size, which is never negative."""
+    return symbol(DimVar(name))
+
+
+def size_var(name: str = "size", dtype: str = "int32") -> DimExpr:
+    """Return a new symbolic size."""
+    return symbol(DimVar(name))
