@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 # Gradients stand in files of their own, because they build calls of operators of all families.
 from relayvm.ops import (
+    gradient_activation,  # noqa: F401
     gradient_convolution,  # noqa: F401
     gradient_elementwise,  # noqa: F401
     gradient_pooling,  # noqa: F401

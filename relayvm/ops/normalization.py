@@ -17,12 +17,13 @@ from relayvm.ops.reduction import fold_tensor
 from relayvm.ops.schema import Float, Numeric, SameDtype
 
 
-def _spread(vector: Array, axis: int, rank: int) -> Array:
+def spread_along(vector: Array, axis: int, rank: int) -> Array:
     """Return a vector as a tensor of `rank` that lies along `axis`."""
     return vector.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
-def _widened(array: Array) -> Array:
+def widened(array: Array) -> Array:
+    """Return an array in the dtype that sums are accumulated in."""
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
@@ -50,7 +51,7 @@ def _(data: TensorType | None, bias: TensorType | None, *, axis: int) -> tuple[T
 
 @bias_add.numpy
 def _(data: Array, bias: Array, *, axis: int) -> Array:
-    total = _widened(data) + _spread(_widened(bias), require_axis(axis, data.ndim), data.ndim)
+    total = widened(data) + spread_along(widened(bias), require_axis(axis, data.ndim), data.ndim)
     return np.asarray(total.astype(data.dtype))
 
 
@@ -74,7 +75,7 @@ def softmax(data: Float, *, axis: int = -1) -> TensorType:
 
 @softmax.numpy
 def _(data: Array, *, axis: int) -> Array:
-    x = _widened(data)
+    x = widened(data)
     powers = np.exp(x - np.max(x, axis=axis, keepdims=True, initial=-np.inf))
     return np.asarray(powers / np.sum(powers, axis=axis, keepdims=True)).astype(data.dtype)
 
@@ -109,7 +110,7 @@ def log_softmax(data: Float, *, axis: int = -1) -> TensorType:
 
 @log_softmax.numpy
 def _(data: Array, *, axis: int) -> Array:
-    x = _widened(data)
+    x = widened(data)
     shifted = x - np.max(x, axis=axis, keepdims=True, initial=-np.inf)
     logarithm = np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
     return np.asarray(shifted - logarithm).astype(data.dtype)
@@ -207,14 +208,14 @@ def _(
     scale: bool,
 ) -> Array:
     place = require_axis(axis, data.ndim)
-    x = _widened(data)
+    x = widened(data)
     distance = x - np.mean(x, axis=place, keepdims=True, dtype=x.dtype)
     variance = np.mean(distance * distance, axis=place, keepdims=True, dtype=x.dtype)
     result = distance / np.sqrt(variance + x.dtype.type(epsilon))
     if scale:
-        result = result * _spread(_widened(gamma), place, data.ndim)
+        result = result * spread_along(widened(gamma), place, data.ndim)
     if center:
-        result = result + _spread(_widened(beta), place, data.ndim)
+        result = result + spread_along(widened(beta), place, data.ndim)
     return np.asarray(result.astype(data.dtype))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relayvm.ops import (
+    activation,
     binary,
     broadcasting,
     convolution,
@@ -15,6 +16,7 @@ from relayvm.ops import (
     masking,
     movement,
     normalization,
+    normalization_layers,
     pooling,
     reduction,
     repeating,
@@ -25,6 +27,7 @@ from relayvm.ops import (
 from relayvm.ops.operator import table_of
 
 ROWS = table_of(
+    activation.OPERATORS,
     binary.OPERATORS,
     broadcasting.OPERATORS,
     convolution.OPERATORS,
@@ -37,6 +40,7 @@ ROWS = table_of(
     masking.OPERATORS,
     movement.OPERATORS,
     normalization.OPERATORS,
+    normalization_layers.OPERATORS,
     pooling.OPERATORS,
     reduction.OPERATORS,
     repeating.OPERATORS,

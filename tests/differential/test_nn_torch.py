@@ -1,4 +1,4 @@
-"""Convolutions and pooling against PyTorch: values and gradients."""
+"""Convolutions, pooling and layers against PyTorch: values and gradients."""
 
 from __future__ import annotations
 
@@ -151,8 +151,31 @@ POOLING: list[Row] = [
     ("nn.global_max_pool2d", ((2, 3, 4, 5),), {}, lambda x: x.amax((2, 3), keepdim=True)),
 ]
 
+LAYERS: list[Row] = [
+    ("nn.leaky_relu", ((9,),), {"alpha": 0.1}, lambda x: F.leaky_relu(x, 0.1)),
+    ("nn.prelu", ((2, 3, 4), (3,)), {}, F.prelu),
+    (
+        "nn.instance_norm",
+        ((2, 3, 4), (3,), (3,)),
+        {},
+        lambda x, g, b: F.instance_norm(x, None, None, g, b),
+    ),
+    (
+        "nn.group_norm",
+        ((2, 6, 4), (6,), (6,)),
+        {"num_groups": 3},
+        lambda x, g, b: F.group_norm(x, 3, g, b),
+    ),
+    (
+        "nn.lrn",
+        ((2, 7, 3),),
+        {"size": 3, "bias": 1.5, "alpha": 0.2, "beta": 0.6},
+        lambda x: F.local_response_norm(x, 3, 0.2, 0.6, 1.5),
+    ),
+]
 
-@pytest.mark.parametrize(("name", "shapes", "attrs", "reference"), CONVOLUTIONS + POOLING)
+
+@pytest.mark.parametrize(("name", "shapes", "attrs", "reference"), CONVOLUTIONS + POOLING + LAYERS)
 def test_values_and_gradients_are_those_of_torch(
     name: str, shapes: Shapes, attrs: dict[str, Any], reference: Callable[..., Any]
 ) -> None:

@@ -16,13 +16,14 @@ Shape = tuple[int, ...]
 class Case:
     """One legal call. A tuple operand has a list of shapes.
 
-    `dtypes` fixes the dtype of operands by position; `values` fixes their elements.
+    `dtypes` fixes the dtype of operands by position, of a tuple one or one for each field;
+    `values` fixes their elements, of a tuple as a list with None where they are free.
     `smooth` says that gradients can be compared with finite differences at ordinary values.
     """
 
     shapes: tuple[Shape | list[Shape], ...]
     attrs: dict[str, Any] = field(default_factory=dict)
-    dtypes: dict[int, str] = field(default_factory=dict)
+    dtypes: dict[int, Any] = field(default_factory=dict)
     values: dict[int, Any] = field(default_factory=dict)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from cases_convolution import CONVOLUTION_CASES
+from cases_layers import LAYER_CASES
 from cases_pooling import POOLING_CASES
 from cases_transform import TRANSFORM_CASES
 from operator_case import Case, Shape
@@ -229,6 +230,7 @@ CASES: dict[str, list[Case]] = {
     "take": _take(0),
     "take_grad": _take(1),
     **CONVOLUTION_CASES,
+    **LAYER_CASES,
     **POOLING_CASES,
     **TRANSFORM_CASES,
 }

@@ -28,6 +28,7 @@ DOMAINS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     **dict.fromkeys(("asin", "acos", "atanh"), lambda x: np.tanh(x) * 0.9),
     **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "power"), lambda x: np.abs(x) + 0.5),
     "acosh": lambda x: np.abs(x) + 1.5,
+    "nn.batch_norm": lambda x: np.abs(x) + 0.5,
 }
 
 
