@@ -336,6 +336,11 @@ ERROR_CODES: dict[str, str] = {
         "`relayvm explain` knows no error code of this name.\n\n"
         "Without a code it lists all of them."
     ),
+    "higher-order-entry": (
+        "A pass that leaves no function values met an entry that takes or returns functions.\n\n"
+        "`defunctionalize` turns functions into data that only the program itself can make. Let "
+        "`@main`, or the functions that the module names as entries, take and return data."
+    ),
     "no-entry": (
         "A module has no function that could be called from outside.\n\n"
         "Define one, or name instances of functions with type parameters: "

@@ -45,7 +45,7 @@ def add_commands(commands: Any) -> None:
     compile_.set_defaults(run=run_compile)
     opt = commands.add_parser("opt", help="run passes over a program and print the result")
     opt.add_argument("file", type=Path, nargs="?", help="program text; `-` reads standard input")
-    opt.add_argument("--passes", default="", metavar="A,B", help="passes in order")
+    opt.add_argument("--passes", default="", metavar="A,B[x=1]", help="passes in order")
     opt.add_argument("--list", action="store_true", help="list all passes")
     opt.add_argument("--show-types", action="store_true", help="print the type of each expression")
     opt.add_argument("--library", action="store_true", help="print what the prelude supplies, too")
@@ -89,11 +89,13 @@ def run_opt(options: argparse.Namespace) -> int:
     """Run passes over one program."""
     import relayvm
     from relayvm.compiler.passes import PASSES, run_passes
+    from relayvm.compiler.steps import split_steps
     from relayvm.ir.printer import print_module
 
     if options.list:
         for row in PASSES.values():
-            print(f"{row.name:34} {row.doc.splitlines()[0]}")
+            given = ", ".join(f"{name}={value}".lower() for name, value in row.options)
+            print(f"{row.name:34} {row.doc}" + (f" [{given}]" if given else ""))
         return 0
     if options.file is None:
         raise error("bad-option", "`relayvm opt` needs a file, or --list")
@@ -101,8 +103,7 @@ def run_opt(options: argparse.Namespace) -> int:
         module = relayvm.parse(sys.stdin.read(), name="<stdin>")
     else:
         module = relayvm.parse(options.file)
-    names = [name.strip() for name in options.passes.split(",") if name.strip()]
-    module = run_passes(module, names)
+    module = run_passes(module, split_steps(options.passes))
     text = print_module(module, show_types=options.show_types, library=options.library)
     sys.stdout.write(text)
     return 0

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relayvm.compiler.infer_types import infer_types
+from relayvm.compiler.language_passes import LANGUAGE_PASSES
 from relayvm.compiler.pipeline import Pass, Property, run_pipeline
+from relayvm.compiler.steps import Step
 from relayvm.compiler.transforms.compile_matches import compile_matches
 from relayvm.compiler.transforms.constant_parameters import constant_parameters
 from relayvm.compiler.transforms.eliminate_common_subexpressions import (
@@ -20,6 +22,7 @@ from relayvm.compiler.transforms.fuse import fuse
 from relayvm.compiler.transforms.inline import inline
 from relayvm.compiler.transforms.instantiate import instantiate
 from relayvm.compiler.transforms.lift_closures import lift_closures
+from relayvm.compiler.transforms.primitives import open_primitives
 from relayvm.compiler.transforms.to_anf import to_anf
 from relayvm.ir.module import Module
 
@@ -35,6 +38,12 @@ PASSES: dict[str, Pass] = {
             infer_types,
             "give every expression its type, or report why it has none",
             ensures=_TYPED,
+            judging=True,
+        ),
+        Pass(
+            "open_primitives",
+            open_primitives,
+            "let the program's own primitive functions be ordinary ones, to be fused anew",
         ),
         Pass(
             "inline",
@@ -43,6 +52,7 @@ PASSES: dict[str, Pass] = {
             requires=_TYPED,
             breaks=_TYPED | _SHAPE_OF_TERMS,
             opt_level=1,
+            options=(("marked_only", False),),
         ),
         Pass(
             "constant_parameters",
@@ -74,6 +84,7 @@ PASSES: dict[str, Pass] = {
             "drop what is computed for nothing",
             breaks=_ANF,
             opt_level=1,
+            options=(("inline_once", False), ("ignore_impurity", False)),
         ),
         Pass(
             "remove_unused_functions",
@@ -86,6 +97,7 @@ PASSES: dict[str, Pass] = {
             "give each use of a polymorphic definition an instance of it",
             requires=_TYPED,
             ensures=_TYPED | {Property.MONOMORPHIC},
+            judging=True,
         ),
         Pass(
             "to_anf",
@@ -100,6 +112,7 @@ PASSES: dict[str, Pass] = {
             "split matches into tests of one constructor at a time",
             requires=_TYPED | _ANF,
             ensures=frozenset({Property.MATCHES_COMPILED}),
+            judging=True,
         ),
         Pass(
             "fuse",
@@ -115,21 +128,28 @@ PASSES: dict[str, Pass] = {
             requires=_TYPED | _ANF,
             ensures=frozenset({Property.CLOSURES_LIFTED}),
         ),
+        *LANGUAGE_PASSES,
     )
 }
 
 
+def pipeline_names(opt_level: int) -> list[str]:
+    """Return the passes that compilation runs at an optimisation level, in order."""
+    return [row.name for row in PASSES.values() if row.in_pipeline and row.opt_level <= opt_level]
+
+
 def run_passes(
     module: Module,
-    names: Sequence[str] | None = None,
+    names: Sequence[Step] | None = None,
     opt_level: int = 3,
     verify: bool | None = None,
 ) -> Module:
     """Return the module after the named passes; by default all that run at `opt_level`, in order.
 
+    A step is a name, `"name[option=value]"`, or a pair of a name and its options.
     `verify=True`, or RELAYVM_VERIFY=1, checks the module after every pass. Raises what
     `run_pipeline` raises.
     """
     if names is None:
-        names = [row.name for row in PASSES.values() if row.opt_level <= opt_level]
+        names = pipeline_names(opt_level)
     return run_pipeline(module, PASSES, names, verify)

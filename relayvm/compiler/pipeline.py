@@ -9,6 +9,7 @@ from enum import Enum
 from relayvm.base.diagnostics import InternalError, RelayError, error
 from relayvm.base.settings import flag
 from relayvm.compiler.instruments import Recorder, report_fault
+from relayvm.compiler.steps import Options, OptionValue, Step, checked_options, read_step
 from relayvm.ir.module import Module
 from relayvm.ir.verify import verify_module
 
@@ -26,35 +27,47 @@ class Property(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One row. It runs at `opt_level` and above; `breaks` is what it may destroy."""
+    """One row. It runs at `opt_level` and above; `breaks` is what it may destroy.
+
+    `options` are keyword parameters of `run` with their defaults. What is not `in_pipeline` runs
+    only where it is asked for by name. A pass that is `judging` may refuse a program.
+    """
 
     name: str
-    run: Callable[[Module], Module]
+    run: Callable[..., Module]
     doc: str
     requires: frozenset[Property] = frozenset()
     ensures: frozenset[Property] = frozenset()
     breaks: frozenset[Property] = frozenset()
     opt_level: int = 0
+    options: tuple[tuple[str, OptionValue], ...] = ()
+    in_pipeline: bool = True
+    judging: bool = False
 
 
 PassTable = Mapping[str, Pass]
 
 
 def run_pipeline(
-    module: Module, table: PassTable, names: Sequence[str], verify: bool | None = None
+    module: Module, table: PassTable, names: Sequence[Step], verify: bool | None = None
 ) -> Module:
     """Return the module after the named passes, each preceded by those whose result it requires.
 
-    Raises RelayError `unknown-pass`, what a pass reports about the program, and InternalError,
-    which names the pass and the command that runs it again on the module it failed on.
+    A step is a name, with options behind it as in `fuse_ops[max_depth=4]` or beside it as a
+    mapping. Raises RelayError `unknown-pass` and `bad-option`, what a pass reports about the
+    program, and InternalError, which names the pass and the command that runs it again on the
+    module it failed on.
     """
-    for name in names:
+    steps: list[tuple[Pass, Options]] = []
+    for step in names:
+        name, given = read_step(step)
         if name not in table:
             raise error("unknown-pass", f"there is no pass `{name}`; known are {', '.join(table)}")
+        steps.append((table[name], checked_options(name, given, table[name].options)))
     check = flag("RELAYVM_VERIFY") if verify is None else verify
     state = _State(module, is_typed(module), table, Recorder(), check)
-    for name in names:
-        state.run(table[name])
+    for row, options in steps:
+        state.run(row, options)
     state.recorder.finish()
     return state.module
 
@@ -86,7 +99,7 @@ class _State:
         self.recorder = recorder
         self.verify = verify
 
-    def run(self, step: Pass) -> None:
+    def run(self, step: Pass, options: Options | None = None) -> None:
         """Run one pass after whatever provides the properties that it requires and that are
         missing.
         """
@@ -95,7 +108,7 @@ class _State:
                 self.run(self.provider(needed))
         before = self.module
         with self.recorder.measure(step.name):
-            after = self.guarded(step, before)
+            after = self.guarded(step, before, options or dict(step.options))
         if Property.TYPED in step.breaks and Property.TYPED not in step.ensures:
             after = _without_types(before, after)
         self.module = after
@@ -112,21 +125,20 @@ class _State:
                 return step
         raise InternalError(f"no pass ensures {needed.name}")
 
-    def guarded(self, step: Pass, before: Module) -> Module:
+    def guarded(self, step: Pass, before: Module, options: Options) -> Module:
         try:
-            after = step.run(before)
+            after = step.run(before, **options)
             if self.verify and after is not before:
                 verify_module(after, typed=Property.TYPED in self.after(step))
             return after
         except RelayError as failure:
-            if step.name in _REPORTING_PASSES or failure.code in _REPORTED_CODES:
+            if step.judging or failure.code in _REPORTED_CODES:
                 raise
             raise report_fault(step.name, before) from None
         except Exception as reason:
             raise report_fault(step.name, before) from reason
 
 
-# Only these judge the user's program; a RelayError out of any other pass is a fault of ours.
-# What the rows of the user's own operators lack is found by whichever pass needs it.
+# A RelayError out of a pass that does not judge is a fault of ours, but for these: what the rows of
+# the user's own operators lack is found by whichever pass needs it.
 _REPORTED_CODES = frozenset({"bad-operator"})
-_REPORTING_PASSES = frozenset({"infer_types", "compile_matches", "instantiate"})

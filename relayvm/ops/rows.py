@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from relayvm.ops import (
     activation,
+    annotation,
     binary,
     broadcasting,
     convolution,
@@ -27,6 +28,7 @@ from relayvm.ops import (
 from relayvm.ops.operator import table_of
 
 ROWS = table_of(
+    annotation.OPERATORS,
     activation.OPERATORS,
     binary.OPERATORS,
     broadcasting.OPERATORS,

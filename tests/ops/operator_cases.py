@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from cases_annotation import ANNOTATION_CASES
 from cases_convolution import CONVOLUTION_CASES
 from cases_layers import LAYER_CASES
 from cases_pooling import POOLING_CASES
@@ -229,6 +230,7 @@ CASES: dict[str, list[Case]] = {
     "strided_slice_grad": _slice_grad(),
     "take": _take(0),
     "take_grad": _take(1),
+    **ANNOTATION_CASES,
     **CONVOLUTION_CASES,
     **LAYER_CASES,
     **POOLING_CASES,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relayvm.compiler.analysis.purity import Purity
+from relayvm.compiler.analysis.purity import Effect, Purity
 from relayvm.compiler.analysis.scopes import same_scope_children, scope_bodies
 from relayvm.compiler.entries import entry_names
 from relayvm.compiler.transforms.rebuild import rebuild
+from relayvm.compiler.transforms.to_graph_normal_form import drop_lets
 from relayvm.ir.expr import (
     Clause,
     Expr,
@@ -28,15 +29,33 @@ from relayvm.ir.module import Module
 from relayvm.ir.visit import post_order
 
 
-def eliminate_dead_code(module: Module) -> Module:
+def eliminate_dead_code(
+    module: Module, inline_once: bool = False, ignore_impurity: bool = False
+) -> Module:
     """Drop what is computed for nothing: `let %a = exp(%x); %x` -> `%x`.
 
-    Only an unused value that writes a reference stays. Unused pattern variables become `_`, and
-    `(%a, %b).0` becomes `%a`. A trap or an endless loop of an unused value is dropped with it.
+    Only an unused value that writes a reference stays; with `ignore_impurity` it goes, too. Unused
+    pattern variables become `_`, and `(%a, %b).0` becomes `%a`. A trap or an endless loop of an
+    unused value is dropped with it. With `inline_once`, what is used once takes the place of its
+    variable where `to_graph_normal_form` would put it.
     """
-    purity = Purity(module)
-    functions = {name: _clean(function, purity) for name, function in module.functions.items()}
+    order = purity = Purity(module)
+    if ignore_impurity:
+        purity = Purity(module)
+        purity.anything = Effect.NONE
+    functions = {}
+    for name, function in module.functions.items():
+        clean = _clean(function, purity)
+        while inline_once:
+            before, clean = clean, _clean(drop_lets(clean, order, _is_once), purity)
+            if clean is before:
+                break
+        functions[name] = clean
     return module.with_functions(functions)
+
+
+def _is_once(uses: int) -> bool:
+    return uses == 1
 
 
 def remove_unused_functions(module: Module) -> Module:

@@ -17,6 +17,7 @@ from relayvm.base.dims import DimVar, dim_variables
 from relayvm.base.shapes import shape_context
 from relayvm.base.source import Span
 from relayvm.compiler.analysis.readers import Readers, find_readers
+from relayvm.compiler.analysis.traps import may_trap
 from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.lower.words import is_view, word_instruction
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, rewrite_blocks
@@ -250,7 +251,7 @@ def _mark_barriers(nodes: list[_Node]) -> None:
         value = nodes[index].binding.value
         if nodes[index].operator is not None:
             assert isinstance(value, Call)
-            nodes[index].barrier = barrier if _may_trap(value) else sys.maxsize
+            nodes[index].barrier = barrier if may_trap(value) else sys.maxsize
         elif _may_write(value):
             barrier = index
 
@@ -261,17 +262,9 @@ def _may_write(value: Expr) -> bool:
     return isinstance(value, (RefWrite, If, Match))
 
 
-def _may_trap(call: Call) -> bool:
-    """Tell whether only a run can tell that an operator call has a result."""
-    assert isinstance(call.op, Operator)
-    if call.op.complete_attrs(call.attrs).get("mode") == "fast":
-        return True
-    return not all(_is_static(a.checked_type) for a in (*call.args, call))
-
-
 def _is_checked_at_run(call: Call) -> bool:
     """Tell whether a run compares sizes or indices for this operator itself."""
-    if not isinstance(call.op, Operator) or not _may_trap(call):
+    if not isinstance(call.op, Operator) or not may_trap(call):
         return False
     if call.op.complete_attrs(call.attrs).get("mode") == "fast":
         return True
@@ -279,12 +272,6 @@ def _is_checked_at_run(call: Call) -> bool:
     with shape_context() as context:
         call.op.result_type([t for t in types if t is not None], call.attrs)
     return bool(context.checks)
-
-
-def _is_static(kind: Type | None) -> bool:
-    if isinstance(kind, TupleType):
-        return all(_is_static(f) for f in kind.fields)
-    return isinstance(kind, TensorType) and all(isinstance(d, int) for d in kind.shape)
 
 
 def _mark_glue(nodes: list[_Node], place: dict[Var, int]) -> None:

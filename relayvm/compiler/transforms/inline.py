@@ -23,30 +23,52 @@ from relayvm.ir.visit import children, post_order
 LARGEST_SMALL_FUNCTION = 10
 
 
-def inline(module: Module) -> Module:
+def inline(module: Module, marked_only: bool = False) -> Module:
     """Put bodies in the place of calls: `@f(%a)` -> `let %x = %a; body of @f`.
 
     Global functions are inlined where they are not recursive and are marked `Inline=1`, have at
-    most ten nodes, or are called once and are no entry. Requires TYPED.
+    most ten nodes, or are called once and are no entry; with `marked_only` nothing but what is
+    marked. Requires TYPED.
     """
     graph = call_graph(module)
     recursive = recursive_names(graph)
-    called_once = _called_once(module) - set(entry_names(module))
+    called_once = set() if marked_only else _called_once(module) - set(entry_names(module))
     functions = dict(module.functions)
     inlined: dict[str, Function] = {}
     for group in components(graph):
         for name in group:
-            function = _inline_into(functions[name], inlined, module.library)
-            if function is not functions[name]:
+            function = functions[name]
+            if marked_only:
+                function = _expand_marked(function, inlined, module.library)
+            else:
+                function = _inline_into(function, inlined, module.library)
+            if function is not functions[name] and not marked_only:
                 # Parameters of inlined functions are lets now, many of them names of atoms.
                 function = _inline_into(function, {}, module.library)
             functions[name] = function
             if name in recursive or is_primitive(function):
                 continue
-            small = name in called_once or _size(function) <= LARGEST_SMALL_FUNCTION
+            small = name in called_once
+            if not marked_only:
+                small = small or _size(function) <= LARGEST_SMALL_FUNCTION
             if function.attrs.get("Inline") or small:
                 inlined[name] = function
     return module.with_functions(functions)
+
+
+def _expand_marked(
+    function: Function, inlined: dict[str, Function], library: frozenset[str]
+) -> Function:
+    def step(_before: Expr, after: Expr) -> Expr:
+        if isinstance(after, Call) and isinstance(after.op, GlobalVar):
+            callee = inlined.get(after.op.name)
+            if callee is not None:
+                return _expand_global(after, callee, after.op.name in library)
+        return after
+
+    result = rebuild(function, step)
+    assert isinstance(result, Function)
+    return result
 
 
 def _called_once(module: Module) -> set[str]:

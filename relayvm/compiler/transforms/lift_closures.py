@@ -36,7 +36,7 @@ def lift_closures(module: Module) -> Module:
     `def @f(%x) { let %g = fn (%y) { add(%x, %y) }; %g }`
     -> `def @f(%x) { @f_lambda(%x) }`, `def @f_lambda(%x, Closure=1) { fn (%y) { add(%x, %y) } }`
     """
-    lifter = _Lifter(set(module.functions))
+    lifter = Lifter(set(module.functions))
     functions: dict[str, Function] = {}
     for name, function in module.functions.items():
         if is_primitive(function) or function.attrs.get("Closure"):
@@ -46,7 +46,9 @@ def lift_closures(module: Module) -> Module:
     return module.with_functions({**functions, **lifter.lifted})
 
 
-class _Lifter:
+class Lifter:
+    """Lifts the local functions of one function after the other."""
+
     def __init__(self, names: set[str]) -> None:
         self.names = names
         self.counts: dict[str, int] = {}
@@ -104,7 +106,7 @@ class _Lifter:
 
     def lift(self, function: Function, name: Var | None) -> Recursive[Expr]:
         function = yield self.inside(function)
-        free = free_vars(function)
+        free = self.captures_of(function)
         captures = [v for v in free if v is not name]
         recursive = len(captures) < len(free)
         captures += size_suppliers(function, captures, self.params)
@@ -135,6 +137,10 @@ class _Lifter:
         )
         callee = GlobalVar(global_name, span=function.span, checked_type=FuncType(types, kind))
         return Call(callee, tuple(captures), span=function.span, checked_type=kind)
+
+    def captures_of(self, function: Function) -> list[Var]:
+        """Return the variables that a function takes from around it."""
+        return list(free_vars(function))
 
     def fresh_name(self, name: Var | None) -> str:
         stem = f"{self.owner}_{name.name if name is not None else 'lambda'}"

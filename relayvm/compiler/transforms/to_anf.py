@@ -40,7 +40,7 @@ def function_to_anf(function: Function) -> Function:
     """Return the A-normal form of one function; the same object if it has that form already."""
     if is_primitive(function) or is_anf(function):
         return function
-    return trampoline(_Normalizer(function).function(function))
+    return trampoline(Normalizer(function).function(function))
 
 
 def is_anf(function: Function) -> bool:
@@ -95,11 +95,20 @@ def _operands(node: Expr) -> tuple[Expr, ...]:
     return ()
 
 
-class _Normalizer:
+class Normalizer:
+    """Names the nodes of one function, in order of evaluation, in the scopes where they stand.
+
+    Subclasses leave some of them unnamed: these stay operands, shared where they were.
+    """
+
     def __init__(self, function: Function) -> None:
         self.scopes = Scopes(function)
         self.blocks: dict[Scope, Bindings] = {}
         self.names: dict[int, Expr] = {}
+
+    def leaves(self, node: Expr) -> bool:
+        """Return True if a node that is no atom may stay an operand."""
+        return False
 
     def function(self, node: Function) -> Recursive[Function]:
         body = yield self.body(node.body, self.scopes.opened(node)[0])
@@ -137,6 +146,8 @@ class _Normalizer:
         block = self.blocks[self.scopes.of(node)]
         if isinstance(node, Let):
             result: Expr = yield self.let_value(node, block)
+        elif self.leaves(node):
+            result = yield self.rebuild(node)
         else:
             result = Var("v", span=node.span, checked_type=node.checked_type)
             value = yield self.rebuild(node)

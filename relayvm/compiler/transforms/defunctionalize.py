@@ -1,0 +1,317 @@
+"""Defunctionalisation: function values become data, and calls of them calls of `apply` functions.
+
+J. C. Reynolds, "Definitional interpreters for higher-order programming languages". Function types
+that differ in sizes only share one data type: sizes are compared where they are known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from relayvm.base.diagnostics import error
+from relayvm.base.dims import ANY, Dim
+from relayvm.base.trampoline import Recursive
+from relayvm.compiler.analysis.scopes import is_primitive
+from relayvm.compiler.analysis.sizes import size_suppliers
+from relayvm.compiler.transforms.cps_types import data_with_functions, holds_functions
+from relayvm.compiler.transforms.eta_expand import expanded
+from relayvm.compiler.transforms.instantiate import needs_uniform
+from relayvm.compiler.transforms.lift_closures import Lifter
+from relayvm.compiler.transforms.rebuild import Copier, TypeMap
+from relayvm.compiler.transforms.to_anf import function_to_anf
+from relayvm.ir.expr import (
+    Call,
+    Clause,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    Let,
+    Match,
+    Op,
+    PatternConstructor,
+    PatternVar,
+    Var,
+)
+from relayvm.ir.module import Module, TypeData
+from relayvm.ir.types import FuncType, GlobalTypeVar, RefType, TupleType, Type, TypeCall
+from relayvm.ir.visit import (
+    children,
+    free_type_vars,
+    global_vars,
+    node_types,
+    post_order,
+    substitute,
+)
+
+
+def defunctionalize(module: Module) -> Module:
+    """Return the program without function values.
+
+    `let %g = fn (%y) { add(%x, %y) }; %g(%z)` -> `let %g = Fn_f_g(%x); @apply_Fn(%g, %z)` with
+    `type Fn { Fn_f_g(int32) }`, `def @apply_Fn(%f: Fn, %y) { match (%f) { Fn_f_g(%x) => @f_g(%x,
+    %y) } }`. Functions may be passed, returned, and held by tuples, references and data types.
+    Requires TYPED, MONOMORPHIC and ANF. Raises RelayError `higher-order-entry` if what the host
+    calls takes or returns functions, `polymorphic-entry` where instances do not close.
+    """
+    _check(module)
+    if not _has_function_values(module):
+        return module
+    return _Defunctionalizer(module).run()
+
+
+def _check(module: Module) -> None:
+    if needs_uniform(module):
+        raise error(
+            "polymorphic-entry",
+            "the types of this program grow without end: its functions cannot be listed",
+        )
+    data = data_with_functions(module)
+    chosen = module.attrs.get("entries")
+    for name in chosen if isinstance(chosen, tuple) else ("main",):
+        function = module.functions.get(str(name))
+        if function is None:
+            continue
+        kind = function.checked_type
+        assert isinstance(kind, FuncType)
+        for type_ in (*kind.arg_types, kind.ret_type):
+            if holds_functions(type_, data):
+                message = f"`@{name}` takes or returns functions, which only the host could make"
+                raise error("higher-order-entry", message, function.span)
+
+
+def _has_function_values(module: Module) -> bool:
+    if data_with_functions(module):
+        return True
+    for function in module.functions.values():
+        for node in post_order(function):
+            if any(holds_functions(t, ()) for t in node_types(node)):
+                return True
+            called = node.op if isinstance(node, Call) else None
+            for part in children(node):
+                value = isinstance(part, (GlobalVar, Constructor)) and part is not called
+                local = isinstance(part, Function) and not is_primitive(part)
+                if value or local:
+                    return True
+    return False
+
+
+@dataclass(slots=True)
+class _FunctionData:
+    """The data type of all function values of one type, and what each of its constructors calls."""
+
+    header: GlobalTypeVar
+    kind: FuncType
+    apply: str
+    constructors: list[Constructor] = field(default_factory=list)
+    callees: list[str] = field(default_factory=list)
+
+    @property
+    def type(self) -> TypeCall:
+        """The type of these function values."""
+        return TypeCall(self.header, ())
+
+
+class _WithoutSizes(TypeMap):
+    def dim(self, dim: Dim) -> Dim:
+        return ANY
+
+
+class _Types(TypeMap):
+    """Maps function types to data types, made as they are met."""
+
+    def __init__(self, names: set[str]) -> None:
+        super().__init__()
+        self.names = names
+        self.functions: dict[FuncType, _FunctionData] = {}
+        self.by_name: dict[str, _FunctionData] = {}
+        self.erase = _WithoutSizes()
+
+    def __call__(self, type_: Type) -> Type:
+        if not isinstance(type_, FuncType):
+            return super().__call__(type_)
+        args = tuple(self.erase(self(a)) for a in type_.arg_types)
+        key = FuncType(args, self.erase(self(type_.ret_type)))
+        if key not in self.functions:
+            name = self.fresh(f"Fn{len(self.functions)}")
+            found = _FunctionData(GlobalTypeVar(name), key, self.fresh(f"apply_{name}"))
+            self.functions[key] = self.by_name[name] = found
+        return self.functions[key].type
+
+    def fresh(self, name: str) -> str:
+        while name in self.names:
+            name += "_"
+        self.names.add(name)
+        return name
+
+
+class _Defunctionalizer:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        names = {*module.functions, *module.types}
+        names |= {c.name for d in module.types.values() for c in d.constructors}
+        self.types = _Types(names)
+        self.data: dict[str, TypeData] = {}
+
+    def run(self) -> Module:
+        for name, old in self.module.types.items():
+            constructors = tuple(
+                replace(c, inputs=tuple(self.types(t) for t in c.inputs)) for c in old.constructors
+            )
+            self.data[name] = replace(old, constructors=constructors)
+        lifter = _DataLifter(self.types)
+        functions: dict[str, Function] = {}
+        for name, function in self.module.functions.items():
+            plain = function
+            if not is_primitive(function):
+                plain = function_to_anf(expanded(function, (Constructor, GlobalVar)))
+            copy = _DataCopier(self.types, self.data).copy(plain)
+            assert isinstance(copy, Function)
+            functions[name] = copy if is_primitive(copy) else lifter.run(name, copy)
+        functions.update(lifter.lifted)
+        made = self._used(functions)
+        for data in made:
+            functions[data.apply] = _apply_function(data)
+        functions = {n: replace(f, checked_type=None) for n, f in functions.items()}
+        types = {**self.data, **{d.header.name: _definition(d) for d in made}}
+        return replace(self.module, functions=functions, types=types)
+
+    def _used(self, functions: dict[str, Function]) -> list[_FunctionData]:
+        """Return the data types of functions that the program mentions, in order of first use."""
+        kinds = [t for d in self.data.values() for c in d.constructors for t in c.inputs]
+        kinds += [t for f in functions.values() for n in post_order(f) for t in node_types(n)]
+        calls = {name for f in functions.values() for name in global_vars(f)}
+        found: dict[str, _FunctionData] = {
+            n: d for n, d in self.types.by_name.items() if d.constructors or d.apply in calls
+        }
+        kinds += [t for d in found.values() for t in _parts(d)]
+        while kinds:
+            kind = kinds.pop()
+            if isinstance(kind, TupleType):
+                kinds += kind.fields
+            elif isinstance(kind, RefType):
+                kinds.append(kind.value)
+            elif isinstance(kind, TypeCall):
+                data = self.types.by_name.get(kind.func.name)
+                if data is not None and kind.func.name not in found:
+                    found[kind.func.name] = data
+                    kinds += _parts(data)
+        return [data for name, data in self.types.by_name.items() if name in found]
+
+
+class _DataCopier(Copier):
+    """Copies with the new types; constructors are those of the new definitions."""
+
+    def __init__(self, types: TypeMap, data: dict[str, TypeData]) -> None:
+        mapped = types
+        super().__init__(mapped)
+        self.definitions = data
+
+    def leaf(self, node: Expr) -> Expr:
+        """Return the constructor of the new definition; other leaves without function types."""
+        if isinstance(node, Constructor):
+            return self._new(node)
+        return replace(node, checked_type=None) if isinstance(node, GlobalVar) else node
+
+    def constructor(self, constructor: Constructor, pattern: PatternConstructor) -> Constructor:
+        """Return the constructor of the new definition."""
+        return self._new(constructor)
+
+    def _new(self, constructor: Constructor) -> Constructor:
+        return self.definitions[constructor.belong_to.name].constructors[constructor.index]
+
+
+class _DataLifter(Lifter):
+    """Lifts local functions; their values are data, their calls go through `apply`."""
+
+    def __init__(self, types: _Types) -> None:
+        super().__init__(types.names)
+        self.types = types
+
+    def value(self, expr: Expr, name: Var | None) -> Recursive[Expr]:
+        if not isinstance(expr, Call) or isinstance(expr.op, (Op, Constructor, GlobalVar)):
+            plain: Expr = yield super().value(expr, name)
+            return plain
+        if is_primitive(expr.op):
+            return expr
+        callee = expr.op
+        if isinstance(callee, Function):
+            callee = yield self.lift(callee, None)
+        return self.applied(expr, callee)
+
+    def applied(self, call: Call, callee: Expr) -> Expr:
+        """Return the call through `apply`, its result of the type that was known for it."""
+        head = call.op.checked_type
+        assert isinstance(head, TypeCall)
+        data = self.types.by_name[head.func.name]
+        result = Call(GlobalVar(data.apply), (callee, *call.args), span=call.span)
+        if call.checked_type == data.kind.ret_type:
+            return result
+        known = Var("result", call.checked_type, span=call.span)
+        return Let(known, result, known, span=call.span)
+
+    def lift(self, function: Function, name: Var | None) -> Recursive[Expr]:
+        function = yield self.inside(function)
+        captures = [v for v in self.captures_of(function) if v is not name]
+        recursive = len(captures) < len(self.captures_of(function))
+        captures += size_suppliers(function, captures, self.params)
+        head = function.checked_type
+        assert isinstance(head, TypeCall)
+        data = self.types.by_name[head.func.name]
+        stem = self.fresh_name(name)
+        constructor = Constructor(
+            self.types.fresh(f"{data.header.name}_{stem}"),
+            tuple(self.types.erase(_type(v)) for v in captures),
+            data.header,
+            len(data.constructors),
+        )
+        data.constructors.append(constructor)
+        data.callees.append(stem)
+        fresh = {v: Var(v.name, _type(v), span=v.span, checked_type=_type(v)) for v in captures}
+        body = substitute(function.body, dict(fresh))
+        if recursive:
+            assert name is not None
+            own = Var(name.name, head, span=name.span, checked_type=head)
+            made = Call(constructor, tuple(fresh.values()), span=function.span)
+            body = Let(own, made, substitute(body, {name: own}), span=function.span)
+        lifted = replace(
+            function, params=(*fresh.values(), *function.params), body=body, type_params=()
+        )
+        self.lifted[stem] = replace(lifted, type_params=tuple(free_type_vars(lifted)))
+        return Call(constructor, tuple(captures), span=function.span, checked_type=head)
+
+
+def _parts(data: _FunctionData) -> list[Type]:
+    fields = [t for c in data.constructors for t in c.inputs]
+    return [*fields, *data.kind.arg_types, data.kind.ret_type]
+
+
+def _type(var: Var) -> Type:
+    kind = var.checked_type or var.type_annotation
+    assert kind is not None
+    return kind
+
+
+def _definition(data: _FunctionData) -> TypeData:
+    constructors = tuple(data.constructors) or (_never(data),)
+    return TypeData(data.header, (), constructors)
+
+
+def _never(data: _FunctionData) -> Constructor:
+    """Return the constructor of a type whose functions the program mentions and never makes."""
+    return Constructor(f"{data.header.name}_none", (), data.header, 0)
+
+
+def _apply_function(data: _FunctionData) -> Function:
+    target = Var("f", data.type)
+    args = tuple(Var(f"a{i}", t) for i, t in enumerate(data.kind.arg_types))
+    clauses: list[Clause] = []
+    for constructor, callee in zip(data.constructors, data.callees):
+        held = tuple(Var(f"c{i}", t) for i, t in enumerate(constructor.inputs))
+        pattern = PatternConstructor(constructor, tuple(PatternVar(v) for v in held))
+        clauses.append(Clause(pattern, Call(GlobalVar(callee), (*held, *args))))
+    if not clauses:
+        again = Call(GlobalVar(data.apply), (target, *args))
+        clauses.append(Clause(PatternConstructor(_never(data)), again))
+    body = Match(target, tuple(clauses))
+    return Function((target, *args), body, data.kind.ret_type)

@@ -1,0 +1,71 @@
+"""Eta expansion: constructors and globals that are used as values become functions that call
+them.
+"""
+
+from __future__ import annotations
+
+from relayvm.base.dims import Dim, DimVar, symbol
+from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Var
+from relayvm.ir.module import Module
+from relayvm.ir.types import FuncType, Type, TypeParam, TypeVar
+from relayvm.ir.visit import children, post_order, substitute_in_type, with_children
+
+
+def eta_expand(
+    module: Module, expand_constructor: bool = True, expand_global_var: bool = False
+) -> Module:
+    """Wrap what is used as a value: `@map(Some, %l)` -> `@map(fn (%x) { Some(%x) }, %l)`.
+
+    Called constructors and globals stay as they are. Requires TYPED.
+    """
+    kinds: tuple[type[Expr], ...] = ()
+    kinds += (Constructor,) if expand_constructor else ()
+    kinds += (GlobalVar,) if expand_global_var else ()
+    functions = {name: expanded(f, kinds) for name, f in module.functions.items()}
+    return module.with_functions(functions)
+
+
+def expanded(function: Function, kinds: tuple[type[Expr], ...]) -> Function:
+    """Return a function with the values of these classes wrapped."""
+    if not kinds:
+        return function
+    done: dict[int, Expr] = {}
+    wrapped: dict[int, Expr] = {}
+    for node in post_order(function):
+        parts = children(node)
+        new: list[Expr] = []
+        for place, part in enumerate(parts):
+            called = isinstance(node, Call) and place == 0
+            if isinstance(part, kinds) and not called and id(part) not in wrapped:
+                wrapped[id(part)] = _wrapper(part)
+            as_value = isinstance(part, kinds) and not called
+            new.append(wrapped[id(part)] if as_value else done[id(part)])
+        done[id(node)] = with_children(node, tuple(new)) if parts else node
+    result = done[id(function)]
+    assert isinstance(result, Function)
+    return result
+
+
+def _wrapper(value: Expr) -> Expr:
+    kind = value.checked_type
+    if not isinstance(kind, FuncType):
+        return value
+    fresh: dict[TypeParam, Type | Dim] = {}
+    type_params: list[TypeParam] = []
+    for param in kind.type_params:
+        if isinstance(param, DimVar):
+            size = DimVar(param.name)
+            fresh[param] = symbol(size)
+            type_params.append(size)
+        else:
+            fresh[param] = own = TypeVar(param.name, param.kind)
+            type_params.append(own)
+    types = [substitute_in_type(t, fresh) for t in kind.arg_types]
+    names = ["x"] if len(types) == 1 else [f"x{i}" for i in range(len(types))]
+    params = tuple(Var(n, t, span=value.span, checked_type=t) for n, t in zip(names, types))
+    result = substitute_in_type(kind.ret_type, fresh)
+    body = Call(value, params, span=value.span, checked_type=result)
+    own_kind = FuncType(tuple(types), result, tuple(type_params))
+    return Function(
+        params, body, result, own_kind.type_params, span=value.span, checked_type=own_kind
+    )
