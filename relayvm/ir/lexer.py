@@ -35,26 +35,28 @@ DEFINITION_STARTS = frozenset(("def", "type", "extern", "metadata", "eof"))
 _WORD = r"[A-Za-z_](?:[A-Za-z0-9_]|/(?=[A-Za-z0-9_]))*"
 _NAME = r"(?:[A-Za-z_]|/(?=[A-Za-z0-9_]))(?:[A-Za-z0-9_]|/(?=[A-Za-z0-9_]))*"
 _TOKEN = re.compile(
-    rf"""
-      (?P<space>(?:[ \t\n]|\r\n?)+)
+    rf"""[ \t\r\n]*(?:
+      (?P<local>%{_NAME})
+    | (?P<ident>match\?|{_WORD}(?:\.{_WORD})*)
+    | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?:[fiu][0-9]*)?(?![A-Za-z0-9_]))
     | (?P<slashes>//)
     | (?P<open_comment>/\*)
     | (?P<graph>%[0-9]+(?![A-Za-z0-9_]))
-    | (?P<local>%{_NAME})
-    | (?P<global>@{_NAME})
-    | (?P<ident>match\?|{_WORD}(?:\.{_WORD})*)
     | (?P<field>\.[0-9]+)
-    | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?:[fiu][0-9]*)?(?![A-Za-z0-9_]))
+    | (?P<punctuation>->|=>|==|!=|<=|>=|[()\[\]{{}},;:=<>+*/\-?%.])
+    | (?P<global>@{_NAME})
     | (?P<bad_number>[0-9][A-Za-z0-9_]*)
     | (?P<string>"(?:[^"\\\n]|\\[^\n])*")
     | (?P<bad_string>"[^\n]*)
     | (?P<version>\#\[\s*version\s*=\s*"[^"\n]*"\s*\])
     | (?P<module_attrs>\#\[\s*attrs\s*\()
     | (?P<metadata>\#\[\s*metadata\s*\])
-    | (?P<punctuation>->|=>|==|!=|<=|>=|[()\[\]{{}},;:=<>+*/\-?%.])
-    """,
-    re.VERBOSE,
+    | (?P<end>\Z)
+    | (?P<strange>.)
+    )""",
+    re.VERBOSE | re.DOTALL,
 )
+_STRANGE = re.compile(r"[^\x00-\x7f]*")
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _BEFORE_DIVISION = frozenset(("ident", "number", ")"))
 
@@ -91,70 +93,83 @@ def tokenize(source: Source, sink: DiagnosticSink) -> Tokens:
     `//` begins a comment, except after a value inside the dims of a `Tensor`, where it divides.
     """
     tokens = Tokens(source)
-    text, position = source.text, 0
+    add_kind, add_text, add_begin = (
+        part.append for part in (tokens.kinds, tokens.texts, tokens.begins)
+    )
+    text, position, match = source.text, 0, _TOKEN.match
     shape_depth = 0
-    while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None or found.lastgroup in ("bad_number", "bad_string"):
-            end = _skip_bad(source, position, found, sink)
-            tokens.add("bad", text[position:end], position)
-            position = end
-            continue
-        kind, word, end = found.lastgroup, found.group(), found.end()
-        if kind == "space":
-            position = end
-        elif kind == "open_comment":
-            position = _skip_comment(source, position, sink)
-        elif kind == "slashes":
-            if shape_depth and tokens.kinds[-1] in _BEFORE_DIVISION:
-                tokens.add("//", "//", position)
-                position = end
-            else:
-                line_end = text.find("\n", end)
-                position = len(text) if line_end < 0 else line_end
-        elif kind == "metadata":
-            tokens.add("metadata", word, position)
-            tokens.metadata = text[end:]
-            break
-        else:
-            assert kind is not None
-            if kind == "punctuation" or (kind == "ident" and word in KEYWORDS):
+    while True:
+        found = match(text, position)
+        assert found is not None
+        kind = found.lastgroup
+        assert kind is not None
+        word, begin, position = found[kind], found.start(kind), found.end()
+        if kind == "punctuation":
+            kind = word
+            if shape_depth or word == "(":
+                shape_depth = _shape_depth(tokens, word, shape_depth)
+        elif kind == "ident":
+            if word in KEYWORDS:
                 kind = word
-            tokens.add(kind, word, position)
-            shape_depth = _shape_depth(tokens, shape_depth)
-            position = end
-    tokens.add("eof", "", len(text) if not tokens.metadata else tokens.begins[-1])
+        elif kind in _SPECIAL:
+            if kind == "end":
+                break
+            if kind == "slashes" and shape_depth and tokens.kinds[-1] in _BEFORE_DIVISION:
+                kind = "//"
+            elif kind == "metadata":
+                tokens.metadata = text[position:]
+                break
+            else:
+                position = _skip(source, kind, begin, position, sink)
+                if kind in ("slashes", "open_comment"):
+                    continue
+                kind, word = "bad", text[begin:position]
+        add_kind(kind)
+        add_text(word)
+        add_begin(begin)
+    if kind == "metadata":
+        tokens.add(kind, word, begin)
+    tokens.add("eof", "", begin)
     return tokens
 
 
-def _shape_depth(tokens: Tokens, depth: int) -> int:
-    """Return how many parentheses deep the last token is inside the dims of a `Tensor[(...)`."""
-    kind = tokens.kinds[-1]
-    if kind == "(":
-        begins = tokens.kinds[-2:-1] == ["["] and tokens.texts[-3:-2] == ["Tensor"]
+# Kinds of which not every match is a token as it stands.
+_SPECIAL = frozenset(
+    ("slashes", "open_comment", "bad_number", "bad_string", "metadata", "end", "strange")
+)
+
+
+def _shape_depth(tokens: Tokens, word: str, depth: int) -> int:
+    """Return how many parentheses deep what follows `word` is inside the dims of a
+    `Tensor[(...)`.
+    """
+    if word == "(":
+        begins = tokens.kinds[-1:] == ["["] and tokens.texts[-2:-1] == ["Tensor"]
         return depth + 1 if depth or begins else 0
-    if kind == ")" and depth:
+    if word == ")":
         return depth - 1
-    return 0 if kind in ("{", "}", ";") else depth
+    return 0 if word in ("{", "}", ";") else depth
 
 
-def _skip_bad(
-    source: Source, position: int, found: re.Match[str] | None, sink: DiagnosticSink
-) -> int:
+def _skip(source: Source, kind: str, begin: int, end: int, sink: DiagnosticSink) -> int:
+    """Return where to go on after a comment or what is no token, which is reported."""
     text = source.text
-    if found is not None:
-        span = Span(source, position, found.end())
-        if found.lastgroup == "bad_number":
-            message = f"`{found.group()[:40]}` is not a number"
-            sink.add(Diagnostic("bad-literal", message, span))
-        else:
-            sink.add(Diagnostic("syntax", 'the string has no closing `"` on its line', span))
-        return found.end()
-    end = position + 1
-    while end < len(text) and text[end] > "\x7f":
-        end += 1
-    shown = text[position : min(end, position + 20)].encode("unicode_escape").decode()
-    sink.add(Diagnostic("syntax", f"`{shown}` cannot begin a token", Span(source, position, end)))
+    if kind == "slashes":
+        end = text.find("\n", end)
+        return len(text) if end < 0 else end
+    if kind == "open_comment":
+        return _skip_comment(source, begin, sink)
+    span = Span(source, begin, end)
+    if kind == "bad_number":
+        message = f"`{text[begin : min(end, begin + 40)]}` is not a number"
+        sink.add(Diagnostic("bad-literal", message, span))
+    elif kind == "bad_string":
+        sink.add(Diagnostic("syntax", 'the string has no closing `"` on its line', span))
+    else:
+        end = _STRANGE.match(text, end).end()  # type: ignore[union-attr]
+        shown = text[begin : min(end, begin + 20)].encode("unicode_escape").decode()
+        message = f"`{shown}` cannot begin a token"
+        sink.add(Diagnostic("syntax", message, Span(source, begin, end)))
     return end
 
 

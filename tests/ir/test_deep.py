@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from relayvm.base.diagnostics import RelayError
 from relayvm.ir.equal import structural_equal, structural_hash
 from relayvm.ir.printer import print_module
 from relayvm.ir.verify import verify_module
@@ -25,6 +26,25 @@ NESTED = {
     "matches": ("match (%x) { (%y, _) => ", "%x", "}"),
     "references": ("ref(", "%x", ")"),
     "nested lets": ("let %y = {", "%x", "}; %y"),
+    "comments": ("/*", "", "*/ %x"),
+    "additions": ("(1 + ", "%x", ")"),
+    "sequences": ("(%x; ", "%x", ")"),
+}
+NESTED_TYPES = {
+    "tuples": ("(", "int32", ",)"),
+    "parentheses": ("(", "int32", ")"),
+    "references": ("ref(", "int32", ")"),
+    "functions": ("fn (", "int32", ") -> int32"),
+    "results": ("fn (int32) -> ", "int32", ""),
+    "generic functions": ("fn [A](A, ", "int32", ") -> A"),
+    "data types": ("List[", "int32", "]"),
+}
+NESTED_PATTERNS = {"tuples": ("(_, ", "%y", ")"), "constructors": ("Cons(_, ", "%y", ")")}
+NESTED_ATTRIBUTES = {
+    "lists": ("[", "1", "]"),
+    "tuples": ("(", "1", ",)"),
+    "parentheses": ("(", "1", ")"),
+    "dictionaries": ('{"a": ', "1", "}"),
 }
 
 
@@ -43,8 +63,45 @@ def check_all_walks(text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NESTED)
 def test_deep_nesting(name):
-    before, inside, after = NESTED[name]
-    check_all_walks(f"def @main(%x: int32) {{ {before * DEEP}{inside}{after * DEEP} }}")
+    check_all_walks(f"def @main(%x: int32) {{ {nest(NESTED[name])} }}")
+
+
+def nest(parts: tuple[str, str, str], depth: int = DEEP) -> str:
+    before, inside, after = parts
+    return before * depth + inside + after * depth
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NESTED_TYPES)
+def test_deep_types(name):
+    type_ = nest(NESTED_TYPES[name])
+    check_all_walks(f"""
+        type Held {{ Hold({type_}) }}
+        def @main[B](%x: {type_}, %y: B) -> {type_} {{ let %z: {type_} = @g[{type_}](%x); %z }}
+        def @g[A](%x: A) -> A {{ %x }}""")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NESTED_PATTERNS)
+def test_deep_patterns(name):
+    pattern = nest(NESTED_PATTERNS[name])
+    check_all_walks(f"def @main(%x: List[int32]) {{ match? (%x) {{ {pattern} => %y }} }}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NESTED_ATTRIBUTES)
+def test_deep_attributes(name):
+    value = nest(NESTED_ATTRIBUTES[name])
+    text = f"#[attrs(b={value})] def @main(a={value}) {{ @main(attrs_type_key=\"D\", c={value}) }}"
+    check_all_walks(text)
+    first, second = parse(text)["main"].attrs, parse(text)["main"].attrs
+    assert first == second and hash(first) == hash(second)
+
+
+def test_attributes_nest_so_deep_and_no_deeper():
+    with pytest.raises(RelayError) as raised:
+        parse(f"def @main(a={'[' * 100_000}) {{ 1 }}")
+    assert raised.value.code == "too-deep"
 
 
 @pytest.mark.slow

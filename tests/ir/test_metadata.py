@@ -1,4 +1,4 @@
-"""Constants without a literal go through text: in it, in a file beside it, and as TVM wrote them."""
+"""Constants without a literal go through text: in it, in a file beside it, as TVM wrote them."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ statement.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 from relayvm.base.diagnostics import DiagnosticSink
@@ -78,6 +78,7 @@ class ExprParser(PatternParser):
         self.used_library_functions: set[str] = set()
         self.free_vars_allowed = False
         self.globals_open = False
+        self._depths: dict[str, list[int]] = {}
 
     # --- statements ----------------------------------------------------------------------
 
@@ -530,19 +531,27 @@ class ExprParser(PatternParser):
 
     def _recover_clause(self, start: int) -> bool:
         """Skip to the `,` or `}` that ends the failed clause; False if a definition comes first."""
-        failed, self.index = self.index, start
-        braces = others = 0
+        braces = max(0, self._depth_since(start, "{", "}"))
+        others = self._depth_since(start, "([", ")]")
         while self.kind not in DEFINITION_STARTS:
             kind = self.kind
-            if kind == "}" and not braces:
-                break
-            if kind == "," and not braces and others <= 0 and self.index >= failed:
-                break
+            if not braces and (kind == "}" or (kind == "," and others <= 0)):
+                return True
             braces += (kind == "{") - (kind == "}")
             others += (kind in ("(", "[")) - (kind in (")", "]"))
             self.advance()
-        self.index = max(self.index, failed)
-        return self.kind not in DEFINITION_STARTS
+        return False
+
+    def _depth_since(self, start: int, opening: str, closing: str) -> int:
+        """Return how many brackets opened since a token are still open here.
+
+        The depths of all tokens are found once: matches may nest, and each recovers in turn.
+        """
+        depths = self._depths.get(opening)
+        if depths is None:
+            steps = ((kind in opening) - (kind in closing) for kind in self.kinds)
+            depths = self._depths[opening] = list(accumulate(steps, initial=0))
+        return depths[self.index] - depths[start]
 
     def _clause(self) -> Recursive[Any]:
         begin = self.begin()
