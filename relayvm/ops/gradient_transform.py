@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from relayvm.base.dtypes import INT64
 from relayvm.ir.expr import Expr, Tuple, TupleGetItem
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.ops.axes import require_axis
 from relayvm.ops.creation import zeros_like
 from relayvm.ops.elementwise import cast
+from relayvm.ops.gathering import (
+    adv_index,
+    gather,
+    gather_nd,
+    scatter_elements,
+    scatter_nd,
+    scattered_axes,
+)
+from relayvm.ops.gathering_grads import (
+    adv_index_grad,
+    gather_nd_grad,
+    scatter_elements_grad,
+    scatter_nd_grad,
+)
 from relayvm.ops.gradient_elementwise import Gradients
 from relayvm.ops.gradient_expressions import number
 from relayvm.ops.masking import (
@@ -32,6 +47,8 @@ from relayvm.ops.repeating import (
 )
 from relayvm.ops.reshaping import reshape, reshape_like
 from relayvm.ops.rows import multiply, subtract, sum_
+from relayvm.ops.scans import cumprod, cumprod_grad, cumsum
+from relayvm.ops.sorting import argsort, sort, topk
 
 
 @tile.gradient
@@ -145,3 +162,113 @@ def _(call: GradientCall, g: Expr) -> Gradients:
     hot = one_hot(call.indices, one, zero, depth=call.depth, axis=call.axis)
     on, off = sum_(multiply(g, hot)), sum_(multiply(g, subtract(one, hot)))
     return None, cast(on, dtype=value), cast(off, dtype=value)
+
+
+@cumsum.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    data = call.type_of("data").dtype
+    assert isinstance(call.output_type, TensorType)
+    if not (data.is_float and call.output_type.dtype.is_float):
+        return (None,)
+    axis = call.axis if call.axis is not None else 0
+    back = cumsum(reverse(g, axis=axis), axis=axis, exclusive=call.exclusive)
+    total = reverse(back, axis=axis)
+    total = total if call.axis is not None else reshape_like(total, call.data)
+    return (total if data is call.output_type.dtype else cast(total, dtype=data),)
+
+
+@cumprod.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    data = call.type_of("data").dtype
+    assert isinstance(call.output_type, TensorType)
+    given = call.output_type.dtype
+    if not (data.is_float and given.is_float):
+        return (None,)
+    x = call.data if data is given else cast(call.data, dtype=given)
+    if call.axis is None:
+        x = reshape_like(x, g)
+    axis = call.axis if call.axis is not None else 0
+    total = cumprod_grad(g, x, axis=axis, exclusive=call.exclusive)
+    total = total if call.axis is not None else reshape_like(total, call.data)
+    return (total if data is given else cast(total, dtype=data),)
+
+
+# -- Places given by tensors --------------------------------------------------------------------
+
+
+@gather.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    zero = zeros_like(call.data)
+    return scatter_elements(zero, call.indices, g, axis=call.axis, reduction="add"), None
+
+
+@gather_nd.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    attrs = {"batch_dims": call.batch_dims, "index_rank": call.index_rank}
+    return gather_nd_grad(g, call.data, call.indices, **attrs), None
+
+
+@gather_nd_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    attrs = {"batch_dims": call.batch_dims, "index_rank": call.index_rank}
+    return gather_nd(g, call.indices, **attrs), None, None
+
+
+@adv_index.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    (inputs,) = call.types
+    assert isinstance(inputs, TupleType)
+    data = inputs.fields[0]
+    if not isinstance(data, TensorType) or not data.dtype.is_float:
+        return (None,)
+    fields = [TupleGetItem(call.inputs, k) for k in range(len(inputs.fields))]
+    return (Tuple((adv_index_grad(g, call.inputs), *map(zeros_like, fields[1:]))),)
+
+
+@adv_index_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    inputs = call.types[1]
+    assert isinstance(inputs, TupleType)
+    fields = [TupleGetItem(call.inputs, k) for k in range(len(inputs.fields))]
+    read = adv_index(Tuple((g, *fields[1:])))
+    return read, Tuple(tuple(map(zeros_like, fields)))
+
+
+@scatter_elements.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    if not call.type_of("data").dtype.is_float:
+        return None, None, None
+    if call.reduction == "add":
+        return g, None, gather(g, call.indices, axis=call.axis)
+    attrs = {"axis": call.axis, "reduction": call.reduction}
+    both = scatter_elements_grad(g, call.data, call.indices, call.updates, **attrs)
+    return TupleGetItem(both, 0), None, TupleGetItem(both, 1)
+
+
+@scatter_nd.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    if call.mode == "add":
+        count = scattered_axes(*(call.type_of(n) for n in ("data", "indices", "updates")))
+        return g, None, gather_nd(g, call.indices, index_rank=count)
+    both = scatter_nd_grad(g, call.data, call.indices, call.updates, mode=call.mode)
+    return TupleGetItem(both, 0), None, TupleGetItem(both, 1)
+
+
+# -- Orders -------------------------------------------------------------------------------------
+
+
+@sort.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    places = argsort(call.data, axis=call.axis, is_ascend=call.is_ascend, dtype=INT64)
+    return (scatter_elements(zeros_like(call.data), places, g, axis=call.axis, reduction="add"),)
+
+
+@topk.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    if call.ret_type == "indices":
+        return (None,)
+    attrs = {n: call.attrs[n] for n in ("k", "axis", "is_ascend")}
+    places = topk(call.data, **attrs, ret_type="indices", dtype=INT64)
+    slopes = TupleGetItem(g, 0) if call.ret_type == "both" else g
+    zero = zeros_like(call.data)
+    return (scatter_elements(zero, places, slopes, axis=call.axis, reduction="add"),)

@@ -11,6 +11,8 @@ from relayvm.ops import (
     convolution_gradients,
     creation,
     elementwise,
+    gathering,
+    gathering_grads,
     indexing,
     integers,
     linalg,
@@ -22,7 +24,9 @@ from relayvm.ops import (
     reduction,
     repeating,
     reshaping,
+    scans,
     slicing,
+    sorting,
     unary,
 )
 from relayvm.ops.operator import table_of
@@ -36,6 +40,8 @@ ROWS = table_of(
     convolution_gradients.OPERATORS,
     creation.OPERATORS,
     elementwise.OPERATORS,
+    gathering.OPERATORS,
+    gathering_grads.OPERATORS,
     indexing.OPERATORS,
     integers.OPERATORS,
     linalg.OPERATORS,
@@ -47,7 +53,9 @@ ROWS = table_of(
     reduction.OPERATORS,
     repeating.OPERATORS,
     reshaping.OPERATORS,
+    scans.OPERATORS,
     slicing.OPERATORS,
+    sorting.OPERATORS,
     unary.OPERATORS,
 )
 

@@ -6,6 +6,31 @@ from operator_case import Case
 
 _INT32 = dict.fromkeys(range(4), "int32")
 
+
+def _sorts() -> list[Case]:
+    return [
+        Case(((5,),)),
+        Case(((3, 40),)),
+        Case(((9, 3),), {"axis": 0, "is_ascend": False}),
+        Case(((2, 9, 2),), {"axis": -2}),
+        Case(((0,),)),
+        Case(((2, 0),), {"axis": 0}),
+        Case(((33,),), {"is_ascend": False}),
+    ]
+
+
+def _scans() -> list[Case]:
+    return [
+        Case(((5,),)),
+        Case(((2, 3),)),
+        Case(((2, 3, 2),), {"axis": 1}),
+        Case(((2, 3),), {"axis": -2, "exclusive": True}),
+        Case(((2, 3),), {"dtype": "float64", "exclusive": True}),
+        Case(((),)),
+        Case(((0, 2),), {"axis": 0}),
+    ]
+
+
 TRANSFORM_CASES: dict[str, list[Case]] = {
     "bitwise_not": [Case((s,)) for s in ((), (7,), (2, 3), (0, 3))],
     "cast_like": [Case(((2, 3), (1,)), dtypes={1: d}) for d in ("int8", "float64", "bool")],
@@ -127,5 +152,125 @@ TRANSFORM_CASES: dict[str, list[Case]] = {
         Case(((2, 2), (2,))),
         Case(((0,), (2,))),
         Case(((3,), (0,))),
+    ],
+    "sort": _sorts(),
+    "argsort": [
+        *_sorts(),
+        Case(((9,),), {"dtype": "int64"}, values={0: [1, 0, 1, 0, 1, 0, 1, 0, 1]}),
+        Case(((9,),), {"is_ascend": False}, values={0: [1, 0, 1, 0, 1, 0, 1, 0, 1]}),
+    ],
+    "topk": [
+        Case(((2, 5),), {"k": 3}),
+        Case(((20,),), {"k": 20, "is_ascend": True, "dtype": "int64"}),
+        Case(((4, 3),), {"k": 2, "axis": 0, "ret_type": "values"}),
+        Case(((3, 4),), {"k": -1, "ret_type": "indices"}),
+        Case(((0, 3),), {"k": 2}),
+        Case(((2, 0),), {"k": 0}),
+    ],
+    "searchsorted": [
+        Case(((5,), (2, 3)), values={0: [0, 1, 1, 3, 8]}),
+        Case(((5,), (7,)), {"right": True, "dtype": "int64"}, values={0: [0, 1, 1, 3, 8]}),
+        Case(((2, 3), (2, 4)), values={0: [[0, 1, 1], [2, 3, 4]]}),
+        Case(((0,), (3,))),
+        Case(((3,), ()), {"right": True}),
+    ],
+    "cumsum": [*_scans(), Case(((2, 3),), {"axis": 1, "dtype": "float64"}, {0: "bool"})],
+    "cumprod": _scans(),
+    "cumprod_grad": [
+        Case(((2, 3), (2, 3)), {"axis": 1}),
+        Case(((3, 2), (3, 2)), {"axis": 0, "exclusive": True}),
+        Case(((4,), (4,)), {"axis": -1}, values={1: [2, 0, 3, 0]}),
+        Case(((0, 2), (0, 2)), {"axis": 0}),
+    ],
+    "gather": [
+        Case(((2, 3), (2, 4)), {"axis": 1}, {1: "int32"}, {1: [[0, 2, -3, 1], [1, 1, 0, -1]]}),
+        Case(((3, 4), (2, 2)), {"axis": 0}, {1: "int64"}, {1: [[0, 2], [1, 0]]}),
+        Case(((3,), (2,)), {"axis": -1}, {1: "uint64"}, {1: [2, 0]}),
+        Case(((3, 2), (0, 2)), {}, {1: "uint8"}),
+    ],
+    "gather_nd": [
+        Case(((2, 3), (2, 3)), {"index_rank": 2}, {1: "int32"}, {1: [[0, 1, -1], [2, -3, 1]]}),
+        Case(((2, 3, 2), (1, 2)), {"index_rank": 1}, {1: "int64"}, {1: [[1, 0]]}),
+        Case(
+            ((2, 3, 4), (1, 2, 2)),
+            {"batch_dims": 1, "index_rank": 1},
+            {1: "int32"},
+            {1: [[[0, 2], [1, 1]]]},
+        ),
+        Case(((2, 3), (2, 0)), {"index_rank": 2}, {1: "int32"}),
+    ],
+    "adv_index": [
+        Case(([(2, 3), (2,), (2,)],), {}, {0: (d, "int32", "int64")}, {0: [None, [0, -1], [2, 0]]})
+        for d in ("float32", "bool", "int64")
+    ]
+    + [
+        Case(
+            ([(3, 2), (2, 1), (3,)],),
+            {},
+            {0: ("float32", "int64", "uint8")},
+            {0: [None, [[0], [2]], [1, 0, 1]]},
+        ),
+        Case(([(3, 2), (0,)],), {}, {0: ("float32", "int64")}),
+    ],
+    "scatter_elements": [
+        *(
+            Case(
+                ((3, 2), (2, 2), (2, 2)),
+                {"axis": a, "reduction": r},
+                {1: "int32"},
+                {1: [[0, 1], [-1, 1]]},
+            )
+            for a, r in enumerate(("update", "add"))
+        ),
+        *(
+            Case(((4,), (6,), (6,)), {"reduction": r}, {1: "int64"}, {1: [0, 3, 0, -4, 2, 3]})
+            for r in ("mul", "min", "max", "add", "update")
+        ),
+        *(
+            Case(
+                ((4,), (3,), (3,)), {"reduction": "mean"}, {0: d, 1: "uint64", 2: d}, {1: [0, 3, 0]}
+            )
+            for d in ("float32", "float16", "int8")
+        ),
+        Case(((4, 2), (0, 2), (0, 2)), {"axis": 0}, {1: "uint8"}),
+    ],
+    "scatter_nd": [
+        *(
+            Case(((3, 2), (2, 3), (3,)), {"mode": m}, {1: "int32"}, {1: [[0, 2, 0], [1, -1, 1]]})
+            for m in ("update", "add", "mul", "min", "max")
+        ),
+        Case(
+            ((3, 2), (1, 2, 2), (2, 2, 2)), {"mode": "add"}, {1: "int64"}, {1: [[[0, 1], [1, 2]]]}
+        ),
+        Case(((3,), (1, 0), (0,)), {}, {1: "int32"}),
+        Case(((3,), (0, 2), (2, 3)), {}, {1: "int32"}),
+    ],
+    "gather_nd_grad": [
+        Case(
+            ((3,), (2, 3), (2, 3)), {"index_rank": 2}, {2: "int32"}, {2: [[0, 1, -1], [2, -3, 2]]}
+        ),
+        Case(
+            ((2, 2, 4), (2, 3, 4), (1, 2, 2)),
+            {"batch_dims": 1, "index_rank": 1},
+            {2: "int32"},
+            {2: [[[0, 2], [1, 1]]]},
+        ),
+    ],
+    "adv_index_grad": [
+        Case(
+            ((2, 3), [(3, 2), (2, 1), (3,)]),
+            {},
+            {1: ("float32", "int64", "uint8")},
+            {1: [None, [[0], [-1]], [1, 0, 1]]},
+        ),
+        Case(((3, 2), [(4, 2), (3,)]), {}, {1: ("float32", "int32")}, {1: [None, [1, 1, 3]]}),
+    ],
+    "scatter_elements_grad": [
+        Case(((4,), (4,), (6,), (6,)), {"reduction": r}, {2: "int64"}, {2: [0, 3, 0, -4, 2, 3]})
+        for r in ("mul", "min", "max", "mean", "add", "update")
+    ],
+    "scatter_nd_grad": [
+        Case(((3, 2), (3, 2), (1, 3), (3, 2)), {"mode": m}, {2: "int32"}, {2: [[0, 2, 0]]})
+        for m in ("update", "mul", "mean")
     ],
 }

@@ -238,16 +238,18 @@ CASES: dict[str, list[Case]] = {
 }
 
 
-def dtypes_of(op: Operator, case: Case) -> Iterator[tuple[DType, ...]]:
+def dtypes_of(op: Operator, case: Case) -> Iterator[tuple[Any, ...]]:
     """Yield the dtypes of operands with which the schema allows the case."""
     free = next((i for i in range(len(case.shapes)) if i not in case.dtypes), None)
     options = op.constrained_operands[free].constraint.dtypes if free is not None else (None,)
     if 0 in case.dtypes and len(case.values) > 1:
         options = (BY_NAME[case.dtypes[0]],)
     for choice in options:
-        row: list[DType] = []
+        row: list[Any] = []
         for i, operand in enumerate(op.constrained_operands):
-            if i in case.dtypes:
+            if isinstance(case.dtypes.get(i), tuple):
+                row.append(tuple(BY_NAME[d] for d in case.dtypes[i]))
+            elif i in case.dtypes:
                 row.append(BY_NAME[case.dtypes[i]])
             elif operand.constraint.same_as_previous and i:
                 row.append(row[-1] if row else choice)
@@ -256,31 +258,42 @@ def dtypes_of(op: Operator, case: Case) -> Iterator[tuple[DType, ...]]:
         yield tuple(row)
 
 
-def types_of(case: Case, dtypes: tuple[DType, ...]) -> tuple[Type, ...]:
+def types_of(case: Case, dtypes: tuple[Any, ...]) -> tuple[Type, ...]:
     """Return the operand types of a case."""
     return tuple(
-        TupleType(tuple(TensorType(s, d) for s in shape))
+        TupleType(tuple(TensorType(s, k) for s, k in zip(shape, fields_of(d, shape))))
         if isinstance(shape, list)
         else TensorType(shape, d)
         for shape, d in zip(case.shapes, dtypes)
     )
 
 
+def fields_of(dtype: Any, shapes: list[Shape]) -> tuple[DType, ...]:
+    """Return the dtypes of the fields of a tuple operand."""
+    return dtype if isinstance(dtype, tuple) else (dtype,) * len(shapes)
+
+
 _SPECIAL = (0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 0.5, 2.0)
 
 
 def values_of(
-    case: Case, dtypes: tuple[DType, ...], rng: np.random.Generator, special: bool
+    case: Case, dtypes: tuple[Any, ...], rng: np.random.Generator, special: bool
 ) -> tuple[Any, ...]:
     """Return arrays for the operands; with `special` NaN, infinities and extreme integers are among
     them.
     """
     result: list[Any] = []
     for i, (shape, dtype) in enumerate(zip(case.shapes, dtypes)):
-        if i in case.values:
+        if isinstance(shape, list):
+            given = case.values.get(i, [None] * len(shape))
+            result.append(
+                tuple(
+                    _array(s, d, rng, special) if v is None else np.array(v).astype(d.numpy)
+                    for s, d, v in zip(shape, fields_of(dtype, shape), given)
+                )
+            )
+        elif i in case.values:
             result.append(np.array(case.values[i]).astype(dtype.numpy))
-        elif isinstance(shape, list):
-            result.append(tuple(_array(s, dtype, rng, special) for s in shape))
         else:
             result.append(_array(shape, dtype, rng, special))
     return tuple(result)

@@ -1,0 +1,377 @@
+"""Sorts: stable, with NaN behind all numbers where the order ascends, before them where not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from relayvm.base.dims import Dim, dim_min, dim_mul
+from relayvm.base.dtypes import INT32, INT64, NUMERIC, DType
+from relayvm.base.shapes import ShapeError, require_equal
+from relayvm.ir.types import TensorType, TupleType
+from relayvm.kernels import compute as te
+from relayvm.kernels.compute import ScalarExpr, Tensor
+from relayvm.kernels.schedules.program import Memory, Writer
+from relayvm.ops.axes import product, require_axis, require_rank
+from relayvm.ops.lines import from_lines, lines_of
+from relayvm.ops.numeric import Array
+from relayvm.ops.operator import Fusion, operator
+from relayvm.ops.reshaping import unflattened
+from relayvm.ops.schema import AnyTensor, SameDtype, like
+
+RUN = 8
+LEVELS = 64
+
+
+def comes_before(a: ScalarExpr, b: ScalarExpr, ascending: bool) -> ScalarExpr:
+    """Return whether `a` stands before `b` and not beside it."""
+    if not ascending:
+        a, b = b, a
+    less = a < b
+    if not a.dtype.is_float:
+        return less
+    only_b = te.scalar(
+        "logical_and", te.scalar("logical_not", te.scalar("isnan", a)), te.scalar("isnan", b)
+    )
+    return te.scalar("logical_or", less, only_b)
+
+
+class MergeSort:
+    """Writes a stable merge sort of one line: `keys`, and `places` with them where there are some.
+
+    Memory comes in pairs, the second of each to work in; all are indexed by line and place.
+    """
+
+    def __init__(
+        self,
+        w: Writer,
+        size: Dim,
+        ascending: bool,
+        keys: tuple[Memory, Memory],
+        places: tuple[Memory, Memory] | None = None,
+    ) -> None:
+        self.w, self.size, self.ascending = w, size, ascending
+        self.keys, self.places = keys, places
+
+    def run(self, line: ScalarExpr) -> None:
+        """Sort a line that lies in the first of each pair."""
+        w = self.w
+        self._short_runs(line)
+        width = w.cell(te.const(RUN, INT64))
+        going = w.cell(width.value < te.dim(self.size))
+        with w.loop_while(0, LEVELS, going):
+            here = width.value
+            self._merge_all(line, here, 0, 1)
+            self._merge_all(line, here * 2, 1, 0)
+            width.value = here * 4
+            going.value = here * 4 < te.dim(self.size)
+
+    def _short_runs(self, line: ScalarExpr) -> None:
+        """Sort runs of a few elements by insertion."""
+        w, keys, places = self.w, self.keys[0], self.places
+        with w.loop(0, self.size) as i:
+            key = keys[line, i]
+            place = places[0][line, i] if places else None
+            start = i // te.dim(RUN) * RUN
+            hole = w.cell(i)
+            last = te.scalar("maximum", i - 1, 0)
+            going = w.cell(
+                te.scalar(
+                    "logical_and", i > start, comes_before(key, keys[line, last], self.ascending)
+                )
+            )
+            with w.loop_while(start, i, going):
+                at = w.let(te.index(hole.value - 1, self.size))
+                keys[line, at + 1] = keys[line, at]
+                if places:
+                    places[0][line, at + 1] = places[0][line, at]
+                hole.value = at
+                further = keys[line, te.scalar("maximum", at - 1, 0)]
+                going.value = te.scalar(
+                    "logical_and", at > start, comes_before(key, further, self.ascending)
+                )
+            end = w.let(te.index(hole.value, self.size))
+            keys[line, end] = key
+            if places:
+                assert place is not None
+                places[0][line, end] = place
+
+    def _merge_all(self, line: ScalarExpr, width: ScalarExpr, source: int, target: int) -> None:
+        """Merge neighbouring runs of a width from one memory of each pair to the other."""
+        w, size = self.w, te.dim(self.size)
+        pairs = w.let((size + width * 2 - 1) // (width * 2))
+        with w.loop(0, pairs) as pair:
+            low = w.let(pair * width * 2)
+            middle = w.let(te.scalar("minimum", low + width, size))
+            high = w.let(te.scalar("minimum", low + width * 2, size))
+            self._merge(line, (low, middle, high), source, target)
+
+    def _merge(
+        self, line: ScalarExpr, edges: tuple[ScalarExpr, ...], source: int, target: int
+    ) -> None:
+        w, (low, middle, high) = self.w, edges
+        left, right = w.cell(low), w.cell(middle)
+        with w.loop(low, high) as k:
+            i, j = left.value, right.value
+            a, b = self._nearest(i), self._nearest(j)
+            first, second = self.keys[source][line, a], self.keys[source][line, b]
+            wins = te.scalar("logical_and", j < high, comes_before(second, first, self.ascending))
+            taken = w.let(te.scalar("logical_or", i >= middle, wins))
+            at = w.let(te.index(k, self.size))
+            self.keys[target][line, at] = te.select(taken, second, first)
+            if self.places:
+                memory = self.places[source]
+                self.places[target][line, at] = te.select(taken, memory[line, b], memory[line, a])
+            right.value = te.select(taken, j + 1, j)
+            left.value = te.select(taken, i, i + 1)
+
+    def _nearest(self, place: ScalarExpr) -> ScalarExpr:
+        return self.w.let(te.index(place, self.size, "clip"))
+
+
+def sorted_lines(data: Tensor, axis: int, ascending: bool, with_places: bool) -> tuple[Tensor, ...]:
+    """Return the lines of a tensor sorted, and where each element stood (int64)."""
+    lines = lines_of(data, axis)
+    count, size = lines.shape
+    kinds = [(lines.shape, data.dtype)] + [(lines.shape, INT64)] * with_places
+
+    def build(w: Writer, given: Memory, *results: Memory) -> None:
+        pairs = [(m, w.scratch((count, size), m.dtype)) for m in results]
+        with w.phase(count) as line:
+            with w.loop(0, size) as i:
+                results[0][line, i] = given[line, i]
+                if with_places:
+                    results[1][line, i] = i
+            MergeSort(w, size, ascending, *pairs).run(line)
+
+    work = dim_mul(dim_mul(count, size), LEVELS)
+    return te.program(kinds, [lines], build, work, "sorted")
+
+
+def sorted_places(data: Array, axis: int, ascending: bool) -> Array:
+    """Return where the elements of an array in order stand along an axis: `argsort`."""
+    if ascending:
+        return np.argsort(data, axis=axis, kind="stable")
+    # Stable where it descends: from the back, and turned round.
+    back = np.argsort(np.flip(data, axis), axis=axis, kind="stable")
+    return np.flip(data.shape[axis] - 1 - back, axis)
+
+
+@operator("sort", fusion=Fusion.OPAQUE)
+def sort(data: AnyTensor, *, axis: int = -1, is_ascend: bool = True) -> TensorType:
+    """The elements along `axis` in ascending (or descending) order, NaN as the greatest.
+
+    >>> %x = float32 [3, 1, 2]
+    >>> sort(%x)
+    [1, 2, 3]
+    """
+    require_axis(axis, data.rank)
+    return TensorType(data.shape, data.dtype)
+
+
+@sort.numpy
+def _(data: Array, *, axis: int, is_ascend: bool) -> Array:
+    return np.take_along_axis(data, sorted_places(data, axis, is_ascend), axis)
+
+
+@sort.compute
+def _(data: Tensor, *, axis: int, is_ascend: bool) -> Tensor:
+    place = require_axis(axis, data.rank)
+    (lines,) = sorted_lines(data, place, is_ascend, with_places=False)
+    return from_lines(lines, data.shape, place, "sort")
+
+
+@operator("argsort", fusion=Fusion.OPAQUE, no_gradient="places are integers")
+def argsort(
+    data: AnyTensor, *, axis: int = -1, is_ascend: bool = True, dtype: DType | None = None
+) -> TensorType:
+    """The places along `axis` of the elements in the order of `sort`, as int32 by default.
+
+    Equal elements keep their order.
+
+    >>> %x = float32 [3, 1, 2]
+    >>> argsort(%x)
+    [1, 2, 0]
+    """
+    require_axis(axis, data.rank)
+    return TensorType(data.shape, _place_dtype(dtype, "argsort"))
+
+
+def _place_dtype(dtype: DType | None, name: str) -> DType:
+    if dtype is not None and dtype not in NUMERIC:
+        raise ShapeError(f"`dtype` of `{name}` must be a number, got {dtype}", "dtype-mismatch")
+    return dtype or INT32
+
+
+@argsort.numpy
+def _(data: Array, *, axis: int, is_ascend: bool, dtype: DType | None) -> Array:
+    return sorted_places(data, axis, is_ascend).astype((dtype or INT32).numpy)
+
+
+@argsort.compute
+def _(data: Tensor, *, axis: int, is_ascend: bool, dtype: DType | None) -> Tensor:
+    place = require_axis(axis, data.rank)
+    _, lines = sorted_lines(data, place, is_ascend, with_places=True)
+    result = from_lines(lines, data.shape, place, "argsort")
+    return te.compute(data.shape, lambda *i: te.cast(result[i], dtype or INT32), "argsort")
+
+
+@operator("topk", fusion=Fusion.OPAQUE)
+def topk(
+    data: AnyTensor,
+    *,
+    k: int = 1,
+    axis: int = -1,
+    ret_type: str = "both",
+    is_ascend: bool = False,
+    dtype: DType = INT32,
+) -> TensorType | TupleType:
+    """The `k` greatest elements along `axis`, or least with `is_ascend`, in order, and their
+    places; all where `k` is below 1.
+
+    `ret_type` is `both`, `values` or `indices`. Equal elements keep their order, NaN is the
+    greatest.
+
+    >>> %x = float32 [3, 1, 2]
+    >>> topk(%x, k=2).0
+    [3, 2]
+    """
+    place = require_axis(axis, data.rank)
+    return topk_type(data, kept_of(data.shape[place], k), place, ret_type, dtype)
+
+
+def kept_of(extent: Dim, k: int) -> Dim:
+    """Return how many elements `topk` keeps of an axis."""
+    if k < 1:
+        return extent
+    require_equal(dim_min(extent, k), k, "the axis of `topk`, cut to `k`, and `k`")
+    return k
+
+
+def topk_type(
+    data: TensorType, kept: Dim, axis: int, ret_type: str, dtype: DType
+) -> TensorType | TupleType:
+    """Return the type of what `topk` gives."""
+    if ret_type not in ("both", "values", "indices"):
+        legal = '"both", "values" and "indices"'
+        message = f'`ret_type` of `topk` is "{ret_type}", legal are {legal}'
+        raise ShapeError(message, "bad-attribute")
+    _place_dtype(dtype, "topk")
+    shape = (*data.shape[:axis], kept, *data.shape[axis + 1 :])
+    both = TensorType(shape, data.dtype), TensorType(shape, dtype)
+    return TupleType(both) if ret_type == "both" else both[ret_type == "indices"]
+
+
+@topk.numpy
+@like(topk.rule)
+def _(data: Array, **attrs: Any) -> Any:
+    kept = attrs["k"] if attrs["k"] > 0 else data.shape[attrs["axis"]]
+    return topk_arrays(data, kept, attrs)
+
+
+def topk_arrays(data: Array, kept: int, attrs: dict[str, Any]) -> Any:
+    """Return the meaning of `topk`."""
+    axis = attrs["axis"]
+    places = sorted_places(data, axis, attrs["is_ascend"])
+    places = np.take(places, np.arange(kept), axis)
+    both = np.take_along_axis(data, places, axis), places.astype(attrs["dtype"].numpy)
+    return both if attrs["ret_type"] == "both" else both[attrs["ret_type"] == "indices"]
+
+
+@topk.compute
+@like(topk.rule)
+def _(data: Tensor, **attrs: Any) -> Any:
+    place = require_axis(attrs["axis"], data.rank)
+    return topk_tensors(data, kept_of(data.shape[place], attrs["k"]), attrs)
+
+
+def topk_tensors(data: Tensor, kept: Dim, attrs: dict[str, Any]) -> Any:
+    """Return the definition of `topk`."""
+    place = require_axis(attrs["axis"], data.rank)
+    shape = (*data.shape[:place], kept, *data.shape[place + 1 :])
+    values, places = sorted_lines(data, place, attrs["is_ascend"], with_places=True)
+    positions = from_lines(places, shape, place, "positions")
+    indices = te.compute(shape, lambda *i: te.cast(positions[i], attrs["dtype"]), "indices")
+    both = from_lines(values, shape, place, "values"), indices
+    return both if attrs["ret_type"] == "both" else both[attrs["ret_type"] == "indices"]
+
+
+@operator("searchsorted", fusion=Fusion.OPAQUE, no_gradient="places are integers")
+def searchsorted(
+    sorted_sequence: AnyTensor, values: SameDtype, *, right: bool = False, dtype: DType = INT32
+) -> TensorType:
+    """Where in an ascending row each of `values` would keep the order: before its equals, or with
+    `right` behind them.
+
+    Rows run along the last axis; the other axes of both operands are the same, unless
+    `sorted_sequence` has rank 1.
+
+    >>> %s = float32 [1, 3, 5]
+    >>> %x = float32 [3, 4]
+    >>> searchsorted(%s, %x)
+    [1, 2]
+    """
+    require_rank(sorted_sequence, 1, 99, "`sorted_sequence` of `searchsorted`")
+    if sorted_sequence.rank > 1:
+        require_rank(values, sorted_sequence.rank, sorted_sequence.rank, "`values`")
+        for axis, (a, b) in enumerate(zip(sorted_sequence.shape[:-1], values.shape)):
+            require_equal(a, b, f"axis {axis} of the operands of `searchsorted`")
+    return TensorType(values.shape, _place_dtype(dtype, "searchsorted"))
+
+
+@searchsorted.numpy
+def _(sorted_sequence: Array, values: Array, *, right: bool, dtype: DType) -> Array:
+    size = sorted_sequence.shape[-1]
+    low, high = np.zeros(values.shape, np.int64), np.full(values.shape, size)
+    padded = sorted_sequence if size else np.zeros((*sorted_sequence.shape[:-1], 1))
+    while np.any(low < high):
+        middle = (low + high) // 2
+        at = np.minimum(middle, max(size - 1, 0))
+        found = padded[at] if padded.ndim == 1 else np.take_along_axis(padded, at, -1)
+        behind = ~_array_before(values, found) if right else _array_before(found, values)
+        behind &= low < high
+        low, high = np.where(behind, middle + 1, low), np.where(behind, high, middle)
+        high = np.maximum(low, high)
+    return low.astype(dtype.numpy)
+
+
+def _array_before(a: Array, b: Array) -> Array:
+    less = np.asarray(np.less(a, b))
+    return np.asarray(less | (~np.isnan(a) & np.isnan(b))) if a.dtype.kind == "f" else less
+
+
+@searchsorted.compute
+def _(sorted_sequence: Tensor, values: Tensor, *, right: bool, dtype: DType) -> Tensor:
+    size, total = sorted_sequence.shape[-1], product(values.shape)
+
+    def build(w: Writer, ordered: Memory, values: Memory, result: Memory) -> None:
+        with w.phase(total) as flat:
+            index = unflattened(flat, values.shape)
+            value = values[index]
+            low, high = w.cell(te.const(0, INT64)), w.cell(te.dim(size))
+            going = w.cell(te.dim(size) > 0)
+            with w.loop_while(0, LEVELS, going):
+                middle = w.let((low.value + high.value) // te.dim(2))
+                at = w.let(te.index(middle, size, "clip"))
+                found = ordered[index[:-1] + (at,) if ordered.rank > 1 else (at,)]
+                behind = w.let(_is_behind(found, value, right))
+                with w.when(behind):
+                    low.value = middle + 1
+                with w.otherwise():
+                    high.value = middle
+                going.value = low.value < high.value
+            result[index] = te.cast(low.value, dtype)
+
+    kinds = [(values.shape, dtype)]
+    work = dim_mul(total, LEVELS)
+    return te.program(kinds, [sorted_sequence, values], build, work, "searchsorted")[0]
+
+
+def _is_behind(found: ScalarExpr, value: ScalarExpr, right: bool) -> ScalarExpr:
+    if right:
+        return te.scalar("logical_not", comes_before(value, found, True))
+    return comes_before(found, value, True)
+
+
+OPERATORS = (argsort, searchsorted, sort, topk)
