@@ -275,6 +275,11 @@ ERROR_CODES: dict[str, str] = {
         "`relayvm disassemble FILE` shows how it is written; `docs/reference/instructions.md` "
         "lists the instructions."
     ),
+    "endless-rewriting": (
+        "Rewriting by patterns did not come to an end.\n\n"
+        "Each round of the rules changed the program again. A rule whose result it matches itself, "
+        "or two that undo each other, need a condition that ends this, or `rewrite_once`."
+    ),
     "unknown-pass": (
         "No pass has this name.\n\n`relayvm opt --list` lists all passes with what they do."
     ),
