@@ -6,7 +6,7 @@ borrowed unless the function gives it away; an object is released right after it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -37,14 +37,79 @@ MAX_GIVEN = 32  # inputs that an instruction can name as given away: a bit each
 def make_memory_explicit(
     functions: Mapping[str, LinearFunction], signatures: list[KernelSignature]
 ) -> None:
-    """Fix how each parameter is held, then add retains and releases, in place.
+    """Fix what is taken out of references and how each parameter is held, then add retains and
+    releases, in place.
 
     `signatures` by kernel number tell which input's storage an output may take over.
     """
+    take_from_references(functions)
     infer_borrowed_params(functions)
     for function in functions.values():
         _fix_arguments(function, functions)
         _Counter(signatures).run(function)
+
+
+def take_from_references(functions: Mapping[str, LinearFunction]) -> None:
+    """Take the value out of a reference that is written next, so that the function which makes the
+    new value from the old one is its only holder: `ref_write(r, f(ref_read(r)))`.
+
+    Nothing in between may look at a reference, write to one (which may hand this one to somebody
+    else) or leave the function; a trap may, since then nobody can reach it.
+    """
+    opaque = _opaque_functions(functions)
+    for function in functions.values():
+        pending = [function.body]
+        while pending:
+            block = pending.pop()
+            _take_in_block(block, opaque)
+            for item in block.items:
+                if isinstance(item, Choice):
+                    pending.extend(item.blocks)
+
+
+def _opaque_functions(functions: Mapping[str, LinearFunction]) -> set[str]:
+    """Return the functions that may look at references, or call what nobody knows."""
+    callers: dict[str, set[str]] = {}
+    pending: list[str] = []
+    for name, function in functions.items():
+        for step in steps(function.body):
+            if step.callee:
+                callers.setdefault(step.callee, set()).add(name)
+            elif _is_opaque(step, ()):
+                pending.append(name)
+    found = set(pending)
+    while pending:
+        new = callers.get(pending.pop(), set()) - found
+        found |= new
+        pending.extend(new)
+    return found
+
+
+_OPAQUE = frozenset({"ref_read", "ref_write", "call_closure", "tail_call_closure"})
+
+
+def _is_opaque(step: Step, opaque: Collection[str]) -> bool:
+    return step.name in _OPAQUE or step.callee in opaque
+
+
+def _take_in_block(block: Block, opaque: Collection[str]) -> None:
+    read: Step | None = None
+    for item in block.items:
+        if isinstance(item, Choice):
+            inner = (step for part in item.blocks for step in steps(part))
+            if any(_is_opaque(s, opaque) or (s.ends and s.name != "trap") for s in inner):
+                read = None
+        elif item.name == "ref_read":
+            read = item
+        elif item.name == "ref_write" and read is not None and _reference(item) is _reference(read):
+            read.name = "ref_take"
+            read = None
+        elif _is_opaque(item, opaque):
+            read = None
+
+
+def _reference(step: Step) -> Reg:
+    return next(role.reg for role in roles(step.operands) if isinstance(role, Use))
 
 
 def infer_borrowed_params(functions: Mapping[str, LinearFunction]) -> None:
