@@ -101,6 +101,13 @@ def import_from_std(module: Module, name: str, operators: Mapping[str, Op]) -> M
     return result
 
 
+def parse_definitions(source: Source | str, operators: Mapping[str, Op], module: Module) -> Module:
+    """Return the definitions of a text that uses those of a module and of the prelude."""
+    library = prelude(operators)
+    known = Module({**library.functions, **module.functions}, {**library.types, **module.types})
+    return _own(parse_module(source, operators, known))
+
+
 def take_in(module: Module, other: Module, operators: Mapping[str, Op]) -> Module:
     """Return the module with all definitions of another one and what these need of the prelude.
 

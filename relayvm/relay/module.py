@@ -13,7 +13,7 @@ from relayvm.base.source import Source
 from relayvm.ir.expr import NO_ATTRS, Attrs, Constant, Constructor, Expr, Function, GlobalVar
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.parser import parse_module
-from relayvm.ir.prelude import PRELUDE_NAME, PRELUDE_PATH, prelude
+from relayvm.ir.prelude import import_from_std, prelude
 from relayvm.ir.types import GlobalTypeVar
 from relayvm.ir.visit import free_type_vars, free_vars, post_order, rewrite
 from relayvm.ops import OPS
@@ -259,19 +259,15 @@ class IRModule:
 
     def import_from_std(self, file_to_import: str) -> None:
         """Add the definitions of a file of the standard library, such as `prelude.rly`."""
-        if file_to_import == PRELUDE_NAME:
-            self._add_library(prelude(OPS))
-            return
-        path = PRELUDE_PATH.parent / file_to_import
-        known = sorted(p.name for p in PRELUDE_PATH.parent.glob("*.rly"))
-        if file_to_import not in known:
-            names = ", ".join(f"`{name}`" for name in known)
-            raise error("unreadable-file", f"there is no `{file_to_import}`; known are {names}")
-        self._add_library(_read(path))
+        self.adopt(import_from_std(self.module, file_to_import, OPS))
 
-    def _add_library(self, library: Module) -> None:
-        names = frozenset(library.functions) | frozenset(library.types)
-        self._merge(replace(library, library=names))
+    def adopt(self, module: Module) -> None:
+        """Become another program; global variables stay the objects that were handed out."""
+        self._functions = dict(module.functions)
+        self._types = dict(module.types)
+        self._library = module.library
+        self._attrs = module.attrs
+        self._changed()
 
     def _import(self, file_to_import: str) -> None:
         """Add the definitions of a file."""

@@ -138,7 +138,9 @@ class VirtualMachine:
         return _Call(self, entry, closure)(tuple(args), {})
 
     def stats(self) -> dict[str, int]:
-        """Return counters: bytes held, at most held, and mapped for frames; steps and calls."""
+        """Return counters: bytes held, at most held, and mapped for frames; steps and calls; items
+        of arrays that had to be copied because somebody else held the array.
+        """
         stats = ffi.new("rvm_stats *")
         lib.rvm_machine_stats(self.handle, stats)
         names = (
@@ -149,6 +151,7 @@ class VirtualMachine:
             "kernel_calls",
             "invocations",
             "system_calls",
+            "copied_items",
         )
         return {name: getattr(stats, name) for name in names}
 

@@ -16,6 +16,7 @@ MACHINE_TESTS = [
         "kernel_call",
         "object_instructions",
         "memory",
+        "compiled_arrays",
         "misuse",
         "trace",
     )

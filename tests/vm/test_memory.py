@@ -34,6 +34,14 @@ def test_the_steady_state_asks_the_system_for_nothing():
     assert vm.stats()["system_calls"] == before
 
 
+@stress_build
+def test_calls_with_values_of_the_host_do_not_gather_their_memory():
+    vm = list_machine()
+    for _ in range(3_000):
+        vm.invoke("sum_owned", [1, 2, 3, 4] * 10)
+    assert vm.stats()["held_bytes"] < 3 << 20
+
+
 def test_cycles_through_references_are_collected():
     vm = list_machine()
     vm.invoke("make_cycle", 1)

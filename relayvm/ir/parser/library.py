@@ -86,13 +86,13 @@ def add_definitions(module: Module, other: Module, library: Module, sink: Diagno
     types: dict[str, None] = {}
     for root in roots:
         for kind, name in _needs(other, *root):
-            own, wanted = joined.functions, functions
-            if kind == "type":
-                own, wanted = joined.types, types  # type: ignore[assignment]
-            in_other = name in (other.functions if kind == "function" else other.types)
+            is_function = kind == "function"
+            own: Mapping[str, Function | TypeData]
+            own = joined.functions if is_function else joined.types
+            of_library = name in (library.functions if is_function else library.types)
             if name not in own:
-                wanted[name] = None
-            elif not in_other and name not in module.library:
+                (functions if is_function else types)[name] = None
+            elif of_library and name not in module.library:
                 sink.add(_conflict(*root, (kind, name), own[name].span))
     return merge_library(joined, library, functions, types, sink)
 

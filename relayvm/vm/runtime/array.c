@@ -39,7 +39,9 @@ int32_t array_new(rvm_machine *m, const rvm_layout *shape, int64_t capacity, uin
 }
 
 /* A unique array of the same items with room for `capacity`; consumes `array` unless it returns null. */
-static rvm_array *array_copy(rvm_heap *heap, rvm_array *array, uint64_t capacity) {
+static rvm_array *array_copy(rvm_machine *m, rvm_array *array, uint64_t capacity) {
+    rvm_heap *heap = &m->heap;
+    m->copied_items += array->length;
     rvm_array *copy = array_alloc(heap, array->shape, capacity);
     if (!copy) {
         return NULL;
@@ -101,7 +103,7 @@ int32_t array_set(rvm_machine *m, const rvm_layout *shape, uint64_t word, uint64
         return give_up(m, shape, word, value, array_bad_index(m, array, i));
     }
     if (!object_is_unique(&array->head)) {
-        rvm_array *copy = array_copy(&m->heap, array, array->length);
+        rvm_array *copy = array_copy(m, array, array->length);
         if (!copy) {
             return give_up(m, shape, word, value, trap_out_of_memory(m));
         }
@@ -122,7 +124,7 @@ int32_t array_push(rvm_machine *m, const rvm_layout *shape, uint64_t word, uint6
         return give_up(m, shape, word, value, wrong_layout(m, shape));
     }
     if (!object_is_unique(&array->head)) {
-        rvm_array *copy = array_copy(&m->heap, array, array->length + array->length / 2 + 4);
+        rvm_array *copy = array_copy(m, array, array->length + array->length / 2 + 4);
         if (!copy) {
             return give_up(m, shape, word, value, trap_out_of_memory(m));
         }

@@ -8,6 +8,7 @@
 #define CHUNK_BYTES ((size_t)256 * 1024)
 #define RUN_BYTES 4096u
 #define POISON 0xDD
+#define MOST_ADOPTED_BYTES ((int64_t)1024 * 1024)
 
 typedef struct heap_chunk {
     struct heap_chunk *next;
@@ -96,7 +97,8 @@ static void retire_bump(rvm_heap *heap) {
 }
 
 /* Requires the host lock. */
-static void give_to_depot(rvm_heap *heap, rvm_heap *depot) {
+static void give_blocks(rvm_heap *heap, rvm_heap *depot) {
+    heap->adopted_bytes = 0;
     for (unsigned c = 1; c <= heap_size_class(HEAP_POOLED_LIMIT); c++) {
         while (heap->free_blocks[c]) {
             heap_block *block = heap->free_blocks[c];
@@ -106,6 +108,11 @@ static void give_to_depot(rvm_heap *heap, rvm_heap *depot) {
             depot->free_blocks[c] = block;
         }
     }
+}
+
+/* Requires the host lock. */
+static void give_to_depot(rvm_heap *heap, rvm_heap *depot) {
+    give_blocks(heap, depot);
     retire_bump(heap);
 }
 
@@ -156,6 +163,15 @@ void heap_trim(rvm_heap *heap) {
     }
     reclaim_chunks(depot);
     heap_host_unlock();
+}
+
+void heap_balance(rvm_heap *heap) {
+    if (heap->adopted_bytes > MOST_ADOPTED_BYTES) {
+        free_cached_large(heap);
+        rvm_heap *depot = heap_host_lock();
+        give_blocks(heap, depot);
+        heap_host_unlock();
+    }
 }
 
 void heap_close(rvm_heap *heap) {

@@ -18,6 +18,7 @@ typedef struct rvm_heap {
     uint64_t held_bytes;  /* blocks in use by local objects and in the free lists, and other counted memory */
     uint64_t peak_bytes;  /* the most that was ever held */
     uint64_t limit_bytes; /* what may be held */
+    int64_t adopted_bytes; /* freed here and made elsewhere, less what went the other way */
     uint64_t system_calls; /* blocks and chunks fetched from the system, for stats */
     uint8_t *bump;
     uint8_t *bump_end;
@@ -32,6 +33,9 @@ typedef struct rvm_heap {
 void heap_init(rvm_heap *heap, uint64_t limit_bytes);
 void heap_close(rvm_heap *heap);
 void heap_trim(rvm_heap *heap);
+
+/* Gives free blocks to the depot where many have come from elsewhere: whoever made them needs new ones. */
+void heap_balance(rvm_heap *heap);
 
 /* The host heap, taken and given back around each use. */
 rvm_heap *heap_host_lock(void);

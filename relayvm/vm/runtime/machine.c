@@ -101,6 +101,7 @@ static int32_t share_results(rvm_machine *m, const rvm_function *function, const
 
 void machine_settle(rvm_machine *m) {
     heap_collect_cycles(&m->heap);
+    heap_balance(&m->heap);
 #ifdef RVM_STRESS
     if (m->heap.live_objects != 0) {
         fprintf(stderr, "relayvm: %lld objects are left after a run\n", (long long)m->heap.live_objects);
@@ -146,6 +147,7 @@ void rvm_machine_stats(const rvm_machine *m, rvm_stats *stats) {
     stats->invocations = m->invocations;
     stats->system_calls = m->heap.system_calls;
     stats->safepoints = m->safepoints;
+    stats->copied_items = m->copied_items;
     stats->live_objects = m->heap.live_objects;
 }
 

@@ -91,13 +91,14 @@ typedef struct rvm_machine {
     void *trace_context;
     int64_t last_poll_ns;
     uint64_t kernel_calls, safepoints, invocations, total_steps;
+    uint64_t copied_items; /* of arrays that somebody else held when they were to be changed */
     _Atomic int32_t interrupted;
     _Atomic int32_t running;
     rvm_trap_record trap;
 } rvm_machine;
 
 typedef struct rvm_stats {
-    uint64_t held_bytes, peak_bytes, stack_bytes, steps, kernel_calls, invocations, system_calls, safepoints;
+    uint64_t held_bytes, peak_bytes, stack_bytes, steps, kernel_calls, invocations, system_calls, safepoints, copied_items;
     int64_t live_objects;
 } rvm_stats;
 

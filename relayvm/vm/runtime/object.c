@@ -37,7 +37,9 @@ static bool drop(rvm_heap *heap, rvm_object *object) {
         atomic_fetch_add_explicit(&object->count, 1, memory_order_acq_rel) != -1) {
         return false;
     }
-    heap->held_bytes += object_bytes(object); /* shared blocks are nobody's until someone frees them */
+    const uint64_t bytes = object_bytes(object);
+    heap->held_bytes += bytes; /* shared blocks are nobody's until someone frees them */
+    heap->adopted_bytes += (int64_t)bytes;
     return true;
 }
 
@@ -150,7 +152,9 @@ static void share_push(rvm_heap *heap, share_list *list, uint64_t word) {
     }
     int32_t count = object_count(object);
     object_set_count(object, count >= RVM_STICKY ? 0 : -count);
-    heap->held_bytes -= object_bytes(object);
+    const uint64_t bytes = object_bytes(object);
+    heap->held_bytes -= bytes;
+    heap->adopted_bytes -= heap->adopted_bytes > 0 ? (int64_t)bytes : 0;
 #ifdef RVM_STRESS
     heap->live_objects--;
 #endif
