@@ -17,7 +17,7 @@ def on_device(
     return call(
         "on_device",
         body,
-        virtual_device=device_name(device),
+        device=device_name(device),
         constrain_result=constrain_result,
         constrain_body=constrain_body,
     )

@@ -151,9 +151,8 @@ def ndarray_size(data: Expr, dtype: str = "int32") -> Call:
 
 def device_copy(data: Expr, src_device: Any, dst_device: Any) -> Call:
     """Return the tensor on another device."""
-    return call(
-        "device_copy", data, src_virtual_device=str(src_device), dst_virtual_device=str(dst_device)
-    )
+    devices = {"src_device": str(src_device), "dst_device": str(dst_device)}
+    return call("device_copy", data, **devices)
 
 
 def copy_shape_func(attrs: Any, inputs: Any, _: Any) -> Any:

@@ -1,0 +1,19 @@
+"""Networks and helpers for tests, by TVM's names."""
+
+from __future__ import annotations
+
+from relayvm.relay.lazy import lazy_names
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "create_workload": "relayvm.relay.testing.init",
+        "run_infer_type": "relayvm.relay.testing.helpers",
+        "run_opt_pass": "relayvm.relay.testing.helpers",
+        "check_grad": "relayvm.relay.testing.helpers",
+        "rand": "relayvm.relay.testing.helpers",
+        "count_ops": "relayvm.relay.testing.helpers",
+        "_np_randn_from_type": "relayvm.relay.testing.helpers",
+        "enabled_targets": "relayvm.relay.testing.helpers",
+    },
+)

@@ -1,0 +1,98 @@
+"""DenseNet.
+
+Source: Huang et al., "Densely connected convolutional networks": a layer adds channels to all that
+came before it in its block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relayvm.base.diagnostics import error
+from relayvm.ir.expr import Expr, Function
+from relayvm.relay.expr import var
+from relayvm.relay.module import IRModule
+from relayvm.relay.ndarray import NDArray
+from relayvm.relay.op import concatenate, nn
+from relayvm.relay.testing import layers
+from relayvm.relay.testing.init import create_workload
+
+Shape = tuple[int, ...]
+
+# channels of the first convolution, growth, layers of each block
+SPECS = {
+    121: (64, 32, (6, 12, 24, 16)),
+    161: (96, 48, (6, 12, 36, 24)),
+    169: (64, 32, (6, 12, 32, 32)),
+    201: (64, 32, (6, 12, 48, 32)),
+}
+
+
+def _layer(x: Expr, growth_rate: int, bn_size: int, index: str) -> Expr:
+    x = nn.relu(layers.batch_norm_infer(x, name=f"batch_1_{index}"))
+    x = layers.conv2d(
+        x, channels=bn_size * growth_rate, kernel_size=(1, 1), name=f"conv2d_1_{index}"
+    )
+    x = nn.relu(layers.batch_norm_infer(x, name=f"batch_2_{index}"))
+    return layers.conv2d(
+        x,
+        channels=growth_rate,
+        kernel_size=(3, 3),
+        padding=(1, 1),
+        name=f"conv2d_2_{index}",
+    )
+
+
+def _transition(x: Expr, channels: int, index: int) -> Expr:
+    x = nn.relu(layers.batch_norm_infer(x, name=f"batch_t_{index}"))
+    x = layers.conv2d(x, channels=channels, kernel_size=(1, 1), name=f"conv_t_{index}")
+    return nn.avg_pool2d(x, pool_size=(2, 2), strides=(2, 2))
+
+
+def _dense_net(
+    num_init_features: int,
+    growth_rate: int,
+    block_config: Sequence[int],
+    data_shape: Shape,
+    data_dtype: str,
+    bn_size: int = 4,
+    classes: int = 1000,
+) -> Function:
+    data = var("data", shape=data_shape, dtype=data_dtype)
+    x: Expr = layers.conv2d(
+        data,
+        channels=num_init_features,
+        kernel_size=(7, 7),
+        strides=(2, 2),
+        padding=(3, 3),
+        name="conv1",
+    )
+    x = nn.relu(layers.batch_norm_infer(x, name="batch1"))
+    x = nn.max_pool2d(x, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
+    channels = num_init_features
+    for i, count in enumerate(block_config):
+        for j in range(count):
+            x = concatenate((x, _layer(x, growth_rate, bn_size, f"{i}_{j}")), axis=1)
+        channels += count * growth_rate
+        if i != len(block_config) - 1:
+            channels //= 2
+            x = _transition(x, channels, i)
+    x = nn.relu(layers.batch_norm_infer(x, name="batch2"))
+    x = nn.batch_flatten(nn.global_avg_pool2d(x))
+    return layers.network(layers.dense_add_bias(x, units=classes, name="dense"))
+
+
+def get_workload(
+    densenet_size: int = 121,
+    classes: int = 1000,
+    batch_size: int = 4,
+    image_shape: Shape = (3, 224, 224),
+    dtype: str = "float32",
+) -> tuple[IRModule, dict[str, NDArray]]:
+    """Return the network of 121, 161, 169 or 201 layers as a module, and parameters."""
+    if densenet_size not in SPECS:
+        known = ", ".join(str(size) for size in SPECS)
+        raise error("bad-option", f"there is no DenseNet of {densenet_size} layers; known: {known}")
+    first, growth, blocks = SPECS[densenet_size]
+    shape = (batch_size, *image_shape)
+    return create_workload(_dense_net(first, growth, blocks, shape, dtype, 4, classes))

@@ -1,0 +1,156 @@
+"""Executors of every kind run expressions and functions, and hand out TVM's values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relayvm as tvm
+from relayvm import relay
+from relayvm.base.diagnostics import RelayError
+from relayvm.relay.ndarray import NDArray
+from relayvm.relay.values import ADT, ConstructorValue, RefValue, tuple_object
+
+KINDS = ("debug", "vm", "graph", "aot")
+PROGRAM = """#[version = "0.0.5"]
+def @main(%n: int32) -> List[int32] { if (%n <= 0) { Nil } else { Cons(%n, @main(%n - 1)) } }
+def @total(%l: List[int32]) -> int32 { @sum(%l) }
+def @adder(%n: int32) { fn (%m: int32) { %n + %m } }
+def @cell(%n: int32) { ref(%n) }
+def @swap(%p: (int32, float32)) { (%p.1, %p.0) }
+"""
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def program(kind: str) -> Callable[[str], Any]:
+    executor = relay.create_executor(kind, mod=relay.fromtext(PROGRAM))
+    return lambda name: executor.evaluate(relay.GlobalVar(name))
+
+
+def test_a_function_becomes_a_python_function(kind: str) -> None:
+    x = relay.var("x", shape=(2, 3))
+    function = relay.Function([x], relay.Tuple([relay.negative(x), relay.sum(x)]))
+    value = np.arange(6, dtype=np.float32).reshape(2, 3)
+    result = relay.create_executor(kind).evaluate(function)(value)
+    assert isinstance(result, ADT) and len(result) == 2
+    assert isinstance(result[0], NDArray)
+    np.testing.assert_array_equal(result[0].numpy(), -value)
+    assert result[1] == 15
+
+
+def test_an_expression_is_evaluated_at_once(kind: str) -> None:
+    result = relay.create_executor(kind).evaluate(relay.add(relay.const(1), relay.const(2)))
+    assert result == 3 and result.dtype == np.int32
+
+
+def test_binds_give_values_to_free_variables(kind: str) -> None:
+    x = relay.var("x", shape=(2,))
+    value = np.float32([1, 2])
+    executor = relay.create_executor(kind)
+    result = executor.evaluate(relay.exp(x), {x: relay.const(value)})
+    np.testing.assert_allclose(result, np.exp(value), rtol=1e-6)
+
+
+def test_arguments_are_given_by_name_as_well(kind: str) -> None:
+    x, y = relay.var("x", shape=()), relay.var("y", shape=())
+    run = relay.create_executor(kind).evaluate(relay.Function([x, y], relay.subtract(x, y)))
+    assert run(3.0, y=1.0) == run(y=1.0, x=3.0) == 2
+
+
+def test_wrong_arguments_are_named(kind: str) -> None:
+    x = relay.var("x", shape=())
+    run = relay.create_executor(kind).evaluate(relay.Function([x], x))
+    for args, named, text in (
+        ((), {}, "`x` of `main` is not given"),
+        ((1.0, 2.0), {}, "takes 1 argument"),
+        ((), {"z": 1.0}, "no parameter `z`"),
+        ((1.0,), {"x": 1.0}, "given twice"),
+    ):
+        with pytest.raises(RelayError, match=text):
+            run(*args, **named)
+
+
+def test_params_are_bound_to_main(kind: str) -> None:
+    x, w = relay.var("x", shape=(2,)), relay.var("w", shape=(2,))
+    module = tvm.IRModule.from_expr(relay.Function([x, w], relay.multiply(x, w)))
+    params = {"w": np.float32([2, 3]), "unused": np.float32(1)}
+    run = relay.create_executor(kind, mod=module, params=params).evaluate()
+    np.testing.assert_array_equal(run(np.float32([1, 1])), [2, 3])
+
+
+def test_types_that_nothing_else_tells_are_those_of_arguments(kind: str) -> None:
+    x = relay.var("x")
+    run = relay.create_executor(kind).evaluate(relay.Function([x], relay.sum(x)))
+    assert run(np.ones((2, 3), np.float32)) == 6
+
+
+def test_a_polymorphic_function_runs_on_what_is_given(kind: str) -> None:
+    a = relay.TypeVar("a")
+    x = relay.var("x", a)
+    pair = relay.Function([x], relay.Tuple([x, x]), None, [a])
+    result = relay.create_executor(kind).evaluate(pair)(np.int32(4))
+    assert result[0] == result[1] == 4
+
+
+def test_values_of_data_types_are_constructor_values(kind: str) -> None:
+    call = program(kind)
+    items = call("main")(3)
+    assert isinstance(items, ConstructorValue)
+    assert items.constructor.name_hint == "Cons" and items.tag == items.constructor.tag
+    assert items.fields[0] == 3 and items[1][1][1].constructor.name_hint == "Nil"
+    assert call("total")(items) == 6
+
+
+def test_values_pass_from_one_kind_of_executor_to_another() -> None:
+    made, summed = program("debug"), program("vm")
+    assert summed("total")(made("main")(20_000)) == 200_010_000
+    assert made("total")(summed("main")(20_000)) == 200_010_000
+
+
+def test_constructor_values_are_built_in_python(kind: str) -> None:
+    module = relay.fromtext(PROGRAM)
+    _, cons, nil = module.get_type("List")
+    if cons.name_hint != "Cons":
+        cons, nil = nil, cons
+    empty = ConstructorValue(nil.tag, [], nil)
+    value = ConstructorValue(cons.tag, [np.int32(5), empty], cons)
+    assert program(kind)("total")(value) == 5
+
+
+def test_functions_and_references_come_out(kind: str) -> None:
+    call = program(kind)
+    assert call("adder")(1)(2) == 3
+    cell = call("cell")(7)
+    assert isinstance(cell, RefValue) and cell.value == 7
+
+
+def test_tuples_go_in(kind: str) -> None:
+    swap = program(kind)("swap")
+    for pair in ((1, 2.5), tuple_object([np.int32(1), np.float32(2.5)])):
+        first, second = swap(pair)
+        assert first == 2.5 and second == 1
+
+
+def test_there_is_no_executor_of_another_kind() -> None:
+    with pytest.raises(RelayError, match="known are `debug`, `graph`, `vm`, `aot`"):
+        relay.create_executor("fast")
+
+
+def test_names_of_the_original_are_there() -> None:
+    from relayvm.relay.backend import Executor, Runtime, interpreter, vm
+
+    assert interpreter.ConstructorValue is ConstructorValue
+    assert vm.compile is relay.vm.compile
+    assert Executor("graph", {"link-params": True})["link-params"] is True
+    assert str(Runtime("crt")) == "crt"
+    with pytest.raises(RelayError, match="there is no runtime `java`"):
+        Runtime("java")
+    with pytest.raises(RelayError, match="no option `speed`"):
+        Executor("aot", {"speed": 1})
