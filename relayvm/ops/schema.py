@@ -44,6 +44,7 @@ Tensors = Annotated[TupleType, Constraint("a tuple of tensors", DTYPES, False, T
 
 Ints = tuple[int, ...]
 Dims = tuple[Dim, ...]
+Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def _kind(annotation: Any) -> str:
     if isinstance(annotation, str):
         return annotation
     parts = get_args(annotation) if type(None) in get_args(annotation) else (annotation,)
-    known = {int | Ints: "int | Ints", Dim: "Dim", Ints: "Ints", Dims: "Dims"}
+    known = {int | Ints: "int | Ints", Dim: "Dim", Ints: "Ints", Dims: "Dims", Pairs: "Pairs"}
     names = [known.get(p) or getattr(p, "__name__", str(p)) for p in parts if p is not type(None)]
     return " | ".join(names + ["None"] * (len(parts) > len(names)))
 
@@ -201,6 +202,13 @@ def _read_sections(value: Any) -> int | Ints:
     return _read_ints(value) if isinstance(value, (tuple, list)) else _read_int(value)
 
 
+def _read_pairs(value: Any) -> Pairs:
+    pairs = tuple(_read_ints(v) for v in value)
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError
+    return tuple((first, second) for first, second in pairs)
+
+
 _READERS: dict[str, Callable[[Any], Any]] = {
     "int": _read_int,
     "bool": _read_bool,
@@ -210,6 +218,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "Dim": _read_dim,
     "Ints": _read_ints,
     "Dims": _read_dims,
+    "Pairs": _read_pairs,
     "int | Ints": _read_sections,
 }
 _KIND_TEXT = {
@@ -221,6 +230,7 @@ _KIND_TEXT = {
     "Dim": "a dim",
     "Ints": "a list of integers",
     "Dims": "a list of dims",
+    "Pairs": "a list of pairs of integers",
     "int | Ints": "an integer or a list of integers",
 }
 

@@ -10,6 +10,7 @@ from cases_annotation import ANNOTATION_CASES
 from cases_convolution import CONVOLUTION_CASES
 from cases_layers import LAYER_CASES
 from cases_pooling import POOLING_CASES
+from cases_space import SPACE_CASES
 from cases_transform import TRANSFORM_CASES
 from operator_case import Case, Shape
 
@@ -232,6 +233,7 @@ CASES: dict[str, list[Case]] = {
     "take_grad": _take(1),
     **ANNOTATION_CASES,
     **CONVOLUTION_CASES,
+    **SPACE_CASES,
     **LAYER_CASES,
     **POOLING_CASES,
     **TRANSFORM_CASES,

@@ -1,0 +1,62 @@
+"""Inputs of pads, dilation, and of operators that move elements between space and batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from operator_case import Case, Shape, result_shape
+
+_PADS: list[tuple[Shape, dict[str, Any]]] = [
+    ((3,), {"pad_width": ((1, 2),), "pad_mode": "edge"}),
+    ((3, 2), {"pad_width": ((2, 1), (0, 1)), "pad_mode": "reflect"}),
+    ((2, 1, 3), {"pad_width": ((0, 0), (2, 0), (1, 1)), "pad_mode": "edge"}),
+]
+
+SPACE_CASES: dict[str, list[Case]] = {
+    "nn.pad": [
+        Case(((2, 3), ()), {"pad_width": ((1, 0), (0, 2))}),
+        Case(((0, 3), ()), {"pad_width": ((1, 1), (0, 0))}),
+        Case(((), ()), {"pad_width": ()}),
+        *(Case((s, ()), a) for s, a in _PADS),
+    ],
+    "nn.mirror_pad": [
+        Case(((3,),), {"pad_width": ((3, 2),)}),
+        Case(((3, 2),), {"pad_width": ((2, 1), (0, 1)), "mode": "REFLECT"}),
+    ],
+    "nn.pad_grad": [
+        *(Case((result_shape("nn.pad", (s, ()), a), s), a) for s, a in _PADS),
+        Case(((8,), (3,)), {"pad_width": ((3, 2),), "pad_mode": "symmetric"}),
+    ],
+    "nn.dilate": [
+        Case(((2, 3),), {"strides": (2, 3), "dilation_value": 1.5}),
+        Case(((2,),), {"strides": (1,)}),
+        Case(((0, 2),), {"strides": (3, 2)}),
+    ],
+    "nn.batch_flatten": [
+        Case(((2, 3, 2),)),
+        Case(((3,),)),
+        Case(((2, 0, 3),)),
+        Case(((2, 2, 1, 3),)),
+    ],
+    "nn.depth_to_space": [
+        Case(((1, 8, 2, 1),), {"block_size": 2}),
+        Case(((1, 2, 1, 8),), {"block_size": 2, "layout": "NHWC", "mode": "CRD"}),
+    ],
+    "nn.space_to_depth": [
+        Case(((1, 2, 4, 2),), {"block_size": 2}),
+        Case(((1, 2, 4, 3),), {"block_size": 2, "layout": "NHWC", "mode": "CRD"}),
+    ],
+    "nn.space_to_batch_nd": [
+        Case(((1, 4, 3, 2),), {"block_shape": (2, 2), "paddings": ((1, 1), (0, 1))}),
+        Case(((2, 6),), {"block_shape": (3,), "paddings": ((0, 0),), "pad_value": 2.0}),
+    ],
+    "nn.batch_to_space_nd": [
+        Case(((4, 2, 2, 2),), {"block_shape": (2, 2), "crops": ((1, 0), (0, 1))}),
+        Case(((6, 2),), {"block_shape": (3,), "crops": ((0, 0),)}),
+    ],
+    "nn.fifo_buffer": [
+        Case(((2,), (5,))),
+        Case(((3, 1), (3, 2)), {"axis": -1}),
+        Case(((2, 3), (2, 3))),
+    ],
+}
