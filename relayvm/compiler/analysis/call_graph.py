@@ -3,10 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from relayvm.ir.expr import GlobalVar
 from relayvm.ir.module import Module
 from relayvm.ir.visit import post_order
+
+
+@dataclass(frozen=True, slots=True)
+class CallGraph:
+    """Which function mentions which: `callees` and `callers` by name, each name once, in order.
+
+    `order` has callees before callers; `recursive` are the functions that can reach themselves.
+    """
+
+    callees: Mapping[str, tuple[str, ...]]
+    callers: Mapping[str, tuple[str, ...]]
+    order: tuple[str, ...]
+    recursive: frozenset[str]
+
+    @classmethod
+    def of(cls, module: Module) -> CallGraph:
+        """Return the call graph of a module; a mention as a value counts as a call."""
+        graph = call_graph(module)
+        callees = {name: tuple(dict.fromkeys(named)) for name, named in graph.items()}
+        callers: dict[str, list[str]] = {name: [] for name in graph}
+        for name, named in callees.items():
+            for callee in named:
+                callers.setdefault(callee, []).append(name)
+        order = tuple(name for group in components(graph) for name in group)
+        frozen = {name: tuple(found) for name, found in callers.items()}
+        return cls(callees, frozen, order, frozenset(recursive_names(graph)))
 
 
 def call_graph(module: Module) -> dict[str, list[str]]:

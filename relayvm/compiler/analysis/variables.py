@@ -1,0 +1,184 @@
+"""Variables, type variables and dtypes of expressions, in the order in which they are met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relayvm.base.dtypes import DType, dtype_of
+from relayvm.ir.expr import Call, Constant, Constructor, Expr, Function, Let, Match, Var
+from relayvm.ir.module import TypeData
+from relayvm.ir.scope import Scope, Scopes
+from relayvm.ir.types import (
+    FuncType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeParam,
+)
+from relayvm.ir.visit import (
+    attr_variables,
+    binders,
+    children,
+    pattern_vars,
+    post_order,
+    type_variables,
+)
+
+
+def pre_order(expr: Expr) -> Iterator[Expr]:
+    """Yield every node once, before its subexpressions."""
+    seen: set[int] = set()
+    pending = [expr]
+    while pending:
+        node = pending.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            pending.extend(reversed(children(node)))
+
+
+def all_vars(expr: Expr) -> tuple[Var, ...]:
+    """Return the variables that an expression binds or uses, each once."""
+    found: dict[Var, None] = {}
+    for node in pre_order(expr):
+        found.update(dict.fromkeys(binders(node)))
+        if isinstance(node, Var):
+            found[node] = None
+    return tuple(found)
+
+
+def bound_vars(expr: Expr) -> tuple[Var, ...]:
+    """Return the variables that an expression binds, outer ones first."""
+    return tuple(dict.fromkeys(v for node in pre_order(expr) for v in binders(node)))
+
+
+def free_vars(expr: Expr) -> tuple[Var, ...]:
+    """Return the variables that an expression uses and does not bind."""
+    bound = set(bound_vars(expr))
+    return tuple(v for v in all_vars(expr) if v not in bound)
+
+
+def _types(item: Expr | Type | TypeData) -> Iterator[Type]:
+    if isinstance(item, Type):
+        yield item
+        return
+    if isinstance(item, TypeData):
+        for constructor in item.constructors:
+            yield from constructor.inputs
+        return
+    for node in pre_order(item):
+        for var in (*binders(node), *((node,) if isinstance(node, Var) else ())):
+            if var.type_annotation is not None:
+                yield var.type_annotation
+        if isinstance(node, Function) and node.ret_type is not None:
+            yield node.ret_type
+        if isinstance(node, Call):
+            yield from node.type_args
+        if isinstance(node, Constructor):
+            yield from node.inputs
+
+
+def bound_type_vars(item: Expr | Type | TypeData) -> tuple[TypeParam, ...]:
+    """Return the type parameters that an expression, type or definition introduces."""
+    found: dict[TypeParam, None] = {}
+    if isinstance(item, TypeData):
+        found.update(dict.fromkeys(item.type_params))
+    if isinstance(item, Expr):
+        for node in pre_order(item):
+            if isinstance(node, Function):
+                found.update(dict.fromkeys(node.type_params))
+    for type_ in _types(item):
+        for part in _parts(type_):
+            if isinstance(part, FuncType):
+                found.update(dict.fromkeys(part.type_params))
+    return tuple(found)
+
+
+def all_type_vars(item: Expr | Type | TypeData) -> tuple[TypeParam, ...]:
+    """Return the type parameters that occur or are introduced, each once."""
+    found: dict[TypeParam, None] = {}
+    for type_ in _types(item):
+        for part in _parts(type_):
+            if isinstance(part, FuncType):
+                found.update(dict.fromkeys(part.type_params))
+            elif not isinstance(part, (TupleType, RefType, TypeCall)):
+                found.update(dict.fromkeys(type_variables(part)))
+    if isinstance(item, Expr):
+        for node in pre_order(item):
+            if isinstance(node, Call):
+                found.update(
+                    dict.fromkeys(v for a in node.attrs.values() for v in attr_variables(a))
+                )
+    found.update(dict.fromkeys(bound_type_vars(item)))
+    return tuple(found)
+
+
+def free_type_vars(item: Expr | Type | TypeData) -> tuple[TypeParam, ...]:
+    """Return the type parameters that occur and are not introduced inside."""
+    bound = set(bound_type_vars(item))
+    return tuple(v for v in all_type_vars(item) if v not in bound)
+
+
+def _parts(type_: Type) -> Iterator[Type]:
+    pending = [type_]
+    while pending:
+        part = pending.pop()
+        yield part
+        match part:
+            case TupleType():
+                pending.extend(reversed(part.fields))
+            case FuncType():
+                pending.extend(reversed((*part.arg_types, part.ret_type)))
+            case RefType():
+                pending.append(part.value)
+            case TypeCall():
+                pending.extend(reversed(part.args))
+            case _:
+                pass
+
+
+def all_dtypes(expr: Expr) -> set[DType]:
+    """Return the dtypes of all tensors in an expression: of constants, annotations, and of every
+    node once types are inferred.
+    """
+    types = list(_types(expr))
+    found: set[DType] = set()
+    for node in post_order(expr):
+        if isinstance(node, Constant):
+            found.add(dtype_of(node.data.dtype))
+        if node.checked_type is not None:
+            types.append(node.checked_type)
+    found.update(p.dtype for t in types for p in _parts(t) if isinstance(p, TensorType))
+    return found
+
+
+def is_well_formed(expr: Expr) -> bool:
+    """Return True if each variable has one binder and is used in its scope, or is free."""
+    scopes = Scopes(expr)
+    regions: dict[Var, Scope] = {}
+    for node in scopes.nodes:
+        for var, region in _bound_here(node, scopes):
+            if var in regions:
+                return False
+            regions[var] = region
+    return all(
+        node not in regions or regions[node].encloses(scopes.of[id(node)])
+        for node in scopes.nodes
+        if isinstance(node, Var)
+    )
+
+
+def _bound_here(node: Expr, scopes: Scopes) -> Iterator[tuple[Var, Scope]]:
+    match node:
+        case Let():
+            recursive = isinstance(node.value, Function)
+            yield node.var, scopes.inner[id(node)] if recursive else scopes.binding[id(node)][0]
+        case Function():
+            yield from ((p, scopes.binding[id(node)][0]) for p in node.params)
+        case Match():
+            for clause, region in zip(node.clauses, scopes.binding[id(node)]):
+                yield from ((v, region) for v in pattern_vars(clause.lhs))
+        case _:
+            pass
