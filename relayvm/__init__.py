@@ -113,8 +113,10 @@ def __getattr__(name: str) -> Any:
         value: Any = _tvm_module(name)
     elif home := _HOMES.get(name) or _TVM_HOMES.get(name):
         value = getattr(import_module(home), name)
-    else:
+    elif name.startswith("_"):
         raise AttributeError(f"module `relayvm` has no attribute `{name}`")
+    else:
+        raise import_module("relayvm.relay.lazy").missing("relayvm", name)
     globals()[name] = value
     return value
 

@@ -56,16 +56,16 @@ Item = Union[Expr, Type, Module, TypeData, Pattern, Any]
 Tokens = Iterator[Hashable]
 
 
-def structural_equal(a: Item, b: Item, map_free_vars: bool = False) -> bool:
+def structural_equal(lhs: Item, rhs: Item, map_free_vars: bool = False) -> bool:
     """Tell whether two programs are the same but for the names of what they bind.
 
     Constants are equal by their bits; a shared node differs from two copies; attributes that equal
     their default may be absent. Free variables are equal only to themselves, unless `map_free_vars`
     lets them correspond one to one.
     """
-    if a is b:
+    if lhs is rhs:
         return True
-    left, right = _Walk(map_free_vars).item(a), _Walk(map_free_vars).item(b)
+    left, right = _Walk(map_free_vars).item(lhs), _Walk(map_free_vars).item(rhs)
     end = object()
     for token in left:
         if next(right, end) != token:
@@ -73,12 +73,12 @@ def structural_equal(a: Item, b: Item, map_free_vars: bool = False) -> bool:
     return next(right, end) is end
 
 
-def structural_hash(item: Item, map_free_vars: bool = False) -> int:
+def structural_hash(node: Item, map_free_vars: bool = False) -> int:
     """Return a 64-bit hash that equal items share, in every process if they have no free
     variables.
     """
     digest = hashlib.blake2b(digest_size=8)
-    for token in _Walk(map_free_vars).item(item):
+    for token in _Walk(map_free_vars).item(node):
         digest.update(token if isinstance(token, bytes) else repr(token).encode())
         digest.update(b"\0")
     return int.from_bytes(digest.digest(), "little")

@@ -31,7 +31,7 @@ def lazy_names(
         elif not top and find_spec(f"{package}.{name}") is not None:
             value = import_module(f"{package}.{name}")
         else:
-            value = _in_fallbacks(package, fallbacks, name)
+            value = _in_fallbacks(top or package, fallbacks, name)
         if package in sys.modules:
             setattr(sys.modules[package], name, value)
         return value
@@ -52,10 +52,23 @@ def _in_fallbacks(package: str, fallbacks: Sequence[str], name: str) -> Any:
     raise missing(package, name)
 
 
+def absent(package: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module that holds all of its names, known to users as
+    `package`: it says why a name is left out.
+    """
+
+    def find(name: str) -> Any:
+        raise missing(package, name)
+
+    return find
+
+
 def missing(package: str, name: str) -> AttributeError:
     """Return the error for a name that is not there, with the reason if it is left out."""
-    full = f"{package.removeprefix('relayvm.').replace('relay.namespace.', '')}.{name}"
-    reason = left_out().get(full)
+    full = f"{package.removeprefix('relayvm')}.{name}".lstrip(".")
+    inside = (why for key, why in left_out().items() if key.startswith(f"{full}."))
+    reason = left_out().get(full) or left_out().get(full.replace("relay.op.", "relay."))
+    reason = reason or next(inside, None)
     why = f": {reason}" if reason else ""
     return AttributeError(f"module `{package}` has no attribute `{name}`{why}")
 

@@ -18,7 +18,7 @@ from relayvm.relay.module import IRModule, show_arrays, unwrap, wrap
 
 def parse(
     source: str,
-    src_name: str = "from_string",
+    source_name: str = "from_string",
     init_module: IRModule | None = None,
     init_meta_table: Any = None,
 ) -> IRModule:
@@ -29,7 +29,7 @@ def parse(
     """
     if init_meta_table:
         raise error("bad-metadata", "constants stand in the text itself, not in a table beside it")
-    text = Source(src_name, source)
+    text = Source(source_name, source)
     if init_module is None:
         return wrap(infer_types(parse_every_error(text, OPS)))
     known = unwrap(init_module)

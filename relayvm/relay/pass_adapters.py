@@ -1,12 +1,22 @@
-"""Passes whose parameters in TVM differ from those of ours."""
+"""Passes whose parameters in TVM differ from those of ours, and those that are functions there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from relayvm.base.diagnostics import error
+from relayvm.compiler.infer_types import infer_types
+from relayvm.compiler.passes import run_passes
+from relayvm.compiler.steps import Step
+from relayvm.compiler.transforms import eliminate_common_subexpressions as sharing
+from relayvm.ir.expr import Expr, Function
 from relayvm.ir.module import Module
 from relayvm.ir.visit import global_vars
+from relayvm.relay.module import IRModule, wrap
+from relayvm.relay.namespace.transform import PassContext
+
+MAIN = "main"
 
 
 def remove_unused_functions(module: Module, *, entry_functions: Iterable[str] | None) -> Module:
@@ -22,3 +32,65 @@ def remove_unused_functions(module: Module, *, entry_functions: Iterable[str] | 
                 reached.add(name)
                 waiting.append(name)
     return module.with_functions({n: f for n, f in module.functions.items() if n in reached})
+
+
+def eliminate_common_subexpressions(
+    module: Module, *, fskip: Callable[[Expr], bool] | None
+) -> Module:
+    """Return the module with equal pure calls shared; those for which `fskip` is true stay."""
+    skip = None if fskip is None else (lambda node: bool(fskip(node)))
+    return sharing.eliminate_common_subexpressions(module, skip)
+
+
+def inline(module: Module) -> Module:
+    """Return the module with functions that are marked `Inline` in the place of their calls."""
+    return run_passes(module, [("inline", {"marked_only": True})])
+
+
+def fuse_ops(module: Module, *, fuse_opt_level: int) -> Module:
+    """Return the module with operator calls grouped, as far as the context says."""
+    context = PassContext.current()
+    level = context.opt_level if fuse_opt_level < 0 else fuse_opt_level
+    options: dict[str, int] = {"fuse_opt_level": level}
+    if "relay.FuseOps.max_depth" in context.config:
+        options["max_depth"] = context.config["relay.FuseOps.max_depth"]
+    return run_passes(module, [("fuse_ops", options)])
+
+
+# --- passes that are functions over one expression in TVM ------------------------------------
+
+
+def to_cps(func: Function, mod: IRModule | None = None) -> Function:
+    """Return the form of a function that takes a continuation.
+
+    The module gets such forms of the functions that it calls.
+    """
+    after = _as_main(func, mod, ["to_cps"])
+    return _taken(after, f"{MAIN}_cps", mod)
+
+
+def un_cps(func: Function) -> Function:
+    """Return the plain form of a function that takes a continuation."""
+    return _taken(_as_main(func, None, ["un_cps"]), MAIN, None)
+
+
+def Defunctionalization(func: Function, mod: IRModule) -> Function:
+    """Return a function without function values; the module gets what it needs for that."""
+    return _taken(_as_main(func, mod, ["defunctionalize"]), MAIN, mod)
+
+
+def _as_main(func: Function, mod: IRModule | None, steps: Sequence[Step]) -> Module:
+    """Return the module after passes in which the function is `main`."""
+    whole = mod.clone() if mod is not None else IRModule()
+    whole[MAIN] = func
+    return infer_types(run_passes(infer_types(whole.module), steps))
+
+
+def _taken(module: Module, name: str, mod: IRModule | None) -> Function:
+    """Return a function of a module, and put the others into the user's module."""
+    if name not in module.functions:
+        raise error("unknown-function", f"the result has no function `@{name}`")
+    if mod is not None:
+        rest = {n: f for n, f in module.functions.items() if n not in (MAIN, name)}
+        mod.update(wrap(replace(module, functions=rest)))
+    return wrap(module)[name]  # type: ignore[no-any-return]

@@ -27,7 +27,7 @@ class PassRow:
     wants_types: bool = True
 
 
-_TRANSFORMS = "relayvm.compiler.transforms"
+_ADAPTERS = "relayvm.relay.pass_adapters"
 
 ROWS: tuple[PassRow, ...] = (
     PassRow("InferType", "infer_types", "Give every expression its type."),
@@ -41,7 +41,7 @@ ROWS: tuple[PassRow, ...] = (
     ),
     PassRow(
         "EliminateCommonSubexpr",
-        "eliminate_common_subexpressions",
+        f"{_ADAPTERS}:eliminate_common_subexpressions",
         "Share equal pure calls; those for which `fskip` is true stay.",
         opt_level=3,
         parameters="fskip=None",
@@ -57,31 +57,63 @@ ROWS: tuple[PassRow, ...] = (
     ),
     PassRow(
         "RemoveUnusedFunctions",
-        "relayvm.relay.pass_adapters:remove_unused_functions",
-        "Drop functions that no entry reaches.",
+        f"{_ADAPTERS}:remove_unused_functions",
+        "Drop functions that no entry reaches; by default that is `main`.",
         opt_level=1,
         parameters="entry_functions=None",
     ),
-    PassRow("Inline", "inline", "Put functions in the place of their calls.", opt_level=1),
+    PassRow(
+        "Inline",
+        f"{_ADAPTERS}:inline",
+        "Put functions marked `Inline` in the place of their calls.",
+        opt_level=1,
+    ),
+    PassRow(
+        "InlinePrimitives",
+        "inline_primitives",
+        "Put primitive functions in the place of their names.",
+        opt_level=1,
+    ),
     PassRow(
         "ToANormalForm",
         "to_anf",
         "Name every operand with a let.",
         opt_level=1,
+    ),
+    PassRow(
+        "ToBasicBlockNormalForm",
+        "to_basic_block_normal_form",
+        "Name what several scopes share in the scope around them.",
+        opt_level=1,
+    ),
+    PassRow(
+        "ToGraphNormalForm",
+        "to_graph_normal_form",
+        "Drop lets where nobody can tell.",
+        opt_level=1,
         is_function_pass=True,
     ),
     PassRow(
+        "EtaExpand",
+        "eta_expand",
+        "Wrap constructors and globals that are used as values in functions.",
+        opt_level=1,
+        parameters="expand_constructor=False, expand_global_var=False",
+    ),
+    PassRow(
         "FuseOps",
-        "fuse",
-        "Group operator calls into primitive functions.",
+        f"{_ADAPTERS}:fuse_ops",
+        "Group operator calls into primitive functions; -1 is the level of the context.",
         opt_level=0,
         parameters="fuse_opt_level=-1",
         is_function_pass=True,
     ),
     PassRow(
-        "LambdaLift",
-        "lift_closures",
-        "Make local functions global ones.",
-        opt_level=1,
+        "DefuseOps",
+        "defuse_ops",
+        "Put the bodies of primitive functions in the place of their calls.",
+        opt_level=3,
+        is_function_pass=True,
     ),
+    PassRow("LambdaLift", "lambda_lift", "Make local functions global ones.", opt_level=1),
 )

@@ -16,6 +16,7 @@ from relayvm.compiler.passes import PASSES, run_passes
 from relayvm.compiler.pipeline import is_typed
 from relayvm.ir.expr import Expr, Function
 from relayvm.ir.module import Module
+from relayvm.relay.lazy import absent
 from relayvm.relay.module import IRModule, unwrap, wrap
 from relayvm.relay.namespace.transform import (
     ApplyPassToFunction,
@@ -29,10 +30,12 @@ from relayvm.relay.namespace.transform import (
     module_pass,
     with_functions,
 )
+from relayvm.relay.pass_adapters import Defunctionalization, to_cps, un_cps
 from relayvm.relay.pass_table import ROWS, PassRow
 
 __all__ = [
     "ApplyPassToFunction",
+    "Defunctionalization",
     "FunctionPass",
     "InferTypeLocal",
     "ModulePass",
@@ -43,6 +46,8 @@ __all__ = [
     "Sequential",
     "function_pass",
     "module_pass",
+    "to_cps",
+    "un_cps",
 ]
 
 SKIPPED = frozenset({"SkipOptimization", "Compiler", "Extern"})
@@ -79,6 +84,7 @@ def function_pass(
     opt_level: int | None = None,
     name: str | None = None,
     required: Sequence[str] | None = None,
+    *,
     traceable: bool = False,
 ) -> Any:
     """Return a pass made of a function `(function, module, context) -> function`, or of a class
@@ -119,8 +125,7 @@ class _TableModulePass(_TablePass, ModulePass):
 
 def _run(row: PassRow, module: Module, parameters: dict[str, Any]) -> Module:
     if ":" not in row.runs:
-        _refuse_parameters(row, parameters)
-        return infer_types(run_passes(module, [row.runs]))
+        return infer_types(run_passes(module, [(row.runs, _options(row, parameters))]))
     if row.wants_types and not is_typed(module):
         module = infer_types(module)
     home, name = row.runs.split(":")
@@ -128,14 +133,16 @@ def _run(row: PassRow, module: Module, parameters: dict[str, Any]) -> Module:
     return infer_types(result)
 
 
-def _refuse_parameters(row: PassRow, parameters: dict[str, Any]) -> None:
-    """Raise RelayError if a parameter that the pass does not know has another value than it has
-    by default.
+def _options(row: PassRow, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters that the compiler's pass has as options.
+
+    Raises RelayError `bad-option` if one that it has not is given.
     """
+    known = dict(PASSES[row.runs].options)
     for name, parameter in _signature(row.parameters).parameters.items():
-        if parameters[name] != parameter.default:
-            message = f"`{row.name}` knows {name}={parameter.default!r} only"
-            raise error("bad-option", message)
+        if name not in known and parameters[name] != parameter.default:
+            raise error("bad-option", f"`{row.name}` knows {name}={parameter.default!r} only")
+    return {name: value for name, value in parameters.items() if name in known}
 
 
 def _maker(row: PassRow) -> Callable[..., Pass]:
@@ -171,3 +178,5 @@ def InferTypeLocal(expr: Expr) -> Any:
 for _row in ROWS:
     if ":" in _row.runs or _row.runs in PASSES:
         setattr(sys.modules[__name__], _row.name, _maker(_row))
+
+__getattr__ = absent("relayvm.relay.transform")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from relayvm.base.trampoline import Recursive, trampoline
@@ -32,16 +32,19 @@ from relayvm.ir.visit import children
 LARGEST_COMPARED_BYTES = 1024
 
 
-def eliminate_common_subexpressions(module: Module) -> Module:
+def eliminate_common_subexpressions(
+    module: Module, skip: Callable[[Expr], bool] | None = None
+) -> Module:
     """Share equal pure calls: `add(exp(%x), exp(%x))` -> `let %v = exp(%x); add(%v, %v)`.
 
     A call is replaced only by one that has been made before it in the same or an enclosing scope,
-    so nothing is computed that was not, or earlier than it was. Linear.
+    so nothing is computed that was not, or earlier than it was. Nodes for which `skip` holds stay
+    themselves. Linear.
     """
     purity = Purity(module)
     functions = {}
     for name, function in module.functions.items():
-        functions[name] = trampoline(_Sharer(function, purity).rewrite(function))
+        functions[name] = trampoline(_Sharer(function, purity, skip).rewrite(function))
     return module.with_functions(functions)  # type: ignore[arg-type]
 
 
@@ -55,8 +58,11 @@ class _Known:
 
 
 class _Sharer:
-    def __init__(self, function: Function, purity: Purity) -> None:
+    def __init__(
+        self, function: Function, purity: Purity, skip: Callable[[Expr], bool] | None
+    ) -> None:
         self.purity = purity
+        self.skip = skip
         self.scopes = Scopes(function)
         self.done: dict[int, Expr] = {}
         self.numbers: dict[int, int] = {}
@@ -141,6 +147,8 @@ class _Sharer:
     def key(self, node: Expr) -> Hashable | None:
         """Return what equal nodes agree on; None for a node that must stay itself."""
         if not isinstance(node, (Call, Tuple, TupleGetItem)) or not self.purity.is_pure(node):
+            return None
+        if self.skip is not None and self.skip(node):
             return None
         operands = tuple(self.numbers[id(part)] for part in same_scope_children(node))
         extra: Hashable = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from relayvm.base import target as base
 from relayvm.base.diagnostics import error
+from relayvm.relay.lazy import absent
 from relayvm.relay.ndarray import Device, device
 
 # Options of `llvm` that say nothing here: the machine has one runtime and one linker.
@@ -184,3 +185,6 @@ def arm_cpu(model: str = "unknown", options: str | None = None) -> Target:
     """Return the target of 64-bit ARM CPUs."""
     triple = "-mtriple=aarch64-linux-gnu"
     return Target(f"llvm {'' if options and 'mtriple' in options else triple} {options or ''}")
+
+
+__getattr__ = absent("relayvm.target")

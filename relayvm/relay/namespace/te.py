@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relayvm.base.dims import DimExpr, DimVar, symbol
+from relayvm.relay.lazy import absent
 
 __all__ = ["size_var", "var"]
 
@@ -15,3 +16,6 @@ def var(name: str = "tindex", dtype: str = "int32") -> DimExpr:
 def size_var(name: str = "size", dtype: str = "int32") -> DimExpr:
     """Return a new symbolic size."""
     return symbol(DimVar(name))
+
+
+__getattr__ = absent("relayvm.te")

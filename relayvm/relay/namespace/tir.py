@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any as AnyValue
 
 from relayvm.base.dims import Dim, DimExpr, DimVar, dim_floordiv, dim_max, dim_min, dim_mod, symbol
+from relayvm.relay.lazy import absent
 from relayvm.relay.node import NodeClass, as_dim
 from relayvm.relay.ty import Any
 
@@ -83,3 +84,6 @@ def min(a: Dim, b: Dim) -> Dim:
 def max(a: Dim, b: Dim) -> Dim:
     """Return the greater size."""
     return dim_max(as_dim(a), as_dim(b))
+
+
+__getattr__ = absent("relayvm.tir")

@@ -1,0 +1,166 @@
+"""Every name of TVM that Relay programs use is here with the same parameters, or is left out for a
+reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import relayvm
+from relayvm import relay
+from relayvm.relay.lazy import left_out
+
+NAMES = Path(__file__).with_name("names.txt")
+MOST_LEFT_OUT = 0.05
+
+
+@dataclass(frozen=True)
+class Name:
+    """One line: a dotted name, and its parameters as text where it is a callable."""
+
+    path: str
+    parameters: str | None
+
+    def __str__(self) -> str:
+        return self.path
+
+
+def names() -> Iterator[Name]:
+    for line in NAMES.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            path, paren, rest = line.partition("(")
+            yield Name(path, rest.rpartition(")")[0] if paren else None)
+
+
+ALL = list(names())
+LEFT_OUT = left_out()
+
+
+def reason(path: str) -> str | None:
+    """Return why a name is left out: itself, or what it is inside of."""
+    words = path.split(".")
+    return next(
+        (LEFT_OUT[p] for n in range(len(words), 0, -1) if (p := ".".join(words[:n])) in LEFT_OUT),
+        None,
+    )
+
+
+KEPT = [name for name in ALL if reason(name.path) is None]
+
+
+def found(path: str) -> Any:
+    value: Any = relayvm
+    place = "relayvm"
+    for word in path.split("."):
+        place = f"{place}.{word}"
+        try:
+            value = getattr(value, word)
+        except AttributeError:
+            try:
+                value = import_module(place)
+            except ModuleNotFoundError:
+                raise AttributeError(f"there is no `{place}`") from None
+    return value
+
+
+def test_a_name_stands_once():
+    paths = [name.path for name in ALL]
+    assert len(paths) == len(set(paths)) > 600
+
+
+@pytest.mark.parametrize("name", KEPT, ids=str)
+def test_a_name_is_here_with_the_parameters_of_the_original(name):
+    value = found(name.path)
+    if name.parameters is not None:
+        assert callable(value)
+        assert differences(name, value) == []
+
+
+def differences(name: Name, value: Any) -> list[str]:
+    """Return how the parameters differ; ours may have defaults where the original has none,
+    and take more by keyword.
+    """
+    wanted = list(signature_of(name.parameters or "").parameters.values())
+    given = list(inspect.signature(value).parameters.values())
+    if given and given[0].name == "self" and not (wanted and wanted[0].name == "self"):
+        given = given[1:]
+    told = []
+    for index, parameter in enumerate(wanted):
+        if index >= len(given) or given[index].name != parameter.name:
+            mine = given[index].name if index < len(given) else "nothing"
+            told.append(f"`{parameter.name}` is `{mine}`")
+        elif parameter.default is not parameter.empty and not same_default(
+            parameter.default, given[index].default
+        ):
+            told.append(f"`{parameter.name}` is {given[index].default!r} by default")
+    extra = given[len(wanted) :]
+    kinds = (
+        inspect.Parameter.KEYWORD_ONLY,
+        inspect.Parameter.VAR_KEYWORD,
+        inspect.Parameter.VAR_POSITIONAL,
+    )
+    told += [f"`{p.name}` is not in the original" for p in extra if p.kind not in kinds]
+    return told
+
+
+def signature_of(parameters: str) -> inspect.Signature:
+    """Return the signature that a text describes; `<function>` is any default."""
+    text = f"lambda {parameters.replace('<function>', 'ANYTHING')}: None"
+    ast.parse(text, mode="eval")
+    known = {
+        "TypeKind": relay.TypeKind,
+        "Executor": relay.backend.Executor,
+        "Runtime": relay.backend.Runtime,
+        "Target": relayvm.target.Target,
+        "ANYTHING": ANYTHING,
+    }
+    return inspect.signature(eval(text, known))
+
+
+ANYTHING = object()
+
+
+def same_default(wanted: Any, given: Any) -> bool:
+    if wanted is ANYTHING:
+        return given is not inspect.Parameter.empty
+    if isinstance(wanted, (list, tuple)) and isinstance(given, (list, tuple)):
+        return list(wanted) == list(given)
+    return (type(wanted) is type(given) and wanted == given) or str(wanted) == str(given)
+
+
+# --- what is left out ------------------------------------------------------------------------
+
+
+def test_only_names_of_the_original_are_left_out_each_for_a_reason():
+    paths = [name.path for name in ALL]
+    for path, why in LEFT_OUT.items():
+        assert any(p == path or p.startswith(f"{path}.") for p in paths), path
+        assert len(why.split()) >= 4, path
+
+
+def test_few_names_of_relay_are_left_out():
+    of_relay = [name.path for name in ALL if name.path.startswith("relay.")]
+    missing = [path for path in of_relay if reason(path) is not None]
+    assert len(missing) <= MOST_LEFT_OUT * len(of_relay)
+
+
+@pytest.mark.parametrize("path", sorted(LEFT_OUT))
+def test_a_name_that_is_left_out_says_why(path):
+    with pytest.raises(AttributeError, match=r".") as raised:
+        found_by_attributes(path)
+    assert any(why in str(raised.value) for why in LEFT_OUT.values())
+
+
+def found_by_attributes(path: str) -> Any:
+    value: Any = relayvm
+    for word in path.split("."):
+        value = getattr(value, word)
+    return value
