@@ -16,6 +16,7 @@ from relayvm.base.dims import Dim, DimExpr, DimTerm, DimVar, dim_add, dim_mul, s
 from relayvm.kernels import compute as c
 from relayvm.kernels.lower import Computation, dim_names, operands_of
 from relayvm.kernels.schedules.plan import operands, topological
+from relayvm.kernels.schedules.program import program_text
 
 # A number, or terms: pairs of factors (an atom with its power) and coefficient.
 Plain = Union[int, list[list[object]]]
@@ -29,7 +30,7 @@ def computation_key(
     Names of tensors do not count. Names of dim variables do: nests use them.
     """
     numbers = {v: k for k, v in enumerate(computation.dim_vars)}
-    writer = _Writer(numbers)
+    writer = _Writer(numbers, dim_names(computation.dim_vars))
     for tensor in topological((*computation.inputs, *computation.outputs)):
         writer.tensor(tensor)
     head = [
@@ -46,8 +47,8 @@ def computation_key(
 class _Writer:
     """Writes tensors and expressions as rows that name others by number, shared ones once."""
 
-    def __init__(self, numbers: dict[DimVar, int]) -> None:
-        self.numbers = numbers
+    def __init__(self, numbers: dict[DimVar, int], names: dict[DimVar, str]) -> None:
+        self.numbers, self.names = numbers, names
         self.rows: list[tuple[object, ...]] = []
         self.tensors: dict[c.Tensor, int] = {}
         self.known: dict[int, int] = {}
@@ -55,10 +56,23 @@ class _Writer:
     def tensor(self, tensor: c.Tensor) -> None:
         """Add a tensor whose operands are there."""
         shape = self.shape(tensor.shape)
-        body: list[int] = []
+        body: list[object] = []
         if isinstance(tensor.op, c.Compute):
             body = [self.expr(e) for e in (*tensor.op.axes, tensor.op.body)]
+        elif isinstance(tensor.op, c.ProgramOutput):
+            whole = tensor.op.source
+            body = [self.program(whole), whole.outputs.index(tensor)]
         self.tensors[tensor] = self._add((type(tensor.op).__name__, tensor.dtype, shape, body))
+
+    def program(self, program: c.Program) -> int:
+        """Return the number of a program: its loops as text, and what it reads."""
+        if id(program) not in self.known:
+            text = program_text(program, self.names)
+            work = encode_dim(program.work, self.numbers)
+            self.known[id(program)] = self._add(
+                (text, work, [self.tensors[t] for t in program.inputs])
+            )
+        return self.known[id(program)]
 
     def shape(self, dims: Sequence[Dim]) -> list[Plain]:
         """Return dims in plain form."""

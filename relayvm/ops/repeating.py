@@ -76,13 +76,16 @@ def tiled(data: Tensor, shape: Dims) -> Tensor:
     skipped = len(shape) - data.rank
 
     def element(*i: ScalarExpr) -> ScalarExpr:
-        return data[tuple(_inside(i[skipped + k], d) for k, d in enumerate(data.shape))]
+        places = (_inside(i[skipped + k], d, shape[skipped + k]) for k, d in enumerate(data.shape))
+        return data[tuple(places)]
 
     return te.compute(shape, element, "tile")
 
 
-def _inside(place: ScalarExpr, extent: Dim) -> ScalarExpr:
-    return te.const(0, INT64) if extent == 1 else place % te.dim(extent)
+def _inside(place: ScalarExpr, extent: Dim, whole: Dim) -> ScalarExpr:
+    if extent == 1 or extent == whole:
+        return place if extent == whole else te.const(0, INT64)
+    return place % te.dim(extent)
 
 
 @operator("repeat", fusion=Fusion.BROADCAST)

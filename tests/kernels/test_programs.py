@@ -21,6 +21,7 @@ from relayvm.kernels.parser import parse_nest
 from relayvm.kernels.printer import print_nest
 from relayvm.kernels.schedule import schedule
 from relayvm.kernels.schedules.program import Memory, Writer
+from relayvm.kernels.stored import computation_key
 from relayvm.kernels.verify import verify_nest
 
 from .images import LoadedImage
@@ -224,3 +225,17 @@ def test_a_loop_that_ends_early_is_serial() -> None:
     assert " while cell" in text
     with pytest.raises(Exception, match="only a serial loop ends early"):
         verify_nest(parse_nest(text.replace("for k", "unroll k")))
+
+
+def counting(step: int) -> Computation:
+    def build(w: Writer, y: Memory) -> None:
+        with w.phase(SIZE) as i:
+            y[i] = i * step
+
+    outputs = te.program([((SIZE,), INT64)], [], build, work=SIZE)
+    return Computation("counting", (), outputs, (N,))
+
+
+def test_programs_are_known_by_what_they_do() -> None:
+    keys = [computation_key(counting(step), (), ()) for step in (1, 1, 2)]
+    assert keys[0] == keys[1] != keys[2]

@@ -291,7 +291,10 @@ def _flat_phase(context: Context, stage: Stage) -> n.Phase:
     for extent in extents:
         total = s.mul(total, extent)
     # Names that stand for the axes; they never reach the nest.
-    axes = tuple(n.Broadcast(n.Var(f"axis{k}"), n.LANES, INT64) for k in range(len(extents)))
+    names = tuple(n.Var(f"axis{k}") for k in range(len(extents)))
+    for name, extent in zip(names, extents):
+        emitter.prover.add_range(name, n.const(0), extent)
+    axes = tuple(n.Broadcast(name, n.LANES, INT64) for name in names)
 
     def run(begin: n.Expr, end: n.Expr) -> None:
         def step(at: n.Expr, mask: n.Expr | None) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from relayvm.base.dims import Dim
+from relayvm.base.dims import Dim, DimVar
 from relayvm.base.dtypes import BOOL, INT64, DType
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
-from relayvm.kernels.schedules.emit import Context, Emitter, Frame
+from relayvm.kernels.printer import print_nest
+from relayvm.kernels.schedules.emit import Context, Emitter, Frame, Names
 from relayvm.kernels.schedules.reduction import serial
 
 
@@ -20,6 +21,21 @@ def program_phases(context: Context, program: c.Program, scratch: list[n.Buffer]
     tensors = (*program.inputs, *program.outputs)
     program.build(writer, *(Memory(writer, context.buffers[t], t.shape) for t in tensors))
     return writer.phases
+
+
+def program_text(program: c.Program, dims: Mapping[DimVar, str]) -> str:
+    """Return the loops of a program as text, alike for programs that do the same."""
+    context = Context(Names(), dims, {})
+    buffers = []
+    for role, tensors in (("input", program.inputs), ("output", program.outputs)):
+        for number, tensor in enumerate(tensors):
+            shape = tuple(context.dim(d) for d in tensor.shape)
+            buffers.append(n.Buffer(f"{role}{number}", tensor.dtype, shape, role))
+            context.buffers[tensor] = buffers[-1]
+    scratch: list[n.Buffer] = []
+    phases = program_phases(context, program, scratch)
+    names = tuple(dims.values())
+    return print_nest(n.Nest("program", names, tuple(buffers), tuple(scratch), tuple(phases)))
 
 
 @dataclass(frozen=True, eq=False)
