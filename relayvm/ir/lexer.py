@@ -93,9 +93,7 @@ def tokenize(source: Source, sink: DiagnosticSink) -> Tokens:
     `//` begins a comment, except after a value inside the dims of a `Tensor`, where it divides.
     """
     tokens = Tokens(source)
-    add_kind, add_text, add_begin = (
-        part.append for part in (tokens.kinds, tokens.texts, tokens.begins)
-    )
+    add_kind, add_text, add_begin = tokens.kinds.append, tokens.texts.append, tokens.begins.append
     text, position, match = source.text, 0, _TOKEN.match
     shape_depth = 0
     while True:

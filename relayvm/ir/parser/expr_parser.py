@@ -4,7 +4,7 @@ statement.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from itertools import accumulate, chain
 from typing import Any
 
@@ -58,6 +58,10 @@ BINARY: dict[str, tuple[int, str]] = {
 }
 
 
+_POSTFIX = frozenset(("(", "[", "field"))
+_ENDS = frozenset((",", ")", ";"))
+
+
 class ExprParser(PatternParser):
     """Reads expressions. Every method that can meet a nested expression is a generator for
     `trampoline`.
@@ -99,8 +103,22 @@ class ExprParser(PatternParser):
         lets: list[tuple[Var, Expr, int]] = []
         while True:
             start = self.index
+            result: Expr | None = None
             try:
-                result = yield self._statement(lets)
+                kind = self.kinds[start]
+                if kind == "let":
+                    yield self._let(lets)
+                elif kind == "graph" and self.next_kind() == "=":
+                    yield self._graph_binding()
+                elif kind == "free_var":
+                    yield self._free_var()
+                else:
+                    begin = self.begin()
+                    result = self._leaf() or (yield self.expression())
+                    if self.kinds[self.index] == ";":
+                        self.advance()
+                        lets.append((Var("_", span=result.span), result, begin))
+                        continue
             except SyntaxAbort:
                 if closing != "}" or not self._recover(start):
                     self.scope.undo(mark)
@@ -139,29 +157,15 @@ class ExprParser(PatternParser):
             self.advance()
         return False
 
-    def _statement(self, lets: list[tuple[Var, Expr, int]]) -> Recursive[Any]:
-        """Read one statement into `lets` and return None, or read the result and return it."""
-        kind = self.kind
-        begin = self.begin()
-        if kind == "let":
-            yield self._let(lets, begin)
-        elif kind == "graph" and self.next_kind() == "=":
-            name = self.advance()
-            self.advance()
-            value = yield self.expression()
-            self.expect(";", "an operator")
-            self.scope.bind(name, value)
-        elif kind == "free_var":
-            yield self._free_var()
-        else:
-            value = yield self.expression()
-            if self.kind != ";":
-                return value
-            self.advance()
-            lets.append((Var("_", span=value.span), value, begin))
-        return None
+    def _graph_binding(self) -> Recursive[Any]:
+        name = self.advance()
+        self.advance()
+        value = yield self.expression()
+        self.expect(";", "an operator")
+        self.scope.bind(name, value)
 
-    def _let(self, lets: list[tuple[Var, Expr, int]], begin: int) -> Recursive[Any]:
+    def _let(self, lets: list[tuple[Var, Expr, int]]) -> Recursive[Any]:
+        begin = self.begin()
         self.advance()
         var = yield self.binder()
         self.expect("=", ":")
@@ -197,29 +201,41 @@ class ExprParser(PatternParser):
         """Read an expression with binary operators."""
         if self.kind == "let" or (self.kind == "graph" and self.next_kind() == "="):
             return (yield self.sequence(""))
-        begin = self.begin()
-        operand = yield self._unary()
-        if self.kind not in BINARY:
-            return operand
-        operands: list[tuple[Expr, int]] = [(operand, begin)]
+        operands: list[tuple[Expr, int]] = []
         waiting: list[tuple[int, str, Span]] = []
-        while self.kind in BINARY:
-            strength, name = BINARY[self.kind]
+        while True:
+            begin, first = self.begin(), self.index
+            while self.kinds[self.index] == "-":
+                self.index += 1
+            minuses = self.index - first
+            if self.kind == "number" or (self.kind == "ident" and self.text in NAMED_FLOAT):
+                operand = self._number(begin, minuses % 2 == 1)
+            else:
+                inner = self.begin()
+                primary = self._primary()
+                operand = (yield primary) if isinstance(primary, Generator) else primary
+                if self.kinds[self.index] in _POSTFIX or isinstance(operand, Constructor):
+                    operand = yield self._postfix(operand, inner)
+                if minuses:
+                    operand = self._negated(operand, minuses, first)
+            kind = self.kinds[self.index]
+            if kind not in BINARY:
+                break
+            operands.append((operand, begin))
+            strength, name = BINARY[kind]
             while waiting and waiting[-1][0] >= strength:
                 self._apply(operands, waiting.pop())
             waiting.append((strength, name, self.span()))
             self.advance()
-            begin = self.begin()
-            operand = yield self._unary()
-            operands.append((operand, begin))
+        operands.append((operand, begin))
         while waiting:
             self._apply(operands, waiting.pop())
         return operands[0][0]
 
-    def _single_token(self) -> Expr | None:
+    def _leaf(self) -> Expr | None:
         """Read an operand that is one variable or number, which most are: it needs no generator."""
         kind = self.kinds[self.index]
-        if self.kinds[min(self.index + 1, len(self.kinds) - 1)] not in (",", ")"):
+        if self.kinds[min(self.index + 1, len(self.kinds) - 1)] not in _ENDS:
             return None
         if kind in ("local", "graph"):
             return self._variable()
@@ -237,21 +253,10 @@ class ExprParser(PatternParser):
         self.report("unknown-operator", f"there is no operator `{name}`", span)
         return self.placeholder()
 
-    def _unary(self) -> Recursive[Any]:
-        begin, minus = self.begin(), self.span()
-        negative = 0
-        while self.kind == "-":
-            self.advance()
-            negative += 1
-        if self.kind == "number" or (self.kind == "ident" and self.text in NAMED_FLOAT):
-            return self._number(begin, bool(negative % 2))
-        inner = self.begin()
-        operand = yield self._primary()
-        if self.kind in ("(", "[", "field") or isinstance(operand, Constructor):
-            operand = yield self._postfix(operand, inner)
-        for _ in range(negative):
-            op = self._operator("negative", minus)
-            operand = Call(op, (operand,), span=self.span_from(begin))
+    def _negated(self, operand: Expr, minuses: int, first: int) -> Expr:
+        op = self._operator("negative", self.span(first))
+        for _ in range(minuses):
+            operand = Call(op, (operand,), span=self.span_from(self.begins[first]))
         return operand
 
     def _number(self, begin: int, negative: bool) -> Expr:
@@ -304,7 +309,7 @@ class ExprParser(PatternParser):
             elif self._is_meta_attrs():
                 values = self.meta_attributes()
             else:
-                args.append(self._single_token() or (yield self.expression()))
+                args.append(self._leaf() or (yield self.expression()))
             if not self.accept(","):
                 break
         self.expect(")", ",", opened=opened)
@@ -324,31 +329,32 @@ class ExprParser(PatternParser):
 
     # --- primaries -----------------------------------------------------------------------
 
-    def _primary(self) -> Recursive[Any]:
+    def _primary(self) -> Expr | Recursive[Any]:
+        """Read an operand, or return the generator that reads one with expressions inside."""
         kind = self.kind
-        begin = self.begin()
         if kind in ("local", "graph"):
             return self._variable()
         if kind == "ident":
             return self._named()
         if kind == "global":
             return self._global()
-        if kind == "(":
-            return (yield self._parentheses(begin))
+        begin = self.begin()
         if kind in ("True", "False"):
             self.advance()
             return Constant(read_number(kind, False), span=self.span_from(begin))
+        if kind == "(":
+            return self._parentheses(begin)
         if kind == "{":
-            return (yield self.block())
+            return self.block()
         if kind == "if":
-            return (yield self._if(begin))
+            return self._if(begin)
         if kind in ("match", "match?"):
-            return (yield self._match(begin))
+            return self._match(begin)
         if kind == "fn":
             self.advance()
-            return (yield self.function(begin))
+            return self.function(begin)
         if kind in ("ref", "ref_read", "ref_write"):
-            return (yield self._reference(begin))
+            return self._reference(begin)
         if kind == "string":
             self.fail("an expression", help="strings can only be attributes")
         self.fail("an expression")
