@@ -156,7 +156,7 @@ def _keeps_signature(old: Function, new: Function | None) -> bool:
     if new is None or new.ret_type is None or _lacks_annotation(new.params):
         return False
     args = tuple(p.type_annotation for p in new.params if p.type_annotation is not None)
-    signature = FuncType(args, new.ret_type, new.type_params)
+    signature = FuncType(args, new.ret_type, new.type_params, new.type_constraints)
     return old.checked_type is not None and SameTypes()(old.checked_type, signature)
 
 

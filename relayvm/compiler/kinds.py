@@ -1,11 +1,15 @@
-"""Kind checking: data types exist and get as many arguments, of the right kind, as their
-definitions say.
+"""Kind checking: each part of a type is of the kind that its place asks for, data types exist and
+get as many arguments as their definitions say, constraints name operators.
 """
 
 from __future__ import annotations
 
+from typing import Union
+
 from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note
 from relayvm.base.dims import DimVar
+from relayvm.base.shapes import ShapeError
+from relayvm.base.source import Span
 from relayvm.ir.expr import Function
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.types import (
@@ -18,35 +22,146 @@ from relayvm.ir.types import (
     TupleType,
     Type,
     TypeCall,
+    TypeRelation,
     TypeVar,
 )
+from relayvm.ops import OPS
+from relayvm.ops.operator import Operator
+
+EMPTY = Module()
+
+# Names of the original's relations, for an operator that has the same rule.
+_RELATIONS = {
+    "Broadcast": "add",
+    "BroadcastComp": "equal",
+    "Identity": "copy",
+    "Dense": "nn.dense",
+    "BatchMatmul": "nn.batch_matmul",
+    "BiasAdd": "nn.bias_add",
+    "Softmax": "nn.softmax",
+    "Cast": "cast",
+    "Reshape": "reshape",
+    "Transpose": "transpose",
+    "ExpandDims": "expand_dims",
+    "Where": "where",
+}
+
+Item = Union[Type, DimVar, TypeData]
+
+
+def check_kind(item: Item, module: Module = EMPTY) -> Kind:
+    """Return the kind of a type, a dim variable or a definition of a data type.
+
+    Raises RelayError `wrong-kind`, `unknown-type` or `unknown-operator` with all that stands in a
+    place where its kind is not allowed.
+    """
+    sink = DiagnosticSink()
+    kind = _kind_of(item)
+    if isinstance(item, TypeData):
+        module = module.with_types({**module.types, item.header.name: item})
+        _check_definition(item, module, sink)
+    elif isinstance(item, TypeRelation):
+        check_relation(item, module, sink)
+    elif kind is Kind.TYPE and isinstance(item, Type):
+        check_type(item, module, sink)
+    sink.raise_if_any()
+    return kind
+
+
+def _kind_of(item: Item) -> Kind:
+    match item:
+        case TypeVar() | IncompleteType():
+            return item.kind
+        case GlobalTypeVar():
+            return Kind.ADT_HANDLE
+        case TypeRelation():
+            return Kind.CONSTRAINT
+        case TypeData():
+            return Kind.TYPE_DATA
+        case DimVar() | ShapeArg():
+            return Kind.SHAPE_VAR
+    return Kind.TYPE
 
 
 def check_kinds(module: Module) -> None:
     """Check all data types and signatures of a module.
 
-    Raises RelayError `unknown-type` or `wrong-kind`, with every error of the module.
+    Raises RelayError as `check_kind`, with every error of the module.
     """
     sink = DiagnosticSink()
     check_type_definitions(module, sink)
     for function in module.functions.values():
         for type_ in signature_annotations(function):
             check_type(type_, module, sink)
+        for relation in function.type_constraints:
+            check_relation(relation, module, sink)
     sink.raise_if_any()
 
 
 def check_type_definitions(module: Module, sink: DiagnosticSink) -> None:
     """Report the kind errors in the fields of constructors."""
     for data in module.types.values():
-        for constructor in data.constructors:
-            for field in constructor.inputs:
-                check_type(field, module, sink)
+        _check_definition(data, module, sink)
+
+
+def _check_definition(data: TypeData, module: Module, sink: DiagnosticSink) -> None:
+    for parameter in data.type_params:
+        if isinstance(parameter, TypeVar) and parameter.kind is not Kind.TYPE:
+            message = f"parameter `{parameter.name}` of a data type is a {parameter.kind.value}"
+            sink.add(Diagnostic("wrong-kind", message, parameter.span or data.span))
+    for constructor in data.constructors:
+        for field in constructor.inputs:
+            check_type(field, module, sink)
 
 
 def signature_annotations(function: Function) -> list[Type]:
     """Return the types written at the parameters and the result of a function."""
     written = [p.type_annotation for p in function.params] + [function.ret_type]
     return [type_ for type_ in written if type_ is not None]
+
+
+def relation_operator(name: str) -> Operator | None:
+    """Return the operator whose rule a constraint names; None if there is none."""
+    return OPS.get(_RELATIONS.get(name, name))
+
+
+def check_relation(
+    relation: TypeRelation,
+    module: Module,
+    sink: DiagnosticSink,
+    sound: dict[int, Type] | None = None,
+) -> bool:
+    """Report what is wrong with a constraint; True if nothing is."""
+    before = len(sink.diagnostics)
+    if not isinstance(relation, TypeRelation):
+        shown = _kind_of(relation).value
+        message = f"a {shown} stands where a constraint is needed"
+        sink.add(Diagnostic("wrong-kind", message, getattr(relation, "span", None)))
+        return False
+    op = relation_operator(relation.name)
+    if op is None:
+        message = f"the constraint names no operator: there is no `{relation.name}`"
+        sink.add(Diagnostic("unknown-operator", message, relation.span))
+    else:
+        _check_relation_of(relation, op, sink)
+    for argument in relation.args:
+        check_type(argument, module, sink, sound)
+    return len(sink.diagnostics) == before
+
+
+def _check_relation_of(relation: TypeRelation, op: Operator, sink: DiagnosticSink) -> None:
+    wanted, given = len(op.operands), relation.num_inputs
+    if wanted != given:
+        message = (
+            f"a constraint `{relation.name}` takes {wanted + 1} types, those of the operands and "
+            f"of the result, got {given + 1}"
+        )
+        sink.add(Diagnostic("wrong-arity", message, relation.span))
+        return
+    try:
+        op.complete_attrs(dict(relation.attrs or {}))
+    except ShapeError as failure:
+        sink.add(Diagnostic(failure.code, failure.message, relation.span))
 
 
 def check_type(
@@ -69,6 +184,8 @@ def check_type(
             case TupleType():
                 stack.extend(reversed(part.fields))
             case FuncType():
+                for relation in part.type_constraints:
+                    check_relation(relation, module, sink)
                 stack.extend((part.ret_type, *reversed(part.arg_types)))
             case RefType():
                 stack.append(part.value)
@@ -76,18 +193,39 @@ def check_type(
                 _check_call(part, module, sink, stack)
             case GlobalTypeVar():
                 _check_call(TypeCall(part, (), span=part.span), module, sink, stack)
-            case ShapeArg():
-                sink.add(Diagnostic("wrong-kind", "a dim stands where a type is needed", part.span))
-            case TypeVar() if part.kind is not Kind.TYPE:
-                message = f"`{part.name}` is a {part.kind.value}, where a type is needed"
-                sink.add(Diagnostic("wrong-kind", message, part.span))
+            case _:
+                _check_leaf(part, sink)
     if len(sink.diagnostics) > before:
         return False
     sound.update(seen)
     return True
 
 
+def _check_leaf(part: Item, sink: DiagnosticSink) -> None:
+    kind = _kind_of(part)
+    if kind is Kind.TYPE:
+        return
+    span: Span | None = getattr(part, "span", None)
+    match part:
+        case ShapeArg() | DimVar():
+            message = "a dim stands where a type is needed"
+        case TypeRelation():
+            message = "a constraint stands where a type is needed"
+        case TypeData():
+            message = f"the definition of `{part.header.name}` stands where a type is needed"
+        case TypeVar():
+            message = f"`{part.name}` is a {kind.value}, where a type is needed"
+        case _:
+            message = f"a {kind.value} stands where a type is needed"
+    sink.add(Diagnostic("wrong-kind", message, span))
+
+
 def _check_call(call: TypeCall, module: Module, sink: DiagnosticSink, stack: list[Type]) -> None:
+    if not isinstance(call.func, GlobalTypeVar):
+        shown = _kind_of(call.func).value
+        message = f"a {shown} is applied to arguments; only a data type is"
+        sink.add(Diagnostic("wrong-kind", message, call.span))
+        return
     data = module.types.get(call.func.name)
     if data is None:
         message = f"there is no data type `{call.func.name}`"

@@ -47,6 +47,7 @@ from relayvm.ir.types import (
     Type,
     TypeCall,
     TypeParam,
+    TypeRelation,
     TypeVar,
 )
 from relayvm.ir.visit import LEAVES, children, pattern_walk, type_children
@@ -234,6 +235,9 @@ class _Walk:
                 for param in node.params:
                     yield from self._var(param)
                 yield from self._annotation(node.ret_type)
+                yield len(node.type_constraints)
+                for constraint in node.type_constraints:
+                    yield from self._type(constraint)
                 yield from self._attrs(sorted(node.attrs.items(), key=_name))
             case Call():
                 yield from self._attrs(sorted(non_default_attrs(node.op, node.attrs), key=_name))
@@ -311,8 +315,11 @@ class _Walk:
                 case TupleType():
                     yield ("tuple", len(type_.fields))
                 case FuncType():
-                    yield ("fn", len(type_.arg_types))
+                    yield ("fn", len(type_.arg_types), len(type_.type_constraints))
                     yield from self._bind_types(type_.type_params)
+                case TypeRelation():
+                    yield ("relation", type_.name, len(type_.args))
+                    yield from self._attrs(sorted((type_.attrs or {}).items(), key=_name))
                 case RefType():
                     yield "ref"
                 case TypeVar():

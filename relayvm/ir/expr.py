@@ -14,7 +14,7 @@ import numpy as np
 
 from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive, trampoline
-from relayvm.ir.types import GlobalTypeVar, Type, TypeParam
+from relayvm.ir.types import GlobalTypeVar, Type, TypeParam, TypeRelation
 
 AttrValue = Union[None, bool, int, float, str, "tuple[AttrValue, ...]", Any]
 
@@ -174,6 +174,7 @@ class Function(Expr):
     ret_type: Type | None = None
     type_params: tuple[TypeParam, ...] = ()
     attrs: Attrs = NO_ATTRS
+    type_constraints: tuple[TypeRelation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

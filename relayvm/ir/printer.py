@@ -335,6 +335,7 @@ class _Printer:
             for name, value in sorted(function.attrs.items(), key=_name)
         ]
         end = ")" if function.ret_type is None else f") -> {self.types.type(function.ret_type)}"
+        end += self.types.where(function.type_constraints)
         line = f"{start}{type_params}({', '.join(params)}{end}"
         if len(line) <= MAX_COLUMNS or not start.startswith("def"):
             return line

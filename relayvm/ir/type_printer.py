@@ -26,6 +26,7 @@ from relayvm.ir.types import (
     Type,
     TypeCall,
     TypeParam,
+    TypeRelation,
     TypeVar,
 )
 from relayvm.ir.visit import type_variables
@@ -120,7 +121,13 @@ class TypeNames:
                 return ["(", *joined(type_.fields), comma]
             case FuncType():
                 params = self.params(type_.type_params, (*type_.arg_types, type_.ret_type))
-                return [f"fn {params}(", *joined(type_.arg_types), ") -> ", type_.ret_type]
+                constraints = self._where(type_.type_constraints)
+                pieces = ["(", *joined(type_.arg_types), ") -> ", type_.ret_type]
+                return [f"fn {params}", *pieces, *constraints]
+            case TypeRelation():
+                attrs = dict(type_.attrs or {})
+                named = [f"{n}={self.attr_value(v, quoted=True)}" for n, v in attrs.items()]
+                return [f"{type_.name}(", *joined([*type_.args, *named]), ")"]
             case RefType():
                 return ["ref(", type_.value, ")"]
             case TypeVar():
@@ -136,6 +143,15 @@ class TypeNames:
             case IncompleteType():
                 return ["_"]
         raise TypeError(f"{type(type_).__name__} is not a type")
+
+    @staticmethod
+    def _where(constraints: Sequence[TypeRelation]) -> list[str | Type]:
+        return [" where ", *joined(constraints)] if constraints else []
+
+    def where(self, constraints: Sequence[TypeRelation]) -> str:
+        """Return ` where add(A, B, C)`, or nothing without constraints."""
+        shown = ", ".join(self.type(c) for c in constraints)
+        return f" where {shown}" if shown else ""
 
     def params(self, params: Sequence[TypeParam], uses: Iterable[Type]) -> str:
         """Return `[A, n]` or nothing; a dim parameter whose use does not show its kind has it

@@ -4,6 +4,7 @@ object.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Union
@@ -52,11 +53,30 @@ class TupleType(Type):
 
 @dataclass(frozen=True, slots=True)
 class FuncType(Type):
-    """The type of functions. A `DimVar` among the type parameters is one of kind ShapeVar."""
+    """The type of functions. A `DimVar` among the type parameters is one of kind ShapeVar; each
+    use solves the constraints for its type arguments.
+    """
 
     arg_types: tuple[Type, ...]
     ret_type: Type
     type_params: tuple[TypeParam, ...] = ()
+    type_constraints: tuple[TypeRelation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRelation(Type):
+    """A constraint on type parameters, `add(A, B, C)`: the last of `args` is the type of what the
+    operator `name` gives for operands of the others. `attrs` are attributes of the operator.
+    """
+
+    name: str
+    args: tuple[Type, ...]
+    attrs: Mapping[str, object] | None = None
+
+    @property
+    def num_inputs(self) -> int:
+        """The number of operands."""
+        return len(self.args) - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ from relayvm.ir.types import (
     Type,
     TypeCall,
     TypeParam,
+    TypeRelation,
     TypeVar,
 )
 
@@ -109,7 +110,13 @@ def built(expr: Expr, new: tuple[Expr, ...]) -> Expr:
             return TupleGetItem(new[0], expr.index, **common)
         case Function():
             return Function(
-                expr.params, new[0], expr.ret_type, expr.type_params, expr.attrs, **common
+                expr.params,
+                new[0],
+                expr.ret_type,
+                expr.type_params,
+                expr.attrs,
+                expr.type_constraints,
+                **common,
             )
         case If():
             return If(*new, **common)
@@ -262,8 +269,10 @@ def node_types(expr: Expr) -> Iterator[Type]:
     for var in binders(expr):
         if var.type_annotation is not None:
             yield var.type_annotation
-    if isinstance(expr, Function) and expr.ret_type is not None:
-        yield expr.ret_type
+    if isinstance(expr, Function):
+        if expr.ret_type is not None:
+            yield expr.ret_type
+        yield from expr.type_constraints
     if isinstance(expr, Var) and expr.type_annotation is not None:
         yield expr.type_annotation
     if isinstance(expr, Call):
@@ -276,10 +285,10 @@ def type_children(type_: Type) -> tuple[Type, ...]:
         case TupleType():
             return type_.fields
         case FuncType():
-            return (*type_.arg_types, type_.ret_type)
+            return (*type_.arg_types, type_.ret_type, *type_.type_constraints)
         case RefType():
             return (type_.value,)
-        case TypeCall():
+        case TypeCall() | TypeRelation():
             return type_.args
         case _:
             return ()
@@ -295,10 +304,14 @@ def with_type_children(type_: Type, new: tuple[Type, ...]) -> Type:
         case TupleType():
             return replace(type_, fields=new)
         case FuncType():
-            return replace(type_, arg_types=new[:-1], ret_type=new[-1])
+            count = len(type_.arg_types)
+            constraints = cast("tuple[TypeRelation, ...]", new[count + 1 :])
+            return FuncType(
+                new[:count], new[count], type_.type_params, constraints, span=type_.span
+            )
         case RefType():
             return replace(type_, value=new[0])
-        case TypeCall():
+        case TypeCall() | TypeRelation():
             return replace(type_, args=new)
     raise TypeError(f"{type(type_).__name__} has no types inside")
 
@@ -517,9 +530,16 @@ def _rebound(
         case Function():
             params = tuple(renewed.get(p, p) for p in node.params)
             ret_type = None if node.ret_type is None else change(node.ret_type)
-            if _same(params, node.params) and ret_type is node.ret_type:
+            constraints = cast(
+                "tuple[TypeRelation, ...]", tuple(change(c) for c in node.type_constraints)
+            )
+            if (
+                _same(params, node.params)
+                and ret_type is node.ret_type
+                and _same(constraints, node.type_constraints)
+            ):
                 return node
-            return replace(node, params=params, ret_type=ret_type)
+            return replace(node, params=params, ret_type=ret_type, type_constraints=constraints)
         case Call():
             type_args = tuple(change(t) for t in node.type_args)
             attrs = substitute_in_attrs(node.attrs, dims) if dims else node.attrs

@@ -4,7 +4,7 @@ opened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from relayvm.base.diagnostics import DiagnosticSink, Note
 from relayvm.base.dims import Dim, DimVar, symbol
@@ -21,7 +21,7 @@ from relayvm.compiler.inference.holes import (
 from relayvm.compiler.inference.messages import Reporter, callee_text
 from relayvm.compiler.inference.type_walk import prune, rebuild
 from relayvm.compiler.inference.unify import TypeSolver
-from relayvm.compiler.kinds import check_type
+from relayvm.compiler.kinds import check_relation, check_type
 from relayvm.ir.expr import Constructor, Expr, Function, GlobalVar, Var
 from relayvm.ir.intrinsics import ARRAY_NAME, Intrinsic, is_array
 from relayvm.ir.module import Module
@@ -33,10 +33,12 @@ from relayvm.ir.types import (
     TensorType,
     Type,
     TypeCall,
+    TypeRelation,
     TypeVar,
 )
 
 Slot = tuple[int, int]
+ConstraintSolver = Callable[["Context", TypeRelation, TypeRelation, str, "Span | None"], None]
 
 
 class Deferred(Task):
@@ -74,8 +76,14 @@ class Context:
         self.sink = DiagnosticSink()
         self.reporter = Reporter(self.sink)
         self.solver = TypeSolver(
-            self.reporter.mismatch, self.reporter.dim_mismatch, self.reporter.infinite
+            self.reporter.mismatch,
+            self.reporter.dim_mismatch,
+            self.reporter.infinite,
+            self.constrain,
+            self.assume,
         )
+        self.assumed: dict[str, list[TypeRelation]] = {}
+        self.constraint_solver: ConstraintSolver | None = None
         self.types: dict[int, Type] = {}
         self.slots: dict[Slot, Type] = {}
         self.type_args: dict[int, tuple[Type, ...]] = {}
@@ -135,10 +143,37 @@ class Context:
                 ret_type: Type = new_hole(owner)
             else:
                 ret_type = self.opened(function.ret_type, owner)
-            known = FuncType(arg_types, ret_type, function.type_params)
+            constraints = self._constraints(function, owner)
+            known = FuncType(arg_types, ret_type, function.type_params, constraints)
             self._signatures[id(function)] = known
             self.open.add(id(known))
         return known
+
+    def _constraints(self, function: Function, owner: Owner) -> tuple[TypeRelation, ...]:
+        sound: list[TypeRelation] = []
+        for relation in function.type_constraints:
+            if check_relation(relation, self.module, self.sink, self._checked):
+                opened = self.opened_relation(relation, owner)
+                sound.append(opened)
+        self.assume(sound)
+        return tuple(sound)
+
+    def opened_relation(self, relation: TypeRelation, owner: Owner) -> TypeRelation:
+        """Return a written constraint with a hole for each `_`."""
+        args = tuple(self.opened(a, owner) for a in relation.args)
+        return TypeRelation(relation.name, args, relation.attrs, span=relation.span)
+
+    def assume(self, constraints: Iterable[TypeRelation]) -> None:
+        """Note what the type parameters of a function that is being visited stand for at least."""
+        for relation in constraints:
+            self.assumed.setdefault(relation.name, []).append(relation)
+
+    def constrain(
+        self, written: TypeRelation, relation: TypeRelation, of: str, span: Span | None
+    ) -> None:
+        """Let the constraint of a polymorphic function hold for one use of it."""
+        assert self.constraint_solver is not None
+        self.constraint_solver(self, written, relation, of, span)
 
     def _param_type(self, function: Function, param: Var) -> Type:
         self.bound.add(id(param))
@@ -208,12 +243,14 @@ class Context:
         if given:
             owner = Owner(f"a type argument of {name}", span)
             given = tuple(a if isinstance(a, ShapeArg) else self.opened(a, owner) for a in given)
-            return self._applied(scheme, given), given
+            return self._applied(scheme, given, name, span), given
         if id(scheme) in self.open and not self.solver.rigid(scheme):
             return self._recursive_instance(scheme, name, span)
         return self.solver.instantiate(scheme, name, span)
 
-    def _applied(self, scheme: FuncType, given: tuple[Type, ...]) -> FuncType:
+    def _applied(
+        self, scheme: FuncType, given: tuple[Type, ...], name: str, span: Span | None
+    ) -> FuncType:
         types: dict[TypeVar, Type] = {}
         dims: dict[DimVar, Dim] = {}
         for parameter, argument in zip(scheme.type_params, given):
@@ -221,7 +258,7 @@ class Context:
                 types[parameter] = argument
             elif isinstance(argument, ShapeArg):
                 dims[parameter] = argument.dim
-        return self.solver.apply(scheme, types, dims)
+        return self.solver.apply(scheme, types, dims, name, span)
 
     def _recursive_instance(
         self, scheme: FuncType, name: str, span: Span | None

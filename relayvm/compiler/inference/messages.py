@@ -19,6 +19,7 @@ from relayvm.ir.types import (
     TupleType,
     Type,
     TypeCall,
+    TypeRelation,
     TypeVar,
 )
 
@@ -104,7 +105,10 @@ def _pieces(type_: Type) -> list[Type | str]:
         case FuncType():
             names = ", ".join(p.name for p in type_.type_params)
             params = f"[{names}]" if names else ""
-            return [f"fn {params}(", *_listed(type_.arg_types), ") -> ", type_.ret_type]
+            where = [" where ", *_listed(type_.type_constraints)] if type_.type_constraints else []
+            return [f"fn {params}(", *_listed(type_.arg_types), ") -> ", type_.ret_type, *where]
+        case TypeRelation():
+            return [f"{type_.name}(", *_listed(type_.args), ")"]
         case RefType():
             return ["ref(", type_.value, ")"]
         case TypeCall():

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relayvm.base.diagnostics import Note
 from relayvm.base.dims import Dim
 from relayvm.base.shapes import ShapeError
+from relayvm.base.source import Span
 from relayvm.compiler.inference.context import Context, Deferred
 from relayvm.compiler.inference.holes import (
     POISON,
@@ -29,8 +31,9 @@ from relayvm.compiler.inference.type_walk import (
     resolve,
     type_holes,
 )
-from relayvm.ir.expr import Call
-from relayvm.ir.types import TensorType, Type
+from relayvm.compiler.kinds import relation_operator
+from relayvm.ir.expr import Attrs, Call
+from relayvm.ir.types import TensorType, Type, TypeRelation
 from relayvm.ops.operator import Operator
 
 
@@ -51,7 +54,7 @@ def operator_call(context: Context, call: Call, types: Sequence[Type]) -> Type:
     if all(context.solver.rigid(t) for t in pruned):
         final = [context.solver.final(t) for t in pruned]
         try:
-            result = op.call_type(final, call.attrs, call.args)
+            result = applied(context, op, call, final)
         except ShapeError as failure:
             report_failure(context, op, call, final, failure)
             return POISON
@@ -63,6 +66,25 @@ def operator_call(context: Context, call: Call, types: Sequence[Type]) -> Type:
     context.deferred.append(task)
     context.solver.queue.put(task)
     return out
+
+
+def applied(context: Context, op: Operator, call: Call, types: Sequence[Type]) -> Type:
+    """Return what the rule of an operator gives, or for operands that are type parameters what
+    their function promises of them.
+    """
+    for relation in context.assumed.get(op.name, ()):
+        wanted, same_type = relation.args[:-1], context.solver.same_type
+        attrs = dict(relation.attrs or {})
+        if (
+            len(wanted) == len(types)
+            and all(
+                context.solver.rigid(a) and same_type(context.solver.final(a), b)
+                for a, b in zip(wanted, types)
+            )
+            and op.complete_attrs(attrs) == op.complete_attrs(call.attrs)
+        ):
+            return relation.args[-1]
+    return op.call_type(types, call.attrs, call.args)
 
 
 def report_failure(
@@ -135,7 +157,7 @@ class OperatorCall(Deferred):
         if len(operands) < len(known):
             return
         try:
-            result = self.op.call_type(operands, self.call.attrs, self.call.args)
+            result = applied(self.context, self.op, self.call, operands)
         except ShapeError as failure:
             # The dims may still rise to `?`, so this is an error only if nothing else changes.
             self.failure = failure
@@ -233,6 +255,74 @@ class OperatorCall(Deferred):
     def _reason(self, actual: Type, expected: Type) -> Reason:
         message = f"the result of `{self.op.name}` is {{actual}}, but {{expected}} is needed"
         return Reason(self.span, message, actual, expected)
+
+
+class Constraint(OperatorCall):
+    """A constraint of a polymorphic function at one use of it."""
+
+    __slots__ = ("of", "written")
+
+    def __init__(
+        self,
+        context: Context,
+        op: Operator,
+        written: TypeRelation,
+        relation: TypeRelation,
+        of: str,
+        span: Span | None,
+    ) -> None:
+        owner = Owner(f"`{type_text(written)}` of {of}", span, derived=True)
+        attrs = Attrs(dict(relation.attrs or {}))
+        call = Call(op, (), attrs, span=span)
+        super().__init__(context, op, call, relation.args[:-1], new_hole(owner))
+        self.of = of
+        self.written = written
+
+    def fail(self) -> bool:
+        """Report the constraint that does not hold, with the types that it is about."""
+        if self.done or self.failure is None:
+            return False
+        types = [resolve(t, {}) for t in self.types]
+        label = ", ".join(
+            f"{type_text(a)}: {type_text(t)}" for a, t in zip(self.written.args, types)
+        )
+        message = f"{self.of} requires `{type_text(self.written)}`: {self.failure.message}"
+        notes = constraint_notes(self.written)
+        self.context.reporter.report(self.failure.code, message, self.span, label, notes)
+        self._give_up()
+        return True
+
+    def _reason(self, actual: Type, expected: Type) -> Reason:
+        return constraint_reason(self.written, self.of, self.span, actual, expected)
+
+
+def constraint_reason(
+    written: TypeRelation, of: str, span: Span | None, actual: Type, expected: Type
+) -> Reason:
+    """Return why the result of a constraint must be the type that stands for it at a use."""
+    message = f"{of} requires `{type_text(written)}`, which is {{actual}}, not {{expected}}"
+    return Reason(span, message, actual, expected, "", constraint_notes(written))
+
+
+def constraint_notes(written: TypeRelation) -> tuple[Note, ...]:
+    """Return the place where a constraint is written."""
+    return (Note("the constraint is written here", written.span),) if written.span else ()
+
+
+def solve_constraint(
+    context: Context, written: TypeRelation, relation: TypeRelation, of: str, span: Span | None
+) -> None:
+    """Let a constraint of a polymorphic function hold at one use: the operator's result flows into
+    the last type.
+    """
+    op = relation_operator(relation.name)
+    assert op is not None
+    task = Constraint(context, op, written, relation, of, span)
+    context.deferred.append(task)
+    context.solver.queue.put(task)
+    result = relation.args[-1]
+    reason = constraint_reason(written, of, span, task.out, result)
+    context.solver.flow(task.out, result, reason)
 
 
 def _tensors(type_: Type) -> list[TensorType]:

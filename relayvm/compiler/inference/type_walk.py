@@ -21,14 +21,15 @@ from relayvm.ir.types import (
     FuncType,
     GlobalTypeVar,
     IncompleteType,
-    RefType,
     ShapeArg,
     TensorType,
-    TupleType,
     Type,
     TypeCall,
+    TypeRelation,
     TypeVar,
 )
+from relayvm.ir.visit import type_children as parts
+from relayvm.ir.visit import with_type_children as with_parts
 
 Memo = dict[int, tuple[Type, Type]]
 
@@ -37,36 +38,6 @@ def prune(type_: Type) -> Type:
     """Return what a chain of bound holes ends in."""
     while isinstance(type_, Hole) and type_.state.bound is not None:
         type_ = type_.state.bound
-    return type_
-
-
-def parts(type_: Type) -> tuple[Type, ...]:
-    """Return the types that a type is made of."""
-    match type_:
-        case TupleType():
-            return type_.fields
-        case FuncType():
-            return (*type_.arg_types, type_.ret_type)
-        case RefType():
-            return (type_.value,)
-        case TypeCall():
-            return type_.args
-    return ()
-
-
-def with_parts(type_: Type, new: tuple[Type, ...]) -> Type:
-    """Return the type with other parts; the same object if they are the same."""
-    if all(a is b for a, b in zip(parts(type_), new)):
-        return type_
-    match type_:
-        case TupleType():
-            return TupleType(new, span=type_.span)
-        case FuncType():
-            return FuncType(new[:-1], new[-1], type_.type_params, span=type_.span)
-        case RefType():
-            return RefType(new[0], span=type_.span)
-        case TypeCall():
-            return TypeCall(type_.func, new, span=type_.span)
     return type_
 
 
@@ -245,6 +216,8 @@ def _same_head(a: Type, b: Type) -> bool:
         return False
     if isinstance(a, TypeCall) and isinstance(b, TypeCall):
         return a.func == b.func
+    if isinstance(a, TypeRelation) and isinstance(b, TypeRelation):
+        return a.name == b.name and dict(a.attrs or {}) == dict(b.attrs or {})
     if isinstance(a, FuncType) and isinstance(b, FuncType):
         mine, yours = a.type_params, b.type_params
         return len(mine) == len(yours) and all(x is y for x, y in zip(mine, yours))

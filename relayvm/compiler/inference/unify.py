@@ -7,7 +7,7 @@ type takes its skeleton with dims of its own, so that it may hold more than what
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from relayvm.base.dims import Dim, DimVar, symbol
 from relayvm.base.source import Span
@@ -44,6 +44,7 @@ from relayvm.ir.types import (
     TupleType,
     Type,
     TypeCall,
+    TypeRelation,
     TypeVar,
 )
 
@@ -58,7 +59,11 @@ class TypeSolver:
         mismatch: Callable[[Reason], None],
         dim_mismatch: Callable[[Reason, Dim, Dim], None],
         infinite: Callable[[Reason], None],
+        constrain: Callable[[TypeRelation, TypeRelation, str, Span | None], None],
+        assume: Callable[[Iterable[TypeRelation]], None],
     ) -> None:
+        self.constrain = constrain
+        self.assume = assume
         self.queue = Queue()
         self.dims = DimSolver(self.queue, dim_mismatch)
         self.rigid = Rigid()
@@ -148,16 +153,25 @@ class TypeSolver:
             else:
                 dims[parameter] = symbol(DimHole(parameter.name, solves=True))
                 arguments.append(ShapeArg(dims[parameter]))
-        return self.apply(type_, types, dims), tuple(arguments)
+        return self.apply(type_, types, dims, of, span), tuple(arguments)
 
     def apply(
-        self, type_: FuncType, types: dict[TypeVar, Type], dims: dict[DimVar, Dim]
+        self,
+        type_: FuncType,
+        types: dict[TypeVar, Type],
+        dims: dict[DimVar, Dim],
+        of: str = "the function",
+        span: Span | None = None,
     ) -> FuncType:
-        """Return a polymorphic type for given arguments."""
-        body = FuncType(type_.arg_types, type_.ret_type)
+        """Return a polymorphic type for given arguments; its constraints are to be solved."""
+        body = FuncType(type_.arg_types, type_.ret_type, (), type_.type_constraints)
         result = substitute(body, types, dims)
         assert isinstance(result, FuncType)
-        return result
+        if not result.type_constraints:
+            return result
+        for given, relation in zip(type_.type_constraints, result.type_constraints):
+            self.constrain(given, relation, of, span)
+        return FuncType(result.arg_types, result.ret_type)
 
     def _poison(self, source: Type, target: Type) -> None:
         for hole in type_holes(source, target):
@@ -242,6 +256,7 @@ class TypeSolver:
     ) -> bool:
         if target.type_params:
             # A declared polymorphic type: what comes must work for every choice of its parameters.
+            self.assume(target.type_constraints)
             target = FuncType(target.arg_types, target.ret_type)
         if source.type_params:
             source = self.instantiate(source)[0]

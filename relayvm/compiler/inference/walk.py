@@ -18,7 +18,7 @@ from relayvm.compiler.inference.context import Context, Deferred
 from relayvm.compiler.inference.holes import POISON, Hole, Owner, Reason, new_hole
 from relayvm.compiler.inference.match_coverage import pattern_text, unmatched_cases
 from relayvm.compiler.inference.messages import count, type_text
-from relayvm.compiler.inference.operators import operator_call
+from relayvm.compiler.inference.operators import operator_call, solve_constraint
 from relayvm.compiler.inference.patterns import bind_pattern
 from relayvm.compiler.inference.type_walk import prune
 from relayvm.ir.expr import (
@@ -98,6 +98,7 @@ class Walk:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        context.constraint_solver = solve_constraint
         self._constants: dict[tuple[np.dtype[Any], tuple[int, ...]], Type] = {}
         self._visitors: dict[type[Expr], Callable[[Any], Recursive[Type]]] = {
             Call: self._call,

@@ -189,7 +189,7 @@ def _expand_global(call: Call, callee: Function, in_library: bool) -> Expr:
         return call
     types = TypeMap()
     types.bind(callee.type_params, call.type_args)
-    copy = Copier(types).copy(replace(callee, type_params=()))
+    copy = Copier(types).copy(replace(callee, type_params=(), type_constraints=()))
     assert isinstance(copy, Function)
     return _bind(_placed_at(copy, call.span) if in_library else copy, call)
 

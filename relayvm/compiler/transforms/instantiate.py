@@ -181,6 +181,7 @@ def _version(var: Var, value: Function, types: TypeMap) -> tuple[Var, Function]:
     plain = replace(
         value,
         type_params=shape_params_only(value.type_params),
+        type_constraints=(),
         checked_type=_mono(value.checked_type),
     )
     copy = rebuild(Copier(types, {id(var): mono}).copy(plain), drop_args)
@@ -191,7 +192,7 @@ def _version(var: Var, value: Function, types: TypeMap) -> tuple[Var, Function]:
 def _mono(type_: Type | None) -> Type | None:
     if isinstance(type_, FuncType):
         kept = tuple(p for p in type_.type_params if not isinstance(p, TypeVar))
-        return replace(type_, type_params=kept)
+        return replace(type_, type_params=kept, type_constraints=())
     return type_
 
 
@@ -275,6 +276,7 @@ class _Instantiation:
         mono = replace(
             function,
             type_params=shape_params_only(function.type_params),
+            type_constraints=(),
             checked_type=_mono(function.checked_type),
         )
         result = _InstanceCopier(self, types).copy(mono)

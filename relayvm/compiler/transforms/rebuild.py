@@ -37,6 +37,7 @@ from relayvm.ir.types import (
     Type,
     TypeCall,
     TypeParam,
+    TypeRelation,
     TypeVar,
 )
 from relayvm.ir.visit import bound_vars, built, children, post_order
@@ -91,6 +92,10 @@ class TypeMap:
         """Return the image of a data type whose arguments have been mapped to `args`."""
         return replace(type_, args=args) if isinstance(type_, TypeCall) else type_
 
+    def relation(self, relation: TypeRelation) -> TypeRelation:
+        """Return the image of a constraint."""
+        return replace(relation, args=tuple(self(a) for a in relation.args))
+
     def __call__(self, type_: Type) -> Type:
         """Return the image of a type."""
         match type_:
@@ -104,7 +109,10 @@ class TypeMap:
                 images = (types_of_param(p, self) for p in type_.type_params)
                 params = tuple(p for p in images if p is not None)
                 result = self(type_.ret_type)
-                return replace(type_, arg_types=args, ret_type=result, type_params=params)
+                constraints = tuple(self.relation(r) for r in type_.type_constraints)
+                return FuncType(args, result, params, constraints, span=type_.span)
+            case TypeRelation():
+                return self.relation(type_)
             case RefType():
                 return replace(type_, value=self(type_.value))
             case TypeVar():
@@ -174,6 +182,7 @@ class Copier:
                     params=params,
                     ret_type=types.optional(new.ret_type),
                     type_params=type_params,
+                    type_constraints=tuple(types.relation(r) for r in new.type_constraints),
                 )
             case Let():
                 new = replace(new, var=self._binder(new.var))

@@ -497,6 +497,7 @@ class ExprParser(PatternParser):
             ret_type: Type | None = None
             if self.accept("->"):
                 ret_type = self.leaf_type() or (yield self.type_())
+            constraints = yield self.constraints()
             self.no_duplicates(params, "parameter")
             for var in params:
                 self.scope.bind(var.name, var)
@@ -506,7 +507,8 @@ class ExprParser(PatternParser):
             self.type_scope.undo(type_mark)
         made: tuple[TypeParam, ...] = tuple(entry.param() for entry in entries)
         attrs = Attrs({n: v for n, (v, _, _) in values.items()}) if values else NO_ATTRS
-        return Function(tuple(params), body, ret_type, made, attrs, span=self.span_from(begin))
+        span = self.span_from(begin)
+        return Function(tuple(params), body, ret_type, made, attrs, constraints, span=span)
 
     # --- matches -------------------------------------------------------------------------
 

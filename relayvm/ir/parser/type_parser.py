@@ -16,6 +16,7 @@ from relayvm.base.dims import ANY, Dim, DimVar, symbol
 from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive, trampoline
+from relayvm.ir.expr import Attrs
 from relayvm.ir.lexer import Tokens
 from relayvm.ir.metadata import Metadata
 from relayvm.ir.metadata.graph import Computed, Named, is_dim
@@ -34,6 +35,7 @@ from relayvm.ir.types import (
     Type,
     TypeCall,
     TypeParam,
+    TypeRelation,
     TypeVar,
     scalar_type,
 )
@@ -250,9 +252,43 @@ class TypeParser(DimSource):
         self.expect(")", ",", opened=opened)
         self.expect("->")
         result = yield self.type_()
+        constraints = yield self.constraints()
         self.type_scope.undo(mark)
         made = tuple(entry.param() for entry in params)
-        return FuncType(tuple(arg_types), result, made, span=self.span_from(begin))
+        return FuncType(tuple(arg_types), result, made, constraints, span=self.span_from(begin))
+
+    def constraints(self) -> Recursive[Any]:
+        """Read `where add(A, B, C), ...` if it is there."""
+        found: list[TypeRelation] = []
+        if self.kind != "ident" or self.text != "where":
+            return ()
+        while not found or (self.kind == "," and self._is_relation(self.index + 1)):
+            self.advance()
+            begin = self.begin()
+            name = self.expect("ident")
+            opened = self.index
+            self.expect("(")
+            args: list[Type] = []
+            written: dict[str, Any] = {}
+            while self.kind != ")":
+                if self.kind == "ident" and self.next_kind() == "=":
+                    self.attribute(written)
+                else:
+                    args.append((yield self.type_()))
+                if not self.accept(","):
+                    break
+            self.expect(")", ",", opened=opened)
+            attrs = Attrs({n: v for n, (v, *_) in written.items()}) if written else None
+            found.append(TypeRelation(name, tuple(args), attrs, span=self.span_from(begin)))
+        return tuple(found)
+
+    def _is_relation(self, index: int) -> bool:
+        # No type is a name in front of a parenthesis, so what follows the comma is a constraint.
+        return self.kinds[index] == "ident" and self.kinds[index + 1] == "("
+
+    def attribute(self, values: dict[str, Any]) -> None:
+        """Read one `name=value` into `values`."""
+        raise AssertionError("the parser of attributes defines it")
 
     def _named_type(self) -> Type:
         span = self.span()
