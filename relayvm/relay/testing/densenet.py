@@ -49,7 +49,7 @@ def _transition(x: Expr, channels: int, index: int) -> Expr:
     return nn.avg_pool2d(x, pool_size=(2, 2), strides=(2, 2))
 
 
-def _dense_net(
+def dense_net(
     num_init_features: int,
     growth_rate: int,
     block_config: Sequence[int],
@@ -58,6 +58,7 @@ def _dense_net(
     bn_size: int = 4,
     classes: int = 1000,
 ) -> Function:
+    """Return the network of blocks, with a transition behind each but the last."""
     data = var("data", shape=data_shape, dtype=data_dtype)
     x: Expr = layers.conv2d(
         data,
@@ -82,6 +83,21 @@ def _dense_net(
     return layers.network(layers.dense_add_bias(x, units=classes, name="dense"))
 
 
+def get_net(
+    densenet_size: int = 121,
+    classes: int = 1000,
+    batch_size: int = 4,
+    image_shape: Shape = (3, 224, 224),
+    dtype: str = "float32",
+) -> Function:
+    """Return the network of 121, 161, 169 or 201 layers."""
+    if densenet_size not in SPECS:
+        known = ", ".join(str(size) for size in SPECS)
+        raise error("bad-option", f"there is no DenseNet of {densenet_size} layers; known: {known}")
+    first, growth, blocks = SPECS[densenet_size]
+    return dense_net(first, growth, blocks, (batch_size, *image_shape), dtype, classes=classes)
+
+
 def get_workload(
     densenet_size: int = 121,
     classes: int = 1000,
@@ -89,10 +105,5 @@ def get_workload(
     image_shape: Shape = (3, 224, 224),
     dtype: str = "float32",
 ) -> tuple[IRModule, dict[str, NDArray]]:
-    """Return the network of 121, 161, 169 or 201 layers as a module, and parameters."""
-    if densenet_size not in SPECS:
-        known = ", ".join(str(size) for size in SPECS)
-        raise error("bad-option", f"there is no DenseNet of {densenet_size} layers; known: {known}")
-    first, growth, blocks = SPECS[densenet_size]
-    shape = (batch_size, *image_shape)
-    return create_workload(_dense_net(first, growth, blocks, shape, dtype, 4, classes))
+    """Return the network as a module, and parameters."""
+    return create_workload(get_net(densenet_size, classes, batch_size, image_shape, dtype))
