@@ -10,6 +10,7 @@ from relayvm.ops import (
     gradient_activation,  # noqa: F401
     gradient_convolution,  # noqa: F401
     gradient_elementwise,  # noqa: F401
+    gradient_losses,  # noqa: F401
     gradient_pooling,  # noqa: F401
     gradient_reduction,  # noqa: F401
     gradient_space,  # noqa: F401

@@ -7,7 +7,7 @@ from relayvm.ops.axes import require_axis
 from relayvm.ops.creation import zeros_like
 from relayvm.ops.gradient_elementwise import Gradients
 from relayvm.ops.movement import concatenate, split_like
-from relayvm.ops.operator import GradientCall
+from relayvm.ops.operator import GradientCall, Operator
 from relayvm.ops.padding import dilate, mirror_pad, pad, pad_grad
 from relayvm.ops.reshaping import reshape_like
 from relayvm.ops.rows import subtract, sum_
@@ -21,6 +21,7 @@ from relayvm.ops.space import (
     space_to_batch_nd,
     space_to_depth,
 )
+from relayvm.ops.upsampling import UPSAMPLING
 
 _TO_THE_END = 2**31 - 1
 
@@ -95,3 +96,17 @@ def _(call: GradientCall, g: Expr) -> Gradients:
     whole = concatenate(Tuple((zeros_like(call.data), g)), axis=axis)
     parts = split_like(whole, Tuple((call.buffer, call.data)), axis=axis)
     return TupleGetItem(parts, 1), TupleGetItem(parts, 0)
+
+
+def _add_upsampling(forward: Operator, backward: Operator) -> None:
+    @forward.gradient
+    def _(call: GradientCall, g: Expr) -> Gradients:
+        return (backward(g, call.data, **call.attrs),)
+
+    @backward.gradient
+    def _(call: GradientCall, g: Expr) -> Gradients:
+        return forward(g, **call.attrs), None
+
+
+for _forward, _backward in UPSAMPLING:
+    _add_upsampling(_forward, _backward)

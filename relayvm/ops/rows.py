@@ -16,6 +16,7 @@ from relayvm.ops import (
     indexing,
     integers,
     linalg,
+    losses,
     masking,
     movement,
     normalization,
@@ -30,6 +31,7 @@ from relayvm.ops import (
     space,
     sorting,
     unary,
+    upsampling,
 )
 from relayvm.ops.operator import table_of
 
@@ -47,6 +49,7 @@ ROWS = table_of(
     indexing.OPERATORS,
     integers.OPERATORS,
     linalg.OPERATORS,
+    losses.OPERATORS,
     masking.OPERATORS,
     movement.OPERATORS,
     normalization.OPERATORS,
@@ -61,6 +64,7 @@ ROWS = table_of(
     space.OPERATORS,
     sorting.OPERATORS,
     unary.OPERATORS,
+    upsampling.OPERATORS,
 )
 
 add, subtract, multiply, divide = (ROWS[n] for n in ("add", "subtract", "multiply", "divide"))

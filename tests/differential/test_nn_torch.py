@@ -12,7 +12,14 @@ torch = pytest.importorskip("torch")
 
 from test_operators_torch import Shapes, compare  # noqa: E402
 
-from relayvm.ops import OPS  # noqa: E402
+from relayvm.base.dims import DimVar, symbol  # noqa: E402
+from relayvm.base.dtypes import FLOAT64, INT64  # noqa: E402
+from relayvm.compiler.evaluate import Evaluator  # noqa: E402
+from relayvm.compiler.infer_types import infer_expr  # noqa: E402
+from relayvm.ir.expr import Attrs, Call, Function, Tuple, Var  # noqa: E402
+from relayvm.ir.module import Module  # noqa: E402
+from relayvm.ir.types import TensorType  # noqa: E402
+from relayvm.ops import OPS, gradient_call  # noqa: E402
 
 F = torch.nn.functional
 Row = tuple[str, Shapes, dict[str, Any], Callable[..., Any]]
@@ -172,6 +179,36 @@ LAYERS: list[Row] = [
         {"size": 3, "bias": 1.5, "alpha": 0.2, "beta": 0.6},
         lambda x: F.local_response_norm(x, 3, 0.2, 0.6, 1.5),
     ),
+    (
+        "nn.upsampling",
+        ((1, 2, 3, 4),),
+        {"scale_h": 2.0, "scale_w": 3.0},
+        lambda x: F.interpolate(x, scale_factor=(2, 3)),
+    ),
+    (
+        "nn.upsampling",
+        ((1, 2, 3, 4),),
+        {"scale_h": 2.0, "scale_w": 1.5, "method": "bilinear", "align_corners": True},
+        lambda x: F.interpolate(x, (6, 6), mode="bilinear", align_corners=True),
+    ),
+    (
+        "nn.upsampling3d",
+        ((1, 1, 2, 3, 2),),
+        {"scale_d": 2.0, "scale_h": 2.0, "scale_w": 3.0, "method": "trilinear"},
+        lambda x: F.interpolate(x, (4, 6, 6), mode="trilinear"),
+    ),
+    (
+        "nn.mirror_pad",
+        ((1, 4, 3),),
+        {"mode": "REFLECT", "pad_width": ((0, 0), (0, 0), (2, 1))},
+        lambda x: F.pad(x, (2, 1), "reflect"),
+    ),
+    (
+        "nn.depth_to_space",
+        ((1, 8, 2, 3),),
+        {"block_size": 2, "mode": "CRD"},
+        lambda x: F.pixel_shuffle(x, 2),
+    ),
 ]
 
 
@@ -180,6 +217,46 @@ def test_values_and_gradients_are_those_of_torch(
     name: str, shapes: Shapes, attrs: dict[str, Any], reference: Callable[..., Any]
 ) -> None:
     compare(name, shapes, attrs, reference)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("classes", ["3", "c"])
+def test_the_negative_likelihood_and_its_gradient_are_those_of_torch(
+    reduction: str, classes: str
+) -> None:
+    rng = np.random.default_rng(5)
+    p, w = rng.normal(size=(2, 3, 4)), rng.random(3) + 0.5
+    t = rng.integers(0, 3, (2, 4))
+    t[0, 1] = -100
+    attrs = {"reduction": reduction}
+    leaf, target, weight = torch.tensor(p, requires_grad=True), torch.tensor(t), torch.tensor(w)
+    expected = F.nll_loss(leaf, target, weight, reduction=reduction)
+    g = rng.normal(size=tuple(expected.shape))
+    expected.backward(torch.tensor(g))
+    assert np.allclose(OPS["nn.nll_loss"].evaluate([p, t, w], attrs), expected.detach().numpy())
+
+    size = int(classes) if classes.isdigit() else symbol(DimVar(classes))
+    types = [
+        TensorType((2, size, 4), FLOAT64),
+        TensorType((2, 4), INT64),
+        TensorType((size,), FLOAT64),
+    ]
+    params = tuple(Var(n, t) for n, t in zip("ptw", types))
+    incoming = Var("g", TensorType(g.shape, FLOAT64))
+    output = Call(OPS["nn.nll_loss"], params, Attrs(attrs))
+    view = gradient_call(OPS["nn.nll_loss"], params, attrs, output, types)
+    of_p, _, of_w = OPS["nn.nll_loss"].facets["gradient"](view, incoming)
+    symbols = () if classes.isdigit() else (size.variable,)  # type: ignore[union-attr]
+    body = Tuple((of_p, of_w))
+    function = Function((*params, incoming), body, None, symbols)  # type: ignore[arg-type]
+    evaluator = Evaluator(Module())
+    result = evaluator.apply(evaluator.evaluate(infer_expr(function)), (p, t, w, g))
+    assert np.allclose(result[0], leaf.grad.numpy())
+    # torch has no gradient of the weights: compare with differences.
+    for k in range(3):
+        step = np.eye(3)[k] * 1e-6
+        values = [OPS["nn.nll_loss"].evaluate([p, t, w + s], attrs) for s in (step, -step)]
+        assert np.isclose(result[1][k], np.sum(g * (values[0] - values[1])) / 2e-6)
 
 
 def test_the_gradient_of_the_weight_is_that_of_torch() -> None:

@@ -44,4 +44,19 @@ LAYER_CASES: dict[str, list[Case]] = {
         Case(((2, 3),), {"size": 3, "axis": -1, "bias": 1.0, "alpha": 0.1, "beta": 0.5}),
         Case(((3, 0),), {"axis": 0}),
     ],
+    "nn.cross_entropy": [Case(((2, 3), (2, 3))), Case(((0, 2), (0, 2)))],
+    "nn.cross_entropy_with_logits": [Case(((2, 3), (2, 3)))],
+    "nn.nll_loss": [
+        Case(((3, 2), (3,), (2,)), {}, {1: "int32"}, {1: [1, 0, 1]}),
+        Case(
+            ((2, 3, 2), (2, 2), (3,)),
+            {"reduction": "none", "ignore_index": 7},
+            {1: "int64"},
+            {1: [[2, 7], [0, 1]]},
+        ),
+        Case(
+            ((2, 3, 2), (2, 2), (3,)), {"reduction": "sum"}, {1: "int8"}, {1: [[2, -100], [0, 1]]}
+        ),
+        Case(((4,), (), (4,)), {}, {1: "int32"}, {1: 3}),
+    ],
 }

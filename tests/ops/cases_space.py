@@ -12,6 +12,20 @@ _PADS: list[tuple[Shape, dict[str, Any]]] = [
     ((2, 1, 3), {"pad_width": ((0, 0), (2, 0), (1, 1)), "pad_mode": "edge"}),
 ]
 
+_UP: list[tuple[Shape, dict[str, Any]]] = [
+    ((1, 1, 2, 3), {"scale_h": 2.0, "scale_w": 1.5}),
+    ((1, 3, 2, 1), {"scale_w": 3.0, "layout": "NHWC", "method": "bilinear", "align_corners": True}),
+    ((1, 1, 3, 1), {"scale_h": 2.0, "method": "bicubic"}),
+]
+_UP_3D: list[tuple[Shape, dict[str, Any]]] = [
+    ((1, 1, 2, 1, 2), {"scale_d": 2.0, "scale_w": 2.0, "method": "trilinear"}),
+    ((1, 1, 2, 2, 1), {"scale_h": 2.5, "layout": "NDHWC"}),
+    (
+        (1, 1, 3, 1, 1),
+        {"scale_d": 2.0, "coordinate_transformation_mode": "align_corners"},
+    ),
+]
+
 SPACE_CASES: dict[str, list[Case]] = {
     "nn.pad": [
         Case(((2, 3), ()), {"pad_width": ((1, 0), (0, 2))}),
@@ -59,4 +73,12 @@ SPACE_CASES: dict[str, list[Case]] = {
         Case(((3, 1), (3, 2)), {"axis": -1}),
         Case(((2, 3), (2, 3))),
     ],
+    **{
+        name: [Case((s,), a) for s, a in rows]
+        for name, rows in (("nn.upsampling", _UP), ("nn.upsampling3d", _UP_3D))
+    },
+    **{
+        f"{name}_grad": [Case((result_shape(name, (s,), a), s), a) for s, a in rows]
+        for name, rows in (("nn.upsampling", _UP), ("nn.upsampling3d", _UP_3D))
+    },
 }

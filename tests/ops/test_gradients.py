@@ -29,6 +29,7 @@ DOMAINS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "power"), lambda x: np.abs(x) + 0.5),
     "acosh": lambda x: np.abs(x) + 1.5,
     "nn.batch_norm": lambda x: np.abs(x) + 0.5,
+    "nn.cross_entropy": lambda x: np.abs(x) + 0.5,
 }
 
 
