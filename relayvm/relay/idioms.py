@@ -23,6 +23,7 @@ from relayvm.ops import OPS
 from relayvm.relay.expr import TupleWrapper
 from relayvm.relay.module import tag_of
 from relayvm.relay.node import as_dtype, as_exprs
+from relayvm.relay.op_registry import OP_MEMBERS
 from relayvm.relay.text import astext
 from relayvm.relay.ty import TypeCall, TypeKind
 
@@ -219,6 +220,7 @@ IDIOMS: tuple[tuple[type, dict[str, Any]], ...] = (
             "__call__": _call,
         },
     ),
+    (ir.Op, OP_MEMBERS),
     (ir.GlobalVar, {"name_hint": _alias("name"), "__call__": _call}),
     (
         ir.Constructor,
@@ -269,8 +271,6 @@ IDIOMS: tuple[tuple[type, dict[str, Any]], ...] = (
         {
             "name_hint": _alias("name"),
             "kind": _constant(TypeKind.AdtHandle),
-            "func": property(lambda self: self),
-            "args": _constant(()),
             "__call__": _apply,
         },
     ),

@@ -110,10 +110,9 @@ class TypeCall(metaclass=NodeClass):
     nodes = (ir.TypeCall,)
 
     @staticmethod
-    def make(func: ir.GlobalTypeVar, args: Sequence[ir.Type]) -> ir.Type:
-        """Return `func[args]`, or `func` itself where there are no arguments."""
-        arguments = as_types(args, "a type call")
-        return ir.TypeCall(func, arguments) if arguments else func
+    def make(func: ir.GlobalTypeVar, args: Sequence[ir.Type]) -> ir.TypeCall:
+        """Return `func[args]`."""
+        return ir.TypeCall(func, as_types(args, "a type call"))
 
 
 class RefType(metaclass=NodeClass):
