@@ -39,10 +39,9 @@ class CompiledLibrary:
 class Executable:
     """A compiled program: what `relay.vm.compile` returns."""
 
-    def __init__(self, mod: native.Executable, source: IrModule | None = None) -> None:
+    def __init__(self, mod: native.Executable) -> None:
         self.native = mod
-        self.source = source
-        self._constants: dict[str, NDArray] = {}
+        self.source: IrModule | None = None
 
     def save(self) -> tuple[bytearray, CompiledLibrary]:
         """Return the program as bytes, and its compiled code."""

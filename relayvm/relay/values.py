@@ -55,12 +55,11 @@ class ConstructorValue(ADT):
         self,
         tag: int,
         fields: Sequence[Any] | Callable[[], Sequence[Any]],
-        constructor: Constructor | None = None,
-        native: Any = None,
+        constructor: Constructor | None,
     ) -> None:
         super().__init__(tag, fields)
         self.constructor = constructor
-        self.native = native
+        self.native: Any = None
 
     @property
     def name_hint(self) -> str:
@@ -74,18 +73,18 @@ class ConstructorValue(ADT):
 class RefValue:
     """A mutable cell: a new one, or one that a program gave back, whose value is that of now."""
 
-    def __init__(self, value: Any, native: Any = None, module: Module | None = None) -> None:
-        self.native = native
+    def __init__(self, value: Any) -> None:
+        self.native: Any = None
+        self.module: Module | None = None
         self._value = value
-        self._module = module
 
     @property
     def value(self) -> Any:
         """What the reference holds."""
         if isinstance(self.native, evaluate.Reference):
-            return to_relay(self.native.value, self._module)
+            return to_relay(self.native.value, self.module)
         if isinstance(self.native, vm.Reference):
-            return to_relay(self.native.read(), self._module)
+            return to_relay(self.native.read(), self.module)
         return self._value
 
     def __repr__(self) -> str:
@@ -124,7 +123,9 @@ def to_relay(value: Any, module: Module | None) -> Any:
     if isinstance(value, (evaluate.DataValue, vm.DataValue)):
         return _data(value, module)
     if isinstance(value, (evaluate.Reference, vm.Reference)):
-        return RefValue(None, value, module)
+        reference = RefValue(None)
+        reference.native, reference.module = value, module
+        return reference
     if isinstance(value, (evaluate.Closure, vm.Closure)):
         return ClosureValue(value, module)
     return value
@@ -136,9 +137,9 @@ def _data(value: Any, module: Module | None) -> ConstructorValue:
     constructors = definition.constructors if definition else ()
     constructor = next((c for c in constructors if c.name == value.constructor), None)
     tag = tag_of(constructor) if constructor else value.tag
-    return ConstructorValue(
-        tag, lambda: [to_relay(f, module) for f in value.fields], constructor, native=value
-    )
+    made = ConstructorValue(tag, lambda: [to_relay(f, module) for f in value.fields], constructor)
+    made.native = value
+    return made
 
 
 # -- Arguments ------------------------------------------------------------------------------------

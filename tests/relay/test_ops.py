@@ -20,6 +20,7 @@ ALL = [*CASES, *NN_CASES]
 # What builds no call of one operator, and is tested on its own.
 OTHERS = {
     "const",
+    "debug",
     "get",
     "OpPattern",
     "copy_shape_func",

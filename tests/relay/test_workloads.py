@@ -214,12 +214,12 @@ def test_gradients_are_compared_with_differences() -> None:
 
 
 def test_attributes_of_operators_are_set_for_a_while() -> None:
-    from relayvm.relay.op.op import get_attr
     from relayvm.relay.testing.temp_op_attr import TempOpAttr
 
-    assert get_attr("sqrt", "ftest") is None
+    op = relay.op.get("sqrt")
+    assert op.get_attr("ftest") is None
     with TempOpAttr("sqrt", "ftest", 1):
         with TempOpAttr("sqrt", "ftest", 2):
-            assert get_attr("sqrt", "ftest") == 2
-        assert get_attr("sqrt", "ftest") == 1
-    assert get_attr("sqrt", "ftest") is None
+            assert op.get_attr("ftest") == 2
+        assert op.get_attr("ftest") == 1
+    assert op.get_attr("ftest") is None

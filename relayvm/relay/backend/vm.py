@@ -96,7 +96,9 @@ def built(module: Module, target: Any, entries: list[str] | None = None) -> Exec
     made = compile_module(
         module, target=native_target(target), opt_level=opt_level(), entries=entries
     )
-    return Executable(made, module)
+    executable = Executable(made)
+    executable.source = module
+    return executable
 
 
 def native_target(target: Any) -> Target:

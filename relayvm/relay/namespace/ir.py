@@ -13,13 +13,10 @@ from relayvm.ir.equal import assert_structural_equal
 from relayvm.ir.expr import Attrs
 from relayvm.ir.module import Module
 from relayvm.ops import OPS
-from relayvm.relay import adt, base, expr, ty
+from relayvm.relay import adt, base, expr, op_registry, ty
 from relayvm.relay.module import IRModule, wrap
 from relayvm.relay.namespace import instrument, transform
 from relayvm.relay.node import NodeClass, as_attrs
-
-# Attributes that users give operators, by operator and name, each with its level.
-_op_attributes: dict[tuple[str, str], tuple[int, Any]] = {}
 
 
 class Op(metaclass=NodeClass):
@@ -35,9 +32,7 @@ class Op(metaclass=NodeClass):
     @staticmethod
     def get(op_name: str) -> ir.Op:
         """Return an operator by its name; raises RelayError `unknown-operator`."""
-        if op_name not in OPS:
-            raise error("unknown-operator", f"there is no operator `{op_name}`")
-        return OPS[op_name]
+        return op_registry.get(op_name)
 
     @staticmethod
     def list_op_names() -> list[str]:
@@ -50,25 +45,13 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
 
     An attribute of a lower level than one that is there already is dropped.
     """
-    Op.get(op_name)
+    op = Op.get(op_name)
 
     def register(given: Any) -> Any:
-        old = _op_attributes.get((op_name, attr_key))
-        if old is None or level >= old[0]:
-            _op_attributes[op_name, attr_key] = (level, given)
+        op_registry.set_attr(op, attr_key, given, level)
         return given
 
     return register if value is None else register(value)
-
-
-def op_attribute(op: ir.Op, attr_key: str) -> Any:
-    """Return an attribute that `register_op_attr` gave an operator, or None."""
-    return _op_attributes.get((op.name, attr_key), (0, None))[1]
-
-
-def reset_op_attr(op: ir.Op, attr_key: str) -> None:
-    """Take an attribute from an operator."""
-    _op_attributes.pop((op.name, attr_key), None)
 
 
 def make_node(type_key: str, **kwargs: Any) -> Any:

@@ -28,6 +28,7 @@ from relayvm.relay.op.indexing import (
 )
 from relayvm.relay.op.op import (
     OpPattern,
+    debug,
     get,
     register,
     register_alter_op_layout,
@@ -210,6 +211,7 @@ __all__ = [
     "const",
     "copy",
     "copy_shape_func",
+    "debug",
     "cos",
     "cosh",
     "cumprod",

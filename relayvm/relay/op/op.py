@@ -1,147 +1,94 @@
-"""Operators as objects: the table, operators that a program adds, and what is known of each."""
+"""What programs say of operators, and operators of their own, by TVM's names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from relayvm.base.diagnostics import error
-from relayvm.ops import OPS
-from relayvm.ops.operator import Fusion, Operator
+from relayvm.ir.expr import Call, Expr
+from relayvm.relay.op.make import call
+from relayvm.relay.op_registry import OpPattern, get, register, set_attr
+
+__all__ = [
+    "OpPattern",
+    "debug",
+    "get",
+    "register",
+    "register_alter_op_layout",
+    "register_compute",
+    "register_convert_op_layout",
+    "register_external_compiler",
+    "register_fake_quantization_to_integer",
+    "register_gradient",
+    "register_legalize",
+    "register_mixed_precision_conversion",
+    "register_optional_fake_quantization_to_integer",
+    "register_pattern",
+    "register_stateful",
+]
 
 
-class OpPattern:
-    """How an operator may be fused, by TVM's numbers."""
-
-    ELEMWISE = 0
-    BROADCAST = 1
-    INJECTIVE = 2
-    COMM_REDUCE = 3
-    OUT_ELEMWISE_FUSABLE = 4
-    TUPLE = 7
-    OPAQUE = 8
+def debug(expr: Expr, debug_func: str | None = None) -> Call:
+    """Return the expression, marked as one to stop at; a debugging function goes by its name."""
+    return call("debug", expr, debug_func=debug_func or "")
 
 
-FUSION_PATTERN = {
-    Fusion.ELEMENTWISE: OpPattern.ELEMWISE,
-    Fusion.BROADCAST: OpPattern.BROADCAST,
-    Fusion.INJECTIVE: OpPattern.INJECTIVE,
-    Fusion.REDUCTION: OpPattern.COMM_REDUCE,
-    Fusion.CONTRACTION: OpPattern.OUT_ELEMWISE_FUSABLE,
-    Fusion.OPAQUE: OpPattern.OPAQUE,
-}
-
-
-def get(op_name: str) -> Operator:
-    """Return an operator by name: a row of the table, or one that `register` made.
-
-    Raises RelayError `unknown-operator`.
-    """
-    found = REGISTERED.get(op_name) or OPS.get(op_name)
-    if found is None:
-        raise error("unknown-operator", f"there is no operator `{op_name}`")
-    return found
-
-
-REGISTERED: dict[str, Operator] = {}
-ATTRIBUTES: dict[str, dict[str, Any]] = {}
-
-
-def register(op_name: str, describe: str = "") -> Operator:
-    """Make a new operator without operands, which the methods of `Op` complete, and return it.
-
-    Raises RelayError `bad-operator` for a name that is taken.
-    """
-    if op_name in OPS or op_name in REGISTERED:
-        raise error("bad-operator", f"there is an operator `{op_name}` already")
-    op = Operator(
-        op_name, (), fusion=Fusion.OPAQUE, doc=describe, no_gradient="none was registered"
-    )
-    REGISTERED[op_name] = op
-    return op
-
-
-def set_attr(op_name: str, key: str, value: Any) -> Any:
-    """Remember what `key` is for an operator, and return it; raises RelayError
-    `unknown-operator`.
-    """
-    get(op_name)
-    ATTRIBUTES.setdefault(op_name, {})[key] = value
-    return value
-
-
-def get_attr(op_name: str, key: str) -> Any:
-    """Return what `key` is for an operator: what was set, else what its row says, else None."""
-    known = ATTRIBUTES.get(op_name, {})
-    if key in known:
-        return known[key]
-    op = get(op_name)
-    if key == "TOpPattern":
-        return FUSION_PATTERN[op.fusion]
-    return op.has_effect if key == "TOpIsStateful" else None
-
-
-def reset_attr(op_name: str, key: str) -> None:
-    """Forget what was set."""
-    ATTRIBUTES.get(op_name, {}).pop(key, None)
-
-
-def _setter(key: str, op_name: str, value: Any, what: str) -> Any:
+def _set(op_name: str, key: str, value: Any, level: int) -> Any:
     """Set an attribute at once, or return a decorator that does where no value is given."""
     if value is not None:
-        return set_attr(op_name, key, value)
+        set_attr(get(op_name), key, value, level)
+        return value
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        set_attr(op_name, key, function)
+        set_attr(get(op_name), key, function, level)
         return function
 
-    decorate.__doc__ = f"Set {what} of `{op_name}`."
     return decorate
 
 
 def register_pattern(op_name: str, pattern: int, level: int = 10) -> Any:
     """Set how an operator may be fused: a number of `OpPattern`."""
-    return set_attr(op_name, "TOpPattern", pattern)
+    return _set(op_name, "TOpPattern", pattern, level)
 
 
 def register_stateful(op_name: str, stateful: bool, level: int = 10) -> Any:
     """Set whether calls of an operator have effects, so that none may be left out or shared."""
-    return set_attr(op_name, "TOpIsStateful", stateful)
+    return _set(op_name, "TOpIsStateful", stateful, level)
 
 
 def register_compute(op_name: str, compute: Any = None, level: int = 10) -> Any:
     """Set the loop-level definition of an operator."""
-    return _setter("FTVMCompute", op_name, compute, "the compute function")
+    return _set(op_name, "FTVMCompute", compute, level)
 
 
 def register_gradient(op_name: str, fgradient: Any = None, level: int = 10) -> Any:
     """Set the gradient of an operator."""
-    return _setter("FPrimalGradient", op_name, fgradient, "the gradient")
+    return _set(op_name, "FPrimalGradient", fgradient, level)
 
 
 def register_legalize(op_name: str, legal_op: Any = None, level: int = 10) -> Any:
     """Set the function that writes calls of an operator in another form for a target."""
-    return _setter("FTVMLegalize", op_name, legal_op, "the legalization")
+    return _set(op_name, "FTVMLegalize", legal_op, level)
 
 
 def register_alter_op_layout(op_name: str, alter_layout: Any = None, level: int = 10) -> Any:
     """Set the function that gives calls of an operator another layout."""
-    return _setter("FTVMAlterOpLayout", op_name, alter_layout, "the change of layout")
+    return _set(op_name, "FTVMAlterOpLayout", alter_layout, level)
 
 
 def register_convert_op_layout(op_name: str, convert_layout: Any = None, level: int = 10) -> Any:
     """Set the function that gives calls of an operator the layout that is wanted."""
-    return _setter("FTVMConvertOpLayout", op_name, convert_layout, "the change of layout")
+    return _set(op_name, "FTVMConvertOpLayout", convert_layout, level)
 
 
 def register_mixed_precision_conversion(op_name: str, func: Any = None, level: int = 10) -> Any:
     """Set the function that says how an operator takes part in mixed precision."""
-    return _setter("FTVMMixedPrecisionConversionType", op_name, func, "the mixed precision")
+    return _set(op_name, "FTVMMixedPrecisionConversionType", func, level)
 
 
 def register_fake_quantization_to_integer(op_name: str, func: Any = None, level: int = 10) -> Any:
     """Set the function that writes calls of an operator on fake quantized values in integers."""
-    return _setter("FTVMFakeQuantizationToInteger", op_name, func, "the integer form")
+    return _set(op_name, "FTVMFakeQuantizationToInteger", func, level)
 
 
 def register_optional_fake_quantization_to_integer(
@@ -149,9 +96,9 @@ def register_optional_fake_quantization_to_integer(
 ) -> Any:
     """Set such a function that is only used on request."""
     key = "FTVMOptionalFakeQuantizationToInteger"
-    return _setter(key, op_name, func, "the optional integer form")
+    return _set(op_name, key, func, level)
 
 
 def register_external_compiler(op_name: str, fexternal: Any = None, level: int = 10) -> Any:
     """Set the function that tells whether another compiler takes a call."""
-    return _setter("FTVMExternalCompiler", op_name, fexternal, "the external compiler")
+    return _set(op_name, "FTVMExternalCompiler", fexternal, level)

@@ -109,10 +109,9 @@ def std(
     keepdims: bool = False,
     exclude: bool = False,
     unbiased: bool = False,
-    with_mean: Expr | None = None,
 ) -> Call:
     """Return the standard deviation of the elements along axes, the root of their variance."""
-    return sqrt(variance(data, axis, keepdims, exclude, unbiased, with_mean))
+    return sqrt(variance(data, axis, keepdims, exclude, unbiased))
 
 
 def mean_variance(
@@ -137,7 +136,7 @@ def mean_std(
 ) -> Tuple:
     """Return the mean and the standard deviation of the elements along axes."""
     around = mean(data, axis, True, exclude)
-    spread = std(data, axis, keepdims, exclude, unbiased, around)
+    spread = sqrt(variance(data, axis, keepdims, exclude, unbiased, around))
     return Tuple((_kept(around, data, axis, keepdims, exclude), spread))
 
 

@@ -7,6 +7,9 @@ from relayvm.relay.lazy import lazy_names
 __getattr__ = lazy_names(
     __name__,
     {
+        "make_nat_expr": "relayvm.relay.testing.nat",
+        "make_nat_value": "relayvm.relay.testing.nat",
+        "count": "relayvm.relay.testing.nat",
         "create_workload": "relayvm.relay.testing.init",
         "run_infer_type": "relayvm.relay.testing.helpers",
         "run_opt_pass": "relayvm.relay.testing.helpers",
