@@ -275,6 +275,12 @@ ERROR_CODES: dict[str, str] = {
         "`relayvm disassemble FILE` shows how it is written; `docs/reference/instructions.md` "
         "lists the instructions."
     ),
+    "no-gradient": (
+        "A program cannot be differentiated at this place.\n\n"
+        "The message names the operator and why it has no gradient, or the part of the language "
+        "that the mode does not follow. Values that are no floats need no gradient: casts and "
+        "comparisons end it without harm."
+    ),
     "endless-rewriting": (
         "Rewriting by patterns did not come to an end.\n\n"
         "Each round of the rules changed the program again. A rule whose result it matches itself, "

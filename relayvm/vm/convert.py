@@ -87,10 +87,14 @@ class Converter:
 
     def data_type(self, name: str) -> DataType:
         """Return a data type by name; raises RelayError `unknown-type`."""
-        if name not in self.types:
-            known = ", ".join(f"`{n}`" for n in self.types) or "none"
-            raise error("unknown-type", f"there is no data type `{name}`; there are {known}")
-        return self.types[name]
+        if name in self.types:
+            return self.types[name]
+        # `List[Tensor[(3,),float32]]` and `List[Tensor[(3), float32]]` name one type.
+        for known, data_type in self.types.items():
+            if _bare(known) == _bare(name):
+                return data_type
+        names = ", ".join(f"`{n}`" for n in self.types) or "none"
+        raise error("unknown-type", f"there is no data type `{name}`; there are {names}")
 
     # --- Python to machine ------------------------------------------------------------------------
 
@@ -449,3 +453,8 @@ def take_array(item: int, info: Any) -> Any:
         raise
     lib.rvm_value_take_data(item, ffi.from_buffer(array) if array.size else ffi.NULL)
     return array
+
+
+def _bare(type_name: str) -> str:
+    """Return the text of a type without what may differ between spellings."""
+    return "".join(type_name.split()).replace(",)", ")")

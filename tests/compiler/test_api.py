@@ -161,3 +161,14 @@ def @main(%a: Tensor[(?), float32], %b: Tensor[(?), float32]) {
     with pytest.raises(relayvm.Trap, match=r"u\.relay:3:12") as caught:
         vm.run(np.ones(3, np.float32), np.ones(2, np.float32))
     assert caught.value.message.endswith("3 and 2")
+
+
+def test_an_instance_of_a_data_type_is_found_in_any_spelling() -> None:
+    executable = relayvm.compile(
+        relayvm.parse("def @main(%l: List[Tensor[(3,), float32]]) { @length(%l) }")
+    )
+    machine = relayvm.VirtualMachine(executable)
+    for name in ("List[Tensor[(3,), float32]]", "List[Tensor[(3), float32]]"):
+        items = executable.adt(name)
+        x = np.zeros(3, np.float32)
+        assert machine.run(items.Cons(x, items.Nil())) == 1
