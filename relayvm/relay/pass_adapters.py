@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from relayvm.base.diagnostics import error
+from relayvm.compiler import autodiff
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.passes import run_passes
 from relayvm.compiler.steps import Step
+from relayvm.compiler.transforms import cps
 from relayvm.compiler.transforms import eliminate_common_subexpressions as sharing
 from relayvm.ir.expr import Expr, Function
 from relayvm.ir.module import Module
@@ -70,13 +72,38 @@ def to_cps(func: Function, mod: IRModule | None = None) -> Function:
 
 
 def un_cps(func: Function) -> Function:
-    """Return the plain form of a function that takes a continuation."""
-    return _taken(_as_main(func, None, ["un_cps"]), MAIN, None)
+    """Return the plain form of a function that takes a continuation, without types.
+
+    Raises RelayError `wrong-argument` if it takes none.
+    """
+    if not cps.is_cps(func):
+        raise error("wrong-argument", "the function takes no continuation")
+    return cps.function_un_cps(func)
 
 
 def Defunctionalization(func: Function, mod: IRModule) -> Function:
     """Return a function without function values; the module gets what it needs for that."""
     return _taken(_as_main(func, mod, ["defunctionalize"]), MAIN, mod)
+
+
+def gradient(expr: Function, mod: IRModule | None = None, mode: str = "higher_order") -> Function:
+    """Return the function that gives the result of `expr` and the gradients of its parameters.
+
+    `"higher_order"` follows the whole language and records the way back in references; the module
+    gets the functions and data types that it needs. `"first_order"` is for straight-line code.
+    """
+    module = Module() if mod is None else mod.module
+    if mode == "first_order":
+        return autodiff.first_order_gradient(expr, module)
+    if mode != "higher_order":
+        raise error("bad-option", f"`mode` is `higher_order` or `first_order`, not `{mode}`")
+    function, after = autodiff.gradient(expr, module)
+    if after.functions.keys() - module.functions.keys() and mod is None:
+        names = ", ".join(f"`@{name}`" for name in after.functions)
+        raise error("bad-option", f"the gradient needs {names}: hand it the module as `mod`")
+    if mod is not None:
+        mod.update(wrap(after))
+    return function
 
 
 def _as_main(func: Function, mod: IRModule | None, steps: Sequence[Step]) -> Module:
