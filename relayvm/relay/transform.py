@@ -30,7 +30,7 @@ from relayvm.relay.namespace.transform import (
     module_pass,
     with_functions,
 )
-from relayvm.relay.pass_adapters import Defunctionalization, to_cps, un_cps
+from relayvm.relay.pass_adapters import Defunctionalization, gradient, to_cps, un_cps
 from relayvm.relay.pass_table import ROWS, PassRow
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "Sequential",
     "function_pass",
     "module_pass",
+    "gradient",
     "to_cps",
     "un_cps",
 ]
