@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from relayvm.base.collection import paused_collection
 from relayvm.base.diagnostics import error
 from relayvm.base.source import Source
 from relayvm.base.target import Target
@@ -38,7 +39,8 @@ def parse(
     are rows besides the table's. Raises RelayError with every independent error of the text.
     """
     rows = {row.name: row for row in check_custom_operators(operators)}
-    return parse_every_error(_source(text_or_path, name), {**OPS, **rows})
+    with paused_collection():
+        return parse_every_error(_source(text_or_path, name), {**OPS, **rows})
 
 
 def _source(text_or_path: str | os.PathLike[str], name: str) -> Source:
@@ -105,7 +107,17 @@ def compile(
     if type(opt_level) is not int or not 0 <= opt_level <= MAX_OPT_LEVEL:
         message = f"`opt_level` is {opt_level!r}; it must be from 0 to {MAX_OPT_LEVEL}"
         raise error("bad-option", message)
-    chosen = Target.parse(target)
+    with paused_collection():
+        return _compiled(module, Target.parse(target), params, opt_level, entries)
+
+
+def _compiled(
+    module: Module,
+    chosen: Target,
+    params: Mapping[str, Any] | None,
+    opt_level: int,
+    entries: Iterable[str] | None,
+) -> Executable:
     module = bind_params(module, {} if params is None else params)
     lowered = optimize(module, opt_level=opt_level, entries=entries)
     program = lower_module(

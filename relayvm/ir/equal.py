@@ -54,7 +54,9 @@ from relayvm.ir.visit import LEAVES, children, pattern_walk, type_children
 
 # Anything of a program: also a list of items, an attribute value, and what has a `module`.
 Item = Union[Expr, Type, Module, TypeData, Pattern, Any]
-Tokens = Iterator[Hashable]
+Batch = list[Hashable]
+Batches = Iterator[Batch]
+BATCH = 500
 
 
 def structural_equal(lhs: Item, rhs: Item, map_free_vars: bool = False) -> bool:
@@ -68,8 +70,8 @@ def structural_equal(lhs: Item, rhs: Item, map_free_vars: bool = False) -> bool:
         return True
     left, right = _Walk(map_free_vars).item(lhs), _Walk(map_free_vars).item(rhs)
     end = object()
-    for token in left:
-        if next(right, end) != token:
+    for batch in left:
+        if next(right, end) != batch:
             return False
     return next(right, end) is end
 
@@ -79,9 +81,10 @@ def structural_hash(node: Item, map_free_vars: bool = False) -> int:
     variables.
     """
     digest = hashlib.blake2b(digest_size=8)
-    for token in _Walk(map_free_vars).item(node):
-        digest.update(token if isinstance(token, bytes) else repr(token).encode())
-        digest.update(b"\0")
+    for batch in _Walk(map_free_vars).item(node):
+        for token in batch:
+            digest.update(token if isinstance(token, bytes) else repr(token).encode())
+            digest.update(b"\0")
     return int.from_bytes(digest.digest(), "little")
 
 
@@ -126,50 +129,62 @@ class _Walk:
         self.numbers: dict[object, int] = {}
         self.met: dict[int, int] = {}
         self.kept: list[Expr] = []
+        self.tokens: Batch = []
+        self.put = self.tokens.append
 
-    def item(self, item: Item) -> Tokens:
-        item = getattr(item, "module", item)
+    def item(self, item: Item) -> Batches:
+        """Yield the tokens of an item, some at a time: where two walks agree they are cut alike."""
+        yield from self._parts(getattr(item, "module", item))
+        yield self.taken()
+
+    def taken(self) -> Batch:
+        """Return the tokens since the last time."""
+        tokens = self.tokens.copy()
+        self.tokens.clear()
+        return tokens
+
+    def _parts(self, item: Item) -> Batches:
         match item:
             case Expr():
-                return self._expr(item)
+                yield from self._expr(item)
             case Type():
-                return self._type(item)
+                self._type(item)
             case Module():
-                return self._module(item)
+                yield from self._module(item)
             case TypeData():
-                return self._type_data(item)
+                self._type_data(item)
             case Pattern():
-                return self._pattern(item)
+                self._pattern(item)
             case list() | tuple():
-                return self._items(item)
+                yield from self._items(item)
             case dict():
-                return self._items([part for pair in sorted(item.items()) for part in pair])
+                yield from self._items([part for pair in sorted(item.items()) for part in pair])
             case Attrs():
-                return self._attrs(sorted(item.items(), key=_name))
+                self._attrs(sorted(item.items(), key=_name))
             case _:
-                return self._attr_value(item)
+                self._attr_value(item)
 
-    def _items(self, items: Sequence[Item]) -> Tokens:
-        yield ("items", len(items))
+    def _items(self, items: Sequence[Item]) -> Batches:
+        self.put(("items", len(items)))
         for item in items:
-            yield from self.item(item)
+            yield from self._parts(getattr(item, "module", item))
 
-    def _module(self, module: Module) -> Tokens:
+    def _module(self, module: Module) -> Batches:
         for name in sorted(module.types):
-            yield ("type", name)
-            yield from self._type_data(module.types[name])
+            self.put(("type", name))
+            self._type_data(module.types[name])
         for name in sorted(module.functions):
-            yield ("def", name)
+            self.put(("def", name))
             yield from self._expr(module.functions[name])
-        yield from self._attrs(sorted(module.attrs.items(), key=_name))
+        self._attrs(sorted(module.attrs.items(), key=_name))
 
-    def _type_data(self, data: TypeData) -> Tokens:
-        yield ("data", data.header.name, data.extern, len(data.constructors))
-        yield from self._bind_types(data.type_params)
+    def _type_data(self, data: TypeData) -> None:
+        self.put(("data", data.header.name, data.extern, len(data.constructors)))
+        self._bind_types(data.type_params)
         for constructor in data.constructors:
-            yield (constructor.name, len(constructor.inputs))
+            self.put((constructor.name, len(constructor.inputs)))
             for field in constructor.inputs:
-                yield from self._type(field)
+                self._type(field)
 
     # --- variables -----------------------------------------------------------------------
 
@@ -182,156 +197,158 @@ class _Walk:
             number = self._bind(variable)
         return ("free", id(variable)) if number is None else number
 
-    def _bind_types(self, params: tuple[TypeParam, ...]) -> Tokens:
-        yield ("params", len(params))
+    def _bind_types(self, params: tuple[TypeParam, ...]) -> None:
+        self.put(("params", len(params)))
         for param in params:
-            yield (isinstance(param, DimVar), self._bind(param))
+            self.put((isinstance(param, DimVar), self._bind(param)))
 
     # --- expressions ---------------------------------------------------------------------
 
-    def _expr(self, root: Expr) -> Tokens:
+    def _expr(self, root: Expr) -> Batches:
         stack = [root]
         while stack:
             node = stack.pop()
             if isinstance(node, LEAVES):
-                yield from self._leaf(node)
+                self._leaf(node)
                 continue
             if not is_atom(node):
                 number = self.met.get(id(node))
                 if number is not None:
-                    yield ("again", number)
+                    self.put(("again", number))
                     continue
                 self.met[id(node)] = len(self.met)
                 self.kept.append(node)
             below = children(node)
-            yield (type(node).__name__, len(below))
-            yield from self._own(node)
-            stack.extend(reversed(below))
+            self.put((type(node).__name__, len(below)))
+            self._own(node)
+            stack.extend(below[::-1])
+            if len(self.tokens) > BATCH:
+                yield self.taken()
 
-    def _leaf(self, leaf: Expr) -> Tokens:
+    def _leaf(self, leaf: Expr) -> None:
         match leaf:
             case Var():
-                yield ("var", self._use(leaf))
+                self.put(("var", self._use(leaf)))
                 if self.map_free_vars:
-                    yield from self._annotation(leaf.type_annotation)
+                    self._annotation(leaf.type_annotation)
             case GlobalVar():
-                yield ("global", leaf.name)
+                self.put(("global", leaf.name))
             case Op():
-                yield ("op", leaf.name)
+                self.put(("op", leaf.name))
             case Constructor():
-                yield ("constructor", leaf.belong_to.name, leaf.name)
+                self.put(("constructor", leaf.belong_to.name, leaf.name))
             case Constant():
-                yield ("constant", str(dtype_of(leaf.data.dtype)), leaf.data.shape)
-                yield little_endian(leaf.data)
+                self.put(("constant", str(dtype_of(leaf.data.dtype)), leaf.data.shape))
+                self.put(little_endian(leaf.data))
 
-    def _own(self, node: Expr) -> Tokens:
+    def _own(self, node: Expr) -> None:
         """Yield what the node holds besides its subexpressions."""
         match node:
             case Let():
-                yield from self._var(node.var)
+                self._var(node.var)
             case Function():
-                yield from self._bind_types(node.type_params)
-                yield len(node.params)
+                self._bind_types(node.type_params)
+                self.put(len(node.params))
                 for param in node.params:
-                    yield from self._var(param)
-                yield from self._annotation(node.ret_type)
-                yield len(node.type_constraints)
+                    self._var(param)
+                self._annotation(node.ret_type)
+                self.put(len(node.type_constraints))
                 for constraint in node.type_constraints:
-                    yield from self._type(constraint)
-                yield from self._attrs(sorted(node.attrs.items(), key=_name))
+                    self._type(constraint)
+                self._attrs(sorted(node.attrs.items(), key=_name))
             case Call():
-                yield from self._attrs(sorted(non_default_attrs(node.op, node.attrs), key=_name))
-                yield len(node.type_args)
+                self._attrs(sorted(non_default_attrs(node.op, node.attrs), key=_name))
+                self.put(len(node.type_args))
                 for argument in node.type_args:
-                    yield from self._type(argument)
+                    self._type(argument)
             case TupleGetItem():
-                yield node.index
+                self.put(node.index)
             case Match():
-                yield node.complete
+                self.put(node.complete)
                 for clause in node.clauses:
-                    yield from self._pattern(clause.lhs)
+                    self._pattern(clause.lhs)
             case _:
                 pass
 
-    def _var(self, var: Var) -> Tokens:
-        yield ("bind", self._bind(var))
-        yield from self._annotation(var.type_annotation)
+    def _var(self, var: Var) -> None:
+        self.put(("bind", self._bind(var)))
+        self._annotation(var.type_annotation)
 
-    def _annotation(self, type_: Type | None) -> Tokens:
+    def _annotation(self, type_: Type | None) -> None:
         if type_ is None:
-            yield None
+            self.put(None)
         else:
-            yield from self._type(type_)
+            self._type(type_)
 
-    def _pattern(self, pattern: Pattern) -> Tokens:
+    def _pattern(self, pattern: Pattern) -> None:
         for item in pattern_walk(pattern):
             match item:
                 case PatternVar():
-                    yield from self._var(item.var)
+                    self._var(item.var)
                 case PatternConstructor():
                     constructor = item.constructor
-                    yield ("constructor", constructor.belong_to.name, constructor.name)
+                    self.put(("constructor", constructor.belong_to.name, constructor.name))
                 case PatternTuple():
-                    yield ("tuple", len(item.patterns))
+                    self.put(("tuple", len(item.patterns)))
                 case _:
-                    yield "_"
+                    self.put("_")
 
-    def _attrs(self, attrs: list[tuple[str, AttrValue]]) -> Tokens:
-        yield ("attrs", len(attrs))
+    def _attrs(self, attrs: list[tuple[str, AttrValue]]) -> None:
+        self.put(("attrs", len(attrs)))
         for name, value in attrs:
-            yield name
-            yield from self._attr_value(value)
+            self.put(name)
+            self._attr_value(value)
 
-    def _attr_value(self, value: AttrValue) -> Tokens:
+    def _attr_value(self, value: AttrValue) -> None:
         waiting = [value]
         while waiting:
             item = waiting.pop()
             if isinstance(item, tuple):
-                yield ("tuple", len(item))
+                self.put(("tuple", len(item)))
                 waiting.extend(reversed(item))
             elif isinstance(item, Attrs):
                 rows = sorted(item.items(), key=_name)
-                yield ("attrs", *(name for name, _ in rows))
+                self.put(("attrs", *(name for name, _ in rows)))
                 waiting.extend(value for _, value in reversed(rows))
             elif isinstance(item, (DimExpr, AnyDim)):
-                yield self._dim(item)
+                self.put(self._dim(item))
             elif isinstance(item, DType):
-                yield str(item)
+                self.put(str(item))
             elif isinstance(item, Constant):
-                yield from self._leaf(item)
+                self._leaf(item)
             else:
                 # The text tells 1 from 1.0 and True, 0.0 from -0.0, and makes NaN equal to itself.
-                yield f"{type(item).__name__} {item!r}"
+                self.put(f"{type(item).__name__} {item!r}")
 
     # --- types ---------------------------------------------------------------------------
 
-    def _type(self, root: Type) -> Tokens:
+    def _type(self, root: Type) -> None:
         waiting = [root]
         while waiting:
             type_ = waiting.pop()
             match type_:
                 case TensorType():
-                    yield ("tensor", type_.dtype.name, *map(self._dim, type_.shape))
+                    self.put(("tensor", type_.dtype.name, *map(self._dim, type_.shape)))
                 case TupleType():
-                    yield ("tuple", len(type_.fields))
+                    self.put(("tuple", len(type_.fields)))
                 case FuncType():
-                    yield ("fn", len(type_.arg_types), len(type_.type_constraints))
-                    yield from self._bind_types(type_.type_params)
+                    self.put(("fn", len(type_.arg_types), len(type_.type_constraints)))
+                    self._bind_types(type_.type_params)
                 case TypeRelation():
-                    yield ("relation", type_.name, len(type_.args))
-                    yield from self._attrs(sorted((type_.attrs or {}).items(), key=_name))
+                    self.put(("relation", type_.name, len(type_.args)))
+                    self._attrs(sorted((type_.attrs or {}).items(), key=_name))
                 case RefType():
-                    yield "ref"
+                    self.put("ref")
                 case TypeVar():
-                    yield ("type var", self._use(type_))
+                    self.put(("type var", self._use(type_)))
                 case GlobalTypeVar():
-                    yield ("type name", type_.name)
+                    self.put(("type name", type_.name))
                 case TypeCall():
-                    yield ("type call", type_.func.name, len(type_.args))
+                    self.put(("type call", type_.func.name, len(type_.args)))
                 case ShapeArg():
-                    yield ("dim", self._dim(type_.dim))
+                    self.put(("dim", self._dim(type_.dim)))
                 case IncompleteType():
-                    yield "hole"
+                    self.put("hole")
             waiting.extend(reversed(type_children(type_)))
 
     def _dim(self, dim: Dim) -> Hashable:

@@ -129,6 +129,8 @@ def non_default_attrs(op: Expr, attrs: Attrs) -> list[tuple[str, AttrValue]]:
     """Return the attributes in schema order without those that equal their default; those of no
     schema by name.
     """
+    if not attrs:
+        return []
     if not isinstance(op, Op):
         return sorted(attrs.items(), key=_name)
     known = [
