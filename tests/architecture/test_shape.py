@@ -13,7 +13,7 @@ PYTHON = sorted(PACKAGE.rglob("*.py"))
 C = sorted(p for p in PACKAGE.rglob("*.[ch]") if "generated" not in p.parts)
 
 # Packages that hold one file a thing.
-MANY_MODULES = {"ops", "relay", "transforms", "schedules", "runtime"}
+MANY_MODULES = {"ops", "relay", "transforms", "schedules", "runtime", "testing", "namespace"}
 # Functions that are long for a reason.
 LONG_FUNCTIONS: dict[str, str] = {}
 

@@ -7,12 +7,20 @@ from typing import Any
 
 from relayvm.ir.expr import Call, Expr
 from relayvm.relay.op.make import call
-from relayvm.relay.op_registry import OpPattern, get, register, set_attr
+from relayvm.relay.op_registry import (
+    OpPattern,
+    get,
+    get_attr,
+    register,
+    reset_attr,
+    set_attr,
+)
 
 __all__ = [
     "OpPattern",
     "debug",
     "get",
+    "get_attr",
     "register",
     "register_alter_op_layout",
     "register_compute",
@@ -25,6 +33,8 @@ __all__ = [
     "register_optional_fake_quantization_to_integer",
     "register_pattern",
     "register_stateful",
+    "reset_attr",
+    "set_attr",
 ]
 
 
