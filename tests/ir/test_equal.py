@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from relayvm.ir.equal import structural_equal, structural_hash
-from relayvm.ir.expr import Call, Tuple, Var
+import relayvm
+from relayvm.base.diagnostics import RelayError
+from relayvm.ir.equal import assert_structural_equal, structural_equal, structural_hash
+from relayvm.ir.expr import Call, Function, PatternVar, PatternWildcard, Tuple, Var
 from relayvm.ops import OPS
 from tests.ir.programs import PROGRAMS, parse
 
@@ -80,3 +82,43 @@ def test_free_variables_correspond_only_where_asked():
     assert structural_equal(left, right, map_free_vars=True)
     assert not structural_equal(Tuple((a, b)), Tuple((a, a)), map_free_vars=True)
     assert structural_equal(left, Call(OPS["add"], (a, a)))
+
+
+# --- comparison with an error ----------------------------------------------------------------
+
+
+def test_what_is_equal_passes_the_assertion():
+    one = relayvm.parse("def @main(%x: int32) { %x + 1 }")
+    assert_structural_equal(one, relayvm.parse("def @main(%y: int32) { %y + 1 }"))
+
+
+def test_what_differs_is_told_with_the_first_lines_that_do():
+    one = relayvm.parse("def @main(%x: int32) { let %y = %x + 1; %y }")
+    two = relayvm.parse("def @main(%x: int32) { let %y = %x + 2; %y }")
+    with pytest.raises(ValueError) as raised:
+        assert_structural_equal(one, two)
+    assert str(raised.value) == (
+        "error[not-equal]: the two are not structurally equal\n"
+        "note: line 2 of the first:   let %y = add(%x, 1);\n"
+        "note: of the second:   let %y = add(%x, 2);\n"
+        "help: `relayvm explain not-equal`"
+    )
+
+
+def test_what_differs_in_sharing_alone_says_so():
+    x = Var("x")
+    node = Tuple((x,))
+    with pytest.raises(RelayError, match="differ in what is shared"):
+        assert_structural_equal(Function((), x), Function((), Var("x")))
+    with pytest.raises(RelayError, match="not-equal"):
+        assert_structural_equal(Tuple((node, node)), Tuple((node, Tuple((x,)))))
+
+
+def test_patterns_lists_and_values_are_compared():
+    x, y = Var("x"), Var("y")
+    assert structural_equal(PatternVar(x), PatternVar(y))
+    assert not structural_equal(PatternVar(x), PatternWildcard())
+    assert structural_equal([x, {"a": 1}], [x, {"a": 1}])
+    assert not structural_equal([x], [x, x])
+    assert not structural_equal({"a": 1}, {"a": 1.0})
+    assert structural_hash([1, "a"]) == structural_hash((1, "a"))
