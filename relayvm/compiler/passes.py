@@ -23,6 +23,7 @@ from relayvm.compiler.transforms.inline import inline
 from relayvm.compiler.transforms.instantiate import instantiate
 from relayvm.compiler.transforms.lift_closures import lift_closures
 from relayvm.compiler.transforms.primitives import open_primitives
+from relayvm.compiler.transforms.simplify_inference import simplify_inference
 from relayvm.compiler.transforms.to_anf import to_anf
 from relayvm.ir.module import Module
 
@@ -53,6 +54,15 @@ PASSES: dict[str, Pass] = {
             breaks=_TYPED | _SHAPE_OF_TERMS,
             opt_level=1,
             options=(("marked_only", False),),
+        ),
+        Pass(
+            "simplify_inference",
+            simplify_inference,
+            "write layers as what they do in inference",
+            requires=_TYPED,
+            breaks=_TYPED | _SHAPE_OF_TERMS,
+            opt_level=1,
+            options=(("every_norm", False),),
         ),
         Pass(
             "constant_parameters",

@@ -18,13 +18,14 @@ class Case:
 
     `dtypes` fixes the dtype of operands by position, of a tuple one or one for each field;
     `values` fixes their elements, of a tuple as a list with None where they are free.
-    `smooth` says that gradients can be compared with finite differences at ordinary values.
+    `known` are operands whose sizes the rule must know.
     """
 
     shapes: tuple[Shape | list[Shape], ...]
     attrs: dict[str, Any] = field(default_factory=dict)
     dtypes: dict[int, Any] = field(default_factory=dict)
     values: dict[int, Any] = field(default_factory=dict)
+    known: tuple[int, ...] = ()
 
 
 def result_shape(name: str, shapes: tuple[Shape, ...], attrs: dict[str, Any]) -> Shape:
