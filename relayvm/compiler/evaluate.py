@@ -393,9 +393,9 @@ class _Run:
         self, code: OperatorCode, args: list[Any], attrs: dict[str, Any], node: Call
     ) -> None:
         """Run the shape rule on what is really there, as compiled code does with its checks."""
+        exact = code.operator.result_type([array_type(a) for a in args], attrs)
         if code.operator.is_data_dependent:
             return
-        exact = code.operator.result_type([array_type(a) for a in args], attrs)
         promised = code.result
         if isinstance(promised, TensorType) and isinstance(exact, TensorType):
             for axis, (known, real) in enumerate(zip(promised.shape, exact.shape)):

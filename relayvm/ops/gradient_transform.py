@@ -6,7 +6,18 @@ from relayvm.base.dtypes import INT64
 from relayvm.ir.expr import Expr, Tuple, TupleGetItem
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.ops.axes import require_axis
-from relayvm.ops.creation import zeros_like
+from relayvm.ops.broadcasting import broadcast_to_like, collapse_sum_like
+from relayvm.ops.creation import ones, shape_of, zeros_like
+from relayvm.ops.dynamic import (
+    collapse_sum_to,
+    dyn_broadcast_to,
+    dyn_expand_dims,
+    dyn_full,
+    dyn_one_hot,
+    dyn_reshape,
+    dyn_squeeze,
+    dyn_tile,
+)
 from relayvm.ops.elementwise import cast
 from relayvm.ops.gathering import (
     adv_index,
@@ -31,6 +42,7 @@ from relayvm.ops.masking import (
     sequence_mask,
     trilu,
 )
+from relayvm.ops.movement import concatenate
 from relayvm.ops.operator import GradientCall
 from relayvm.ops.repeating import (
     grid_axes,
@@ -43,10 +55,11 @@ from relayvm.ops.repeating import (
     sliding_window,
     sliding_window_grad,
     tile,
+    tile_grad,
     tiling,
 )
 from relayvm.ops.reshaping import reshape, reshape_like
-from relayvm.ops.rows import multiply, subtract, sum_
+from relayvm.ops.rows import floor_divide, multiply, subtract, sum_
 from relayvm.ops.scans import cumprod, cumprod_grad, cumsum
 from relayvm.ops.sorting import argsort, sort, topk
 
@@ -272,3 +285,60 @@ def _(call: GradientCall, g: Expr) -> Gradients:
     slopes = TupleGetItem(g, 0) if call.ret_type == "both" else g
     zero = zeros_like(call.data)
     return (scatter_elements(zero, places, slopes, axis=call.axis, reduction="add"),)
+
+
+@tile_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    whole = shape_of(call.grad, dtype=INT64)
+    rank, wanted = call.type_of("data").rank, call.type_of("grad").rank
+    part = cast(shape_of(call.data, dtype=INT64), dtype=INT64)
+    padded = concatenate(Tuple((ones(shape=(wanted - rank,), dtype=INT64), part)))
+    return dyn_tile(g, floor_divide(whole, padded)), None
+
+
+# -- Shapes given by tensors --------------------------------------------------------------------
+
+
+def _back_in_shape(call: GradientCall, g: Expr) -> Gradients:
+    return reshape_like(g, call.data), None
+
+
+for _row in (dyn_reshape, dyn_expand_dims, dyn_squeeze):
+    _row.gradient(_back_in_shape)
+
+
+@dyn_broadcast_to.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return collapse_sum_like(g, call.data), None
+
+
+@collapse_sum_to.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return broadcast_to_like(g, call.data), None
+
+
+@dyn_tile.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return tile_grad(g, call.data), None
+
+
+@dyn_full.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    value = call.type_of("fill_value").dtype
+    assert isinstance(call.output_type, TensorType)
+    if not (value.is_float and call.output_type.dtype.is_float):
+        return None, None
+    return cast(sum_(g), dtype=value), None
+
+
+@dyn_one_hot.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    value = call.type_of("on_value").dtype
+    assert isinstance(call.output_type, TensorType)
+    given = call.output_type.dtype
+    if not (value.is_float and given.is_float):
+        return None, None, None, None
+    one, zero = number(1, given), number(0, given)
+    hot = dyn_one_hot(call.indices, one, zero, call.depth, axis=call.axis)
+    on, off = sum_(multiply(g, hot)), sum_(multiply(g, subtract(one, hot)))
+    return None, cast(on, dtype=value), cast(off, dtype=value), None

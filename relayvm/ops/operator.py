@@ -17,7 +17,7 @@ import numpy as np
 
 from relayvm.base.abi import MAX_RANK
 from relayvm.base.diagnostics import InternalError, RelayError, error
-from relayvm.base.dims import Dim
+from relayvm.base.dims import ANY, AnyDim, Dim, DimVar, dim_variables, symbol
 from relayvm.base.dtypes import DType, dtype_of
 from relayvm.base.shapes import ShapeError
 from relayvm.ir.expr import Attrs, AttrValue, Call, Constant, Expr, Op
@@ -51,7 +51,8 @@ class Operator(Op):
 
     `ulp` bounds the error of one application in units in the last place of the result dtype,
     beside the reordering of a reduction (`reduction_size`). `no_gradient` is the reason why there
-    is no gradient, "" where there is one.
+    is no gradient, "" where there is one. `value_operands` are those whose values decide on the
+    shape of the result of a data-dependent operator; all of them where none is named.
     """
 
     rule: Callable[..., Type] = field(default=lambda: TupleType(()), kw_only=True)
@@ -59,6 +60,7 @@ class Operator(Op):
     has_effect: bool = field(default=False, kw_only=True)
     ulp: float = field(default=0, kw_only=True)
     no_gradient: str = field(default="", kw_only=True)
+    value_operands: tuple[str, ...] = field(default=(), kw_only=True)
     doc: str = field(default="", kw_only=True)
     facets: dict[str, Callable[..., Any]] = field(default_factory=dict, kw_only=True)
 
@@ -89,14 +91,17 @@ class Operator(Op):
         return self._add("reduction_size", size)
 
     def value_shape(self, shape: F) -> F:
-        """Add the second rule of a data-dependent operator: `(*arrays, **attrs) -> dims` of the
-        result.
+        """Add the second rule of a data-dependent operator: `(*arrays, **attrs) -> dims` that the
+        rule left open (`?`), in their order.
+
+        Where the row names its `value_operands`, the others may come as types. Raises ShapeError
+        `bad-value` for values that mean nothing.
         """
         return self._add("value_shape", shape)
 
     def value_dims(self, program: F) -> F:
-        """Add the same at run time: `(*tensors, **attrs) -> rank-0 int64 Tensors`, one per dim of
-        the result, -1 where the values mean nothing.
+        """Add the same at run time: `(*tensors, **attrs) -> rank-0 int64 Tensors`, -1 where the
+        values mean nothing.
 
         A kernel made of them turns operand values into words; the kernel of the operator itself
         takes each word as one more scalar input that is the source of the dim variable (axis -1 of
@@ -194,13 +199,33 @@ class Operator(Op):
         """Return the type of a call; constants tell the shape where values decide on it, unless
         their values mean nothing: then the call traps.
         """
-        if self.is_data_dependent and args and all(isinstance(a, Constant) for a in args):
-            try:
-                return self.value_type([a.data for a in args if isinstance(a, Constant)], attrs)
-            except ShapeError as failure:
-                if failure.code != "bad-value":
-                    raise
-        return self.result_type(types, attrs)
+        try:
+            exact = self.constant_type(types, attrs, args)
+        except ShapeError as failure:
+            if failure.code != "bad-value":
+                raise
+            exact = None
+        return exact if exact is not None else self.result_type(types, attrs)
+
+    def constant_type(
+        self, types: Sequence[Type], attrs: Mapping[str, AttrValue], args: Sequence[Expr]
+    ) -> Type | None:
+        """Return the type of a data-dependent call of which constants tell the shape, or None.
+
+        Raises ShapeError `bad-value` where their values mean nothing.
+        """
+        if not self.is_data_dependent or len(args) != len(self.operands):
+            return None
+        needed = self.value_operands or tuple(o.name for o in self.operands)
+        values: list[Any] = []
+        for operand, given, arg in zip(self.operands, types, args):
+            if isinstance(arg, Constant):
+                values.append(arg.data)
+            elif operand.name in needed:
+                return None
+            else:
+                values.append(given)
+        return self.value_type(values, attrs)
 
     def complete_types(
         self, types: Sequence[Type | None], attrs: Mapping[str, AttrValue]
@@ -241,14 +266,28 @@ class Operator(Op):
         result: tuple[Any, ...] = self.apply("value_dims", *tensors, **self.complete_attrs(attrs))
         return result
 
-    def value_type(self, args: Sequence[np.ndarray], attrs: Mapping[str, AttrValue]) -> Type:
-        """Return the type of a data-dependent call with constant operands; cheap at any size."""
-        known = [TensorType(a.shape, dtype_of(a.dtype)) for a in args]
-        result = self.result_type(known, attrs)
-        assert isinstance(result, TensorType)
+    def value_type(self, args: Sequence[Any], attrs: Mapping[str, AttrValue]) -> Type:
+        """Return the type of a data-dependent call with the values of operands, or the types of
+        those whose values do not matter; cheap at any size.
+        """
+        fresh: list[DimVar] = []
+        named = [_named(a, fresh) for a in args]
+        result = self.result_type([_type_of_operand(a) for a in named], attrs)
         with np.errstate(all="ignore"):
-            shape = self.apply("value_shape", *args, **self.complete_attrs(attrs))
-        return TensorType(tuple(shape), result.dtype)
+            found = iter(self.apply("value_shape", *named, **self.complete_attrs(attrs)))
+        unknown = set(fresh)
+
+        def dim(given: Dim) -> Dim:
+            exact = next(found) if isinstance(given, AnyDim) else given
+            return ANY if unknown.intersection(dim_variables(exact)) else exact
+
+        def filled(tensor: Type) -> Type:
+            assert isinstance(tensor, TensorType)
+            return TensorType(tuple(map(dim, tensor.shape)), tensor.dtype)
+
+        if isinstance(result, TupleType):
+            return TupleType(tuple(map(filled, result.fields)))
+        return filled(result)
 
     def tolerance(self, types: Sequence[Type], attrs: Mapping[str, AttrValue]) -> float:
         """Return the error bound of a float result in units in the last place.
@@ -272,6 +311,25 @@ class Operator(Op):
         return "value_shape" in self.facets
 
 
+def _named(operand: Any, fresh: list[DimVar]) -> Any:
+    """Return an array as it is, and the type of an operand with a variable for each `?`."""
+    if not isinstance(operand, TensorType):
+        return operand
+    shape = list(operand.shape)
+    for axis, dim in enumerate(shape):
+        if isinstance(dim, AnyDim):
+            fresh.append(DimVar(f"d{len(fresh)}"))
+            shape[axis] = symbol(fresh[-1])
+    return TensorType(tuple(shape), operand.dtype)
+
+
+def _type_of_operand(operand: Any) -> Type:
+    if isinstance(operand, np.ndarray):
+        return TensorType(operand.shape, dtype_of(operand.dtype))
+    assert isinstance(operand, (TensorType, TupleType))
+    return operand
+
+
 def _own(result: Any, args: Sequence[Any]) -> np.ndarray:
     array = np.asarray(result)
     shares = array.base is not None or any(array is a for a in args)
@@ -290,6 +348,7 @@ def operator(
     no_gradient: str = "",
     has_effect: bool = False,
     ignored: tuple[str, ...] = (),
+    value_operands: tuple[str, ...] = (),
     doc: str = "",
 ) -> Callable[[Callable[..., Type]], Operator]:
     """Make a row from a rule: `rule(*types, **attrs) -> Type`, whose docstring is that of the
@@ -307,6 +366,7 @@ def operator(
             no_gradient=no_gradient,
             has_effect=has_effect,
             ignored=ignored,
+            value_operands=value_operands,
             doc=inspect.cleandoc(doc or rule.__doc__ or ""),
         )
 

@@ -13,6 +13,7 @@ from relayvm.base.dims import (
     dim_floordiv,
     dim_max,
     dim_min,
+    dim_mod,
     dim_mul,
     dim_sub,
 )
@@ -21,6 +22,7 @@ from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
+from relayvm.ops import numeric
 from relayvm.ops.axes import product, require_axes, require_axis, require_rank
 from relayvm.ops.loads import Index, load_wide
 from relayvm.ops.numeric import Array
@@ -86,6 +88,57 @@ def _inside(place: ScalarExpr, extent: Dim, whole: Dim) -> ScalarExpr:
     if extent == 1 or extent == whole:
         return place if extent == whole else te.const(0, INT64)
     return place % te.dim(extent)
+
+
+@operator("tile_grad", fusion=Fusion.REDUCTION)
+def tile_grad(grad: Numeric, data: AnyTensor) -> TensorType:
+    """Sums of `grad` in the shape of `data`, each element added where `tile` reads it.
+
+    >>> %g = float32 [1, 2, 3, 4]
+    >>> %x = float32 [0, 0]
+    >>> tile_grad(%g, %x)
+    [4, 6]
+    """
+    require_rank(grad, data.rank, 99, "`grad` of `tile_grad`")
+    skipped = grad.rank - data.rank
+    for axis, extent in enumerate(data.shape):
+        what = f"remainder of axis {skipped + axis} of `grad` by axis {axis} of `data` and 0"
+        require_equal(dim_mod(grad.shape[skipped + axis], dim_max(extent, 1)), 0, what)
+    return TensorType(data.shape, grad.dtype)
+
+
+@tile_grad.numpy
+def _(grad: Array, data: Array) -> Array:
+    if not data.size or not grad.size:
+        return np.zeros(data.shape, grad.dtype)
+    skipped = grad.ndim - data.ndim
+    parted = list(grad.shape[:skipped])
+    for whole, size in zip(grad.shape[skipped:], data.shape):
+        parted += [whole // size, size]
+    copies = (*range(skipped), *range(skipped, len(parted), 2))
+    return numeric.sum_terms(grad.reshape(parted), copies, keepdims=False)
+
+
+@tile_grad.compute
+def _(grad: Tensor, data: Tensor) -> Tensor:
+    skipped = grad.rank - data.rank
+    pairs = zip(grad.shape[skipped:], data.shape)
+    copies = tuple(dim_floordiv(a, dim_max(b, 1)) for a, b in pairs)
+
+    def element(*i: ScalarExpr) -> ScalarExpr:
+        def term(*r: ScalarExpr) -> ScalarExpr:
+            inner = (r[skipped + k] * d + i[k] for k, d in enumerate(data.shape))
+            return load_wide(grad, (*r[:skipped], *inner))
+
+        total = te.reduce("sum", (*grad.shape[:skipped], *copies), term)
+        return te.cast(total, grad.dtype)
+
+    return te.compute(data.shape, element, "tile_grad")
+
+
+@tile_grad.reduction_size
+def _(grad: TensorType, data: TensorType) -> Dim:
+    return product(grad.shape)
 
 
 @operator("repeat", fusion=Fusion.BROADCAST)
@@ -460,4 +513,5 @@ OPERATORS = (
     sliding_window,
     sliding_window_grad,
     tile,
+    tile_grad,
 )

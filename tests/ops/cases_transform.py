@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from operator_case import Case
 
 _INT32 = dict.fromkeys(range(4), "int32")
+
+
+def _shapes(attrs: dict[str, str]) -> list[Case]:
+    return [
+        Case(((2,),), attrs, {0: "int64"}, {0: [2, 3]}),
+        Case(((2,),), attrs, {0: "uint8"}, {0: [0, 3]}),
+        Case(((0,),), attrs, {0: "int32"}),
+    ]
 
 
 def _sorts() -> list[Case]:
@@ -273,4 +283,82 @@ TRANSFORM_CASES: dict[str, list[Case]] = {
         Case(((3, 2), (3, 2), (1, 3), (3, 2)), {"mode": m}, {2: "int32"}, {2: [[0, 2, 0]]})
         for m in ("update", "mul", "mean")
     ],
+    "tile_grad": [
+        Case(((4, 3), (2, 3))),
+        Case(((2, 6), (3,))),
+        Case(((2, 0), (2, 0))),
+        Case(((4,), ())),
+    ],
+    "dyn.reshape": [
+        *(
+            Case(((2, 3, 4), (len(v),)), a, {1: "int64"}, {1: v})
+            for v, a in (
+                ([4, -1], {}),
+                ([0, -1], {}),
+                ([24], {}),
+                ([2, 0, 2, 2], {}),
+                ([-1], {"allowzero": True}),
+            )
+        ),
+        Case(((0, 3), (2,)), {"allowzero": True}, {1: "int32"}, {1: [3, 0]}),
+        Case(((1, 1), (0,)), {}, {1: "int32"}),
+    ],
+    "dyn.expand_dims": [
+        Case(((2, 3), ()), {}, {1: "int32"}, {1: 1}),
+        Case(((2, 3), (1,)), {"num_newaxis": 2}, {1: "int64"}, {1: [-1]}),
+        Case(((), ()), {}, {1: "int64"}, {1: 0}),
+        Case(((2,), ()), {"num_newaxis": 0}, {1: "int64"}, {1: 0}),
+    ],
+    "dyn.squeeze": [
+        Case(((2, 1, 3), (1,)), {}, {1: "int32"}, {1: [1]}),
+        Case(((1, 2, 1), (2,)), {}, {1: "int64"}, {1: [-1, 0]}),
+        Case(((1,), (1,)), {}, {1: "int64"}, {1: [0]}),
+        Case(((2, 3), (0,)), {}, {1: "int64"}),
+    ],
+    "dyn.broadcast_to": [
+        Case(((3,), (2,)), {}, {1: "int32"}, {1: [2, 3]}),
+        Case(((2, 1), (2,)), {}, {1: "int64"}, {1: [2, 0]}),
+        Case(((), (1,)), {}, {1: "int64"}, {1: [2]}),
+        Case(((), (0,)), {}, {1: "int64"}),
+    ],
+    "dyn.tile": [
+        Case(((2, 3), (2,)), {}, {1: "int32"}, {1: [2, 1]}),
+        Case(((3,), (2,)), {}, {1: "int64"}, {1: [2, 3]}),
+        Case(((2, 1, 3), (1,)), {}, {1: "int64"}, {1: [2]}),
+        Case(((2, 0), (2,)), {}, {1: "int64"}, {1: [0, 2]}),
+    ],
+    "dyn.zeros": _shapes({"dtype": "int8"}),
+    "dyn.ones": _shapes({}),
+    "dyn.full": [
+        Case(((), (2,)), {}, {1: "int64"}, {1: [2, 3]}),
+        Case(((), (0,)), {"dtype": "float64"}, {1: "int32"}),
+    ],
+    "dyn.one_hot": [
+        Case(((3,), (), (), ()), {}, {0: "int32", 3: "int64"}, {3: 4}),
+        Case(
+            ((2, 2), (), (), (1,)), {"axis": 0, "dtype": "int8"}, {0: "uint8", 3: "int32"}, {3: [3]}
+        ),
+    ],
+    "collapse_sum_to": [
+        Case(((2, 3), (1,)), {}, {1: "int64"}, {1: [3]}),
+        Case(((2, 3), (2,)), {}, {1: "int32"}, {1: [2, 1]}),
+        Case(((2, 3), (0,)), {}, {1: "int64"}),
+        Case(((4, 2, 3), (3,)), {}, {1: "int64"}, {1: [4, 2, 3]}),
+    ],
 }
+
+# The length of a vector of sizes or axes is the rank of the result.
+_KNOWN = {
+    "dyn.zeros": 0,
+    "dyn.ones": 0,
+    "dyn.full": 1,
+    "dyn.reshape": 1,
+    "dyn.expand_dims": 1,
+    "dyn.squeeze": 1,
+    "dyn.broadcast_to": 1,
+    "dyn.tile": 1,
+    "dyn.one_hot": 3,
+    "collapse_sum_to": 1,
+}
+for _name, _operand in _KNOWN.items():
+    TRANSFORM_CASES[_name] = [replace(c, known=(_operand,)) for c in TRANSFORM_CASES[_name]]

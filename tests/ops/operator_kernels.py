@@ -57,9 +57,13 @@ def compute_result(
     values: Sequence[Any],
     attrs: Mapping[str, Any],
     symbolic: bool,
+    known: Sequence[int] = (),
 ) -> Any:
-    """Return the result of a call by its compute facet, with all dims static or all unknown."""
-    trace = trace_shape(op, [unknown(t) for t in types] if symbolic else types, attrs)
+    """Return the result of a call by its compute facet, with all dims static or all unknown but
+    those of the operands `known`.
+    """
+    given = [unknown(t) if symbolic and i not in known else t for i, t in enumerate(types)]
+    trace = trace_shape(op, given, attrs)
     arrays = [a for v in values for a in (v if isinstance(v, tuple) else (v,))]
     operands, inputs = placeholders(trace.operands)
     sizes: dict[DimVar, int] = {}

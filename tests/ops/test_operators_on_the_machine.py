@@ -47,7 +47,8 @@ def program(mode: str) -> tuple[Module, list[tuple[str, Operator, Case, tuple[DT
                 continue
             for k, dtypes in enumerate(chosen(op, case, i == 0 and mode == "static")):
                 types = types_of(case, dtypes)
-                types = tuple(unknown(t) for t in types) if mode == "unknown" else types
+                if mode == "unknown":
+                    types = tuple(t if i in case.known else unknown(t) for i, t in enumerate(types))
                 params = tuple(Var(o.name, t) for o, t in zip(op.operands, types))
                 entry = f"{name.replace('.', '_')}_{i}_{k}"
                 functions[entry] = Function(params, Call(op, params, Attrs(case.attrs)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relayvm.base.diagnostics import Diagnostic, DiagnosticSink
 from relayvm.base.shapes import ShapeError
-from relayvm.ir.expr import Call, Constant
+from relayvm.ir.expr import Call
 from relayvm.ir.module import Module
 from relayvm.ir.visit import post_order
 from relayvm.ops.operator import Operator
@@ -25,10 +25,11 @@ def check_operand_values(module: Module) -> None:
 
 
 def _check(call: Call, op: Operator, sink: DiagnosticSink) -> None:
-    values = [a.data for a in call.args if isinstance(a, Constant)]
-    if not op.is_data_dependent or len(values) < len(call.args):
+    if not op.is_data_dependent:
         return
+    types = [a.checked_type for a in call.args]
     try:
-        op.value_type(values, call.attrs)
+        op.constant_type([t for t in types if t is not None], call.attrs, call.args)
     except ShapeError as failure:
-        sink.add(Diagnostic(failure.code, failure.message, call.span))
+        if failure.code == "bad-value":
+            sink.add(Diagnostic(failure.code, failure.message, call.span))

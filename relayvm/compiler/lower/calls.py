@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from relayvm.base.abi import TrapCode
 from relayvm.base.diagnostics import InternalError
-from relayvm.base.dims import AnyDim
 from relayvm.base.dtypes import INT64, DType
 from relayvm.base.source import Span
 from relayvm.compiler.analysis.sizes import instance_types
@@ -194,14 +193,23 @@ class Calls(Code):
         if op.name == "shape_of":
             return self._shape_of(call)
         if "value_dims" in op.facets:
-            sizes, body = self.unit.kernels.plan_data_dependent(call)
-            args = [self.whole(self.value(a), span) for a in call.args]
-            rank = sum(isinstance(d, AnyDim) for d in tensor_type(type_of(call)).shape) or 1
-            dims = self._run_kernel(sizes.number, args, [TensorType((), INT64)] * rank, span)
-            for dim in dims:
-                self._trap_if_negative(dim, span)
-            return self._run_kernel(body.number, [*args, *dims], [type_of(call)], span)[0]
+            return self._data_dependent(call)
         raise InternalError(f"`{op.name}` is left outside of kernels")
+
+    def _data_dependent(self, call: Call) -> Value:
+        """Run the kernel that tells the sizes, then the one that computes."""
+        span, kind = call.span, type_of(call)
+        sizes, body, count = self.unit.kernels.plan_data_dependent(call)
+        args = [self.whole(self.value(a), span) for a in call.args]
+        dims: list[Reg] = []
+        if sizes is not None:
+            words = [TensorType((), INT64)] * count
+            dims = self._run_kernel(sizes.number, args, words, span)
+        for dim in dims:
+            self._trap_if_negative(dim, span)
+        outputs = kind.fields if isinstance(kind, TupleType) else (kind,)
+        regs = self._run_kernel(body.number, [*args, *dims], outputs, span)
+        return Bundle(list(regs), kind) if isinstance(kind, TupleType) else regs[0]
 
     def _trap_if_negative(self, dim: Reg, span: Span | None) -> None:
         """Refuse operand values for which the result has no size, as `value_dims` tells by -1."""

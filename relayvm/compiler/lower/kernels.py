@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from relayvm.base.abi import DimCheck, Kernel, KernelSignature
 from relayvm.base.diagnostics import InternalError, RelayError
 from relayvm.base.dims import (
+    ANY,
     AnyDim,
     Dim,
     DimExpr,
@@ -21,7 +22,7 @@ from relayvm.base.dims import (
     symbol,
 )
 from relayvm.base.dtypes import INT64
-from relayvm.base.shapes import shape_context
+from relayvm.base.shapes import Check, shape_context
 from relayvm.base.target import Target
 from relayvm.compiler.transforms.blocks import split_block
 from relayvm.ir.equal import structural_equal, structural_hash
@@ -63,29 +64,34 @@ class KernelTable:
         known.append((function, plan))
         return plan
 
-    def plan_data_dependent(self, call: Call) -> tuple[KernelPlan, KernelPlan]:
-        """Return two kernels for an operator whose result's dims depend on operand values.
+    def plan_data_dependent(self, call: Call) -> tuple[KernelPlan | None, KernelPlan, int]:
+        """Return two kernels for an operator whose result's dims depend on operand values, and the
+        number of those dims.
 
         The first turns the operands into the dims (int64 words), the second takes operands and
-        dims.
+        dims; without dims there is no first.
         """
         op = call.op
         assert isinstance(op, Operator)
         name = self._name([op.name])
-        tracer = _Tracer(name)
-        inputs = [tracer.input(_tensor_type(a.checked_type)) for a in call.args]
+        tracer, second = _Tracer(name), _Tracer(name)
+        kinds = [_without_symbols(_tensor_type(a.checked_type)) for a in call.args]
+        inputs = [tracer.input(kind) for kind in kinds]
         attrs = op.complete_attrs(call.attrs)
         sizes = op.apply("value_dims", *inputs, **attrs)
-        sizes = sizes if isinstance(sizes, tuple) else (sizes,)
-        first = tracer.request(f"{name}_dims", tuple(sizes))
-        second = _Tracer(name)
-        inputs = [second.input(_tensor_type(a.checked_type)) for a in call.args]
+        own = [second.input(kind) for kind in kinds]
         dims = tuple(second.scalar_dim() for _ in sizes)
-        result = op.lower(inputs, call.attrs, dims)
-        return (
-            KernelPlan(self._add(first)),
-            KernelPlan(self._add(second.request(name, (result,)))),
-        )
+        for checked, tensors in ((tracer, inputs), (second, own)):
+            with shape_context() as context:
+                op.result_type(tuple(map(_type_of, tensors)), call.attrs)
+            checked.require(context.checks)
+        result = op.lower(own, call.attrs, dims)
+        outputs = tuple(map(_as_output, result if isinstance(result, tuple) else (result,)))
+        body = KernelPlan(self._add(second.request(name, outputs)))
+        if not sizes:
+            return None, body, 0
+        first = tracer.request(f"{name}_dims", tuple(sizes))
+        return KernelPlan(self._add(first)), body, len(sizes)
 
     def build(self, target: Target, opt_level: int, native: bool) -> list[Kernel]:
         """Return the built kernels, in the order of their numbers."""
@@ -117,6 +123,11 @@ def _tensor_type(kind: Type | None) -> TensorType:
     if not isinstance(kind, TensorType):
         raise InternalError(f"a kernel operand has type {kind}")
     return kind
+
+
+def _without_symbols(kind: TensorType) -> TensorType:
+    """Return the type with `?` for each size that is not known: each is read from its axis."""
+    return TensorType(tuple(d if isinstance(d, int) else ANY for d in kind.shape), kind.dtype)
 
 
 class _Tracer:
@@ -157,6 +168,17 @@ class _Tracer:
         self.sources[variable] = (len(self.inputs), -1)
         self.inputs.append(placeholder(f"p{len(self.inputs)}", (), INT64))
         return symbol(variable)
+
+    def require(self, checks: Sequence[Check]) -> None:
+        """Add what must hold before the kernel runs."""
+        for check in checks:
+            a, b = check_equation(check)
+            row = DimCheck(a, b, check.what)
+            if row not in self.checks:
+                self.checks.append(row)
+            if check.broadcast:
+                self.strided_vars.update(dim_variables(check.a))
+                self.strided_vars.update(dim_variables(check.b))
 
     def request(self, name: str, outputs: tuple[Tensor, ...]) -> KernelRequest:
         mentioned = [v for t in (*self.inputs, *outputs) for d in t.shape for v in dim_variables(d)]
@@ -242,14 +264,7 @@ def _apply(op: Operator, args: Sequence[object], call: Call, tracer: _Tracer) ->
     attrs = {name: substitute_dims(v, tracer.renamed) for name, v in call.attrs.items()}
     with shape_context() as context:
         promised = op.result_type(tuple(_type_of(a) for a in args), attrs)
-    for check in context.checks:
-        a, b = check_equation(check)
-        row = DimCheck(a, b, check.what)
-        if row not in tracer.checks:
-            tracer.checks.append(row)
-        if check.broadcast:
-            tracer.strided_vars.update(dim_variables(check.a))
-            tracer.strided_vars.update(dim_variables(check.b))
+    tracer.require(context.checks)
     try:
         return check_computed(op, promised, op.apply("compute", *args, **op.complete_attrs(attrs)))
     except RelayError as failure:
