@@ -58,7 +58,7 @@ _TOKEN = re.compile(
 )
 _STRANGE = re.compile(r"[^\x00-\x7f]*")
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
-_BEFORE_DIVISION = frozenset(("ident", "number", ")"))
+_BEFORE_DIVISION = frozenset(("ident", "number", ")", "?"))
 
 
 class SyntaxAbort(Exception):

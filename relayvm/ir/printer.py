@@ -311,7 +311,8 @@ class _Printer:
         """
         bind = not isinstance(node, (Call, TupleGetItem)) or self.show_types
         text = yield self._operand(node, bind)
-        return f"({text})" if isinstance(node, Constant) else text
+        # `Nil()` is `Nil`: what calls the value of `Nil` is `(Nil)()`.
+        return f"({text})" if isinstance(node, Constant) or self._is_atom(node) else text
 
     def _call(self, node: Call) -> Recursive[Any]:
         callee = yield self._callee(node.op)
@@ -410,6 +411,7 @@ def is_atom(node: Expr) -> bool:
         and isinstance(node.op, Constructor)
         and not node.op.inputs
         and not node.args
+        and not node.attrs
     )
 
 

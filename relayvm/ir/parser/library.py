@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 from relayvm.base.diagnostics import Diagnostic, DiagnosticSink
@@ -19,13 +20,13 @@ from relayvm.ir.expr import (
     Match,
     Pattern,
     PatternConstructor,
-    PatternTuple,
+    PatternVar,
     Var,
 )
 from relayvm.ir.intrinsics import ARRAY_NAME, Intrinsic
 from relayvm.ir.module import Module, TypeData
-from relayvm.ir.types import FuncType, GlobalTypeVar, RefType, TupleType, Type, TypeCall
-from relayvm.ir.visit import post_order
+from relayvm.ir.types import GlobalTypeVar, Type, TypeCall
+from relayvm.ir.visit import pattern_walk, post_order, type_walk
 
 D = TypeVar("D", Function, TypeData)
 
@@ -126,6 +127,16 @@ def _conflict(kind: str, name: str, need: tuple[str, str], span: Span | None) ->
 Need = tuple[str, str]
 
 
+def needs_of_module(module: Module) -> tuple[set[str], set[str]]:
+    """Return the names of the functions and of the data types that a module mentions."""
+    parts = [_needs_of_function(function) for function in module.functions.values()]
+    parts += [_needs_of_type(data) for data in module.types.values()]
+    needs = set(chain.from_iterable(parts))
+    return {n for kind, n in needs if kind == "function"}, {
+        n for kind, n in needs if kind == "type"
+    }
+
+
 def _needs(library: Module, kind: str, name: str) -> Iterator[Need]:
     if kind == "function":
         return _needs_of_function(library.functions[name])
@@ -171,28 +182,16 @@ def _needs_of_node(expr: Expr) -> Iterator[Need]:
 
 
 def _needs_of_pattern(pattern: Pattern) -> Iterator[Need]:
-    if isinstance(pattern, PatternConstructor):
-        yield ("type", pattern.constructor.belong_to.name)
-    if isinstance(pattern, (PatternConstructor, PatternTuple)):
-        for inner in pattern.patterns:
-            yield from _needs_of_pattern(inner)
+    for part in pattern_walk(pattern):
+        if isinstance(part, PatternConstructor):
+            yield ("type", part.constructor.belong_to.name)
+        elif isinstance(part, PatternVar) and part.var.type_annotation is not None:
+            yield from _needs_in_type(part.var.type_annotation)
 
 
 def _needs_in_type(type_: Type) -> Iterator[Need]:
-    match type_:
-        case GlobalTypeVar():
-            yield ("type", type_.name)
-        case TypeCall():
-            yield ("type", type_.func.name)
-            for argument in type_.args:
-                yield from _needs_in_type(argument)
-        case TupleType():
-            for field in type_.fields:
-                yield from _needs_in_type(field)
-        case FuncType():
-            for part in (*type_.arg_types, type_.ret_type):
-                yield from _needs_in_type(part)
-        case RefType():
-            yield from _needs_in_type(type_.value)
-        case _:
-            pass
+    for part in type_walk(type_):
+        if isinstance(part, TypeCall):
+            yield ("type", part.func.name)
+        elif isinstance(part, GlobalTypeVar):
+            yield ("type", part.name)

@@ -18,7 +18,7 @@ from relayvm.ir.metadata import Metadata, read_metadata
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.parser.attribute_parser import Written
 from relayvm.ir.parser.expr_parser import ExprParser
-from relayvm.ir.parser.library import merge_library
+from relayvm.ir.parser.library import merge_library, needs_of_module
 from relayvm.ir.parser.type_parser import ParamEntry, TypeName
 from relayvm.ir.types import GlobalTypeVar, Kind, Type
 
@@ -53,6 +53,10 @@ def recover_module(
     # Names that are taken twice are told once the text can be read.
     is_clean = not parser.sink.diagnostics
     conflicts = parser.sink if is_clean else DiagnosticSink(limit=0)
+    if any(used):
+        # What stands only in a `%0 = ...;` that nothing uses is no part of the module.
+        needs = needs_of_module(module)
+        used = used[0] & needs[0], used[1] & needs[1]
     return merge_library(module, library, *used, conflicts), parser.sink
 
 
