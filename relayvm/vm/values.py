@@ -182,7 +182,7 @@ class Reference(NativeValue):
         is_word = self._word_content()
         where = "the content of a reference"
         content = self.converter.to_place(value, self.type.fields[0], is_word, where)
-        if not lib.rvm_value_write_reference(self._item, content):
+        if not lib.rvm_value_write_reference(self._item, content, self.converter.program):
             raise error("out-of-memory", "there is no memory for a value")
 
     def __repr__(self) -> str:

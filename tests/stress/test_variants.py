@@ -17,6 +17,7 @@ MACHINE_TESTS = [
         "object_instructions",
         "memory",
         "compiled_arrays",
+        "shared_cycles",
         "misuse",
         "trace",
     )

@@ -154,7 +154,7 @@ static inline int32_t body_ref_write(rvm_machine *m, uint64_t ref, uint16_t type
         }
         return body_wrong_layout(m, type);
     }
-    return reference_write(&m->heap, word_ref(ref), value) ? 0 : trap_out_of_memory(m);
+    return reference_write(&m->heap, word_ref(ref), value, m->program) ? 0 : trap_out_of_memory(m);
 }
 
 static inline int32_t body_ref_write_word(rvm_machine *m, uint64_t ref, uint16_t type, uint64_t value) {

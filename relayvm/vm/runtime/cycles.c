@@ -1,8 +1,7 @@
 /* References that only cycles keep alive: found by trial deletion while a program runs, and without a search once no
- * frame is left. Every pointer that a register or a C variable owns has its count, so a count which the objects behind
+ * frame is left. Those that the host shares are searched for by `shared_cycles.c`. Every pointer that a register or a C variable owns has its count, so a count which the objects behind
  * the machine's references do not explain means that somebody else holds the object; this is true at any allocation. */
-#include "heap.h"
-#include "program.h"
+#include "cycles.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,23 +9,6 @@
 #define SPARE_BYTES ((uint64_t)16 * 1024 * 1024) /* garbage that is not worth a search */
 #define FIRST_REFS 1024u
 #define NO_ROW UINT32_MAX
-
-/* One object that a reference reaches and from which a reference can be reached. */
-typedef struct cycle_row {
-    rvm_object *object;
-    int32_t explained; /* counts held by objects of the table */
-    uint32_t next;     /* of the rows that are live but whose children are not yet */
-    bool live;
-} cycle_row;
-
-/* Rows in the order in which they are found, and their numbers by the address of the object. */
-typedef struct cycle_table {
-    cycle_row *rows;
-    uint32_t *slots;
-    uint32_t length, capacity; /* slots: twice as many, a power of two */
-    uint32_t waiting;          /* first of the live rows to be followed */
-    bool failed;
-} cycle_table;
 
 static uint32_t *slot_of(const cycle_table *table, const rvm_object *object) {
     const uint64_t mask = (uint64_t)table->capacity * 2 - 1;
@@ -63,6 +45,10 @@ static bool table_grow(cycle_table *table) {
 
 /* The row of an object, new if need be; null where memory is out, and then the search is given up. */
 static cycle_row *row_of(cycle_table *table, rvm_object *object) {
+    if (table->length >= table->most && table->shared && *slot_of(table, object) == NO_ROW) {
+        table->failed = true;
+        return NULL;
+    }
     if (table->length == table->capacity && !table_grow(table)) {
         table->failed = true;
         return NULL;
@@ -80,8 +66,7 @@ typedef void (*visitor)(cycle_table *table, rvm_object *child);
 /* Objects of other threads and those that reach no reference are no part of a cycle of ours. */
 static void visit(cycle_table *table, uint64_t word, visitor see) {
     rvm_object *object = word_object(word);
-    if (object && object_is_local(object_count(object)) && object->kind != RVM_TENSOR &&
-        ((const rvm_cell *)(const void *)object)->shape->cyclic) {
+    if (object && cycles_may_pass(object, table->shared)) {
         see(table, object);
     }
 }
@@ -121,20 +106,31 @@ static void enliven(cycle_table *table, rvm_object *child) {
     }
 }
 
-static bool fill_table(rvm_heap *heap, cycle_table *table) {
-    for (rvm_ref *ref = heap->refs.next; ref != &heap->refs && !table->failed; ref = ref->next) {
-        row_of(table, &ref->head);
+bool cycles_may_pass(const rvm_object *object, bool shared) {
+    int32_t count = object_count(object);
+    return (shared ? count < 0 : object_is_local(count)) && object->kind != RVM_TENSOR &&
+           ((const rvm_cell *)(const void *)object)->shape->cyclic;
+}
+
+void cycles_add(cycle_table *table, rvm_object *object, int32_t explained) {
+    cycle_row *row = table->failed ? NULL : row_of(table, object);
+    if (row) {
+        row->explained += explained;
     }
+}
+
+bool cycles_follow(cycle_table *table) {
     for (uint32_t i = 0; i < table->length && !table->failed; i++) {
         visit_children(table, table->rows[i].object, explain);
     }
     return !table->failed;
 }
 
-static void find_live(cycle_table *table) {
+void cycles_find_live(cycle_table *table) {
     table->waiting = NO_ROW;
     for (uint32_t i = 0; i < table->length; i++) {
-        if (object_count(table->rows[i].object) != table->rows[i].explained) {
+        int32_t count = object_count(table->rows[i].object);
+        if ((table->shared ? -count : count) != table->rows[i].explained) {
             enliven(table, table->rows[i].object);
         }
         while (table->waiting != NO_ROW) {
@@ -156,7 +152,7 @@ static void empty(rvm_heap *heap, rvm_ref *ref) {
 }
 
 /* Every cycle goes through a reference, so emptying the dead ones frees them all. */
-static void free_dead(rvm_heap *heap, cycle_table *table) {
+void cycles_free_dead(rvm_heap *heap, cycle_table *table) {
     uint32_t dead = 0;
     for (uint32_t i = 0; i < table->length; i++) {
         cycle_row row = table->rows[i];
@@ -171,6 +167,11 @@ static void free_dead(rvm_heap *heap, cycle_table *table) {
     for (uint32_t i = 0; i < dead; i++) {
         object_release(heap, table->rows[i].object);
     }
+}
+
+void cycles_free_table(cycle_table *table) {
+    free(table->rows);
+    free(table->slots);
 }
 
 void heap_link_ref(rvm_heap *heap, rvm_ref *ref) {
@@ -193,12 +194,14 @@ void heap_unlink_ref(rvm_heap *heap, rvm_ref *ref) {
 void heap_scan_cycles(rvm_heap *heap) {
     cycle_table table = {0};
     const uint64_t refs_before = heap->num_refs, used_before = heap_used_bytes(heap);
-    if (fill_table(heap, &table)) {
-        find_live(&table);
-        free_dead(heap, &table);
+    for (rvm_ref *ref = heap->refs.next; ref != &heap->refs && !table.failed; ref = ref->next) {
+        cycles_add(&table, &ref->head, 0);
     }
-    free(table.rows);
-    free(table.slots);
+    if (cycles_follow(&table)) {
+        cycles_find_live(&table);
+        cycles_free_dead(heap, &table);
+    }
+    cycles_free_table(&table);
     /* The next search is due when about as much garbage can have gathered as is now in use: then searches cost no more
      * than making the objects did. How much hangs on a reference is known from this one. */
     const uint64_t used = heap_used_bytes(heap), freed = refs_before - heap->num_refs;

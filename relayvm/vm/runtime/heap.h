@@ -28,6 +28,7 @@ typedef struct rvm_heap {
     int64_t live_objects; /* local objects alive; audited by the stress build */
     int64_t fail_countdown; /* stress: the allocation that makes it reach 0 fails; negative is off */
     bool is_host;
+    struct rvm_program *program; /* of the machine */
 } rvm_heap;
 
 void heap_init(rvm_heap *heap, uint64_t limit_bytes);

@@ -1,4 +1,5 @@
 /* Making machines, running functions on them, and their public odds and ends. */
+#include "cycles.h"
 #include "machine.h"
 
 #include <stdio.h> /* stress build */
@@ -11,6 +12,7 @@ rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t
         return NULL;
     }
     heap_init(&m->heap, max_memory);
+    m->heap.program = program;
     rvm_program_retain(program);
     m->program = program;
     m->max_steps = max_steps;
@@ -133,6 +135,7 @@ void rvm_machine_trim(rvm_machine *m) {
     }
     frame_trim(m);
     kernel_scratch_free(m);
+    shared_cycles_settle(SHARED_CYCLES_TRIM);
     heap_trim(&m->heap);
     atomic_store(&m->running, 0);
 }

@@ -56,7 +56,7 @@ void rvm_value_drop(uint64_t value, rvm_program *program);
 void rvm_value_fields(uint64_t value, uint64_t *fields);
 void rvm_value_copy_data(uint64_t value, void *to);
 bool rvm_value_read_reference(uint64_t value, uint64_t *content);
-bool rvm_value_write_reference(uint64_t value, uint64_t content);
+bool rvm_value_write_reference(uint64_t value, uint64_t content, rvm_program *program);
 uint64_t rvm_value_new_tensor(uint8_t dtype, uint32_t rank, const int64_t *dims, const void *data);
 void rvm_value_take_data(uint64_t value, void *to);
 uint64_t rvm_value_new_word(uint8_t dtype, uint64_t word);

@@ -1,4 +1,5 @@
 /* A call from the host: makes values of the machine's own from arrays, runs, and clears up. */
+#include "cycles.h"
 #include "tensor.h"
 #include "value.h"
 
@@ -61,7 +62,15 @@ int32_t rvm_machine_invoke(rvm_call *call) {
     if (atomic_exchange(&call->machine->running, 1)) {
         return -1;
     }
+    const bool cyclic = call->machine->program->cyclic;
+    if (cyclic) {
+        shared_cycles_enter();
+    }
     int32_t trap = invoke(call);
+    if (cyclic) {
+        shared_cycles_leave();
+        shared_cycles_settle(SHARED_CYCLES_RUN);
+    }
     atomic_store(&call->machine->running, 0);
     return trap;
 }

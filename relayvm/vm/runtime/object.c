@@ -2,8 +2,7 @@
  * iterative: a list of a million cells is freed and shared in constant C stack. */
 #include "object.h"
 
-#include "heap.h"
-#include "program.h"
+#include "cycles.h"
 #include "tensor.h"
 
 #include <stdlib.h>
@@ -140,7 +139,7 @@ void heap_release_shared(rvm_heap *heap, rvm_object *object) {
 
 typedef struct share_list {
     rvm_object **items;
-    size_t length, capacity;
+    size_t length, capacity, shared;
     rvm_object *first_items[256];
     bool failed, stuck;
 } share_list;
@@ -172,6 +171,7 @@ static void share_push(rvm_heap *heap, share_list *list, uint64_t word) {
         list->items = items;
         list->capacity = capacity;
     }
+    list->shared++;
     list->items[list->length++] = object;
 }
 
@@ -204,7 +204,7 @@ static void share_children(rvm_heap *heap, share_list *list, rvm_object *object)
 bool heap_share(rvm_heap *heap, rvm_object *object) {
     share_list list;
     list.items = list.first_items;
-    list.length = 0;
+    list.length = list.shared = 0;
     list.capacity = sizeof list.first_items / sizeof *list.first_items;
     list.failed = list.stuck = false;
     share_push(heap, &list, object_word(object));
@@ -213,6 +213,9 @@ bool heap_share(rvm_heap *heap, rvm_object *object) {
     }
     if (list.items != list.first_items) {
         free(list.items);
+    }
+    if (list.shared) {
+        shared_cycles_made(list.shared);
     }
     return !list.failed;
 }

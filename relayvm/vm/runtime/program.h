@@ -190,6 +190,7 @@ typedef struct rvm_program {
     const char *manifest;    /* JSON text */
     uint32_t manifest_bytes;
     rvm_section sections[RVM_NUM_SECTIONS]; /* as stored, for hosts that disassemble */
+    uint8_t cyclic;                         /* 1 if a value may hold a reference */
     /* private to the loader */
     int32_t references, prepared;
     void *memory; /* private copy of the file, without the constants if those are mapped */

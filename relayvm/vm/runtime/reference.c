@@ -1,6 +1,8 @@
 /* Making, reading and writing references. */
 #include "reference.h"
 
+#include "cycles.h"
+
 static bool is_shared(const rvm_ref *ref) {
     return object_count(&ref->head) < 0;
 }
@@ -71,7 +73,7 @@ bool reference_take(rvm_ref *ref, uint64_t *value) {
     return full;
 }
 
-bool reference_write(rvm_heap *heap, rvm_ref *ref, uint64_t value) {
+bool reference_write(rvm_heap *heap, rvm_ref *ref, uint64_t value, rvm_program *program) {
     bool objects = ref->shape->num_object_fields != 0;
     bool shared = is_shared(ref);
     if (shared) {
@@ -87,8 +89,20 @@ bool reference_write(rvm_heap *heap, rvm_ref *ref, uint64_t value) {
     if (shared) {
         unlock(ref);
     }
-    if (objects && old) {
-        object_release(heap, word_object(old));
+    if (!objects || !old) {
+        return true;
     }
+    if (shared && cycles_may_pass(word_object(old), true)) {
+        /* Under the lock already where the host writes. */
+        if (heap->is_host) {
+            shared_cycles_drop(heap, word_object(old), program, 0);
+        } else {
+            heap_host_lock();
+            shared_cycles_drop(heap, word_object(old), heap->program, 1);
+            heap_host_unlock();
+        }
+        return true;
+    }
+    object_release(heap, word_object(old));
     return true;
 }

@@ -264,6 +264,7 @@ int reader_layouts(rvm_reader *reader) {
     for (uint32_t i = 0; i < program->num_layouts; i++) {
         program->layouts[i].number = (uint16_t)i;
         if (read_layout(reader, &rows[i], &program->layouts[i])) return -1;
+        program->cyclic |= program->layouts[i].cyclic;
     }
     for (uint32_t i = 0; i < program->num_layouts; i++)
         if (check_closure(reader, &rows[i], &program->layouts[i]) ||

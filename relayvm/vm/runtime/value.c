@@ -2,6 +2,7 @@
 #include "value.h"
 
 #include "array.h"
+#include "cycles.h"
 #include "reference.h"
 #include "tensor.h"
 
@@ -39,7 +40,13 @@ void rvm_value_release(uint64_t value) {
 }
 
 void rvm_value_drop(uint64_t value, rvm_program *program) {
-    rvm_value_release(value);
+    if (program->cyclic) {
+        shared_cycles_drop(heap_host_lock(), word_object(value), program, 0);
+        heap_host_unlock();
+        shared_cycles_settle(SHARED_CYCLES_DROP);
+    } else {
+        rvm_value_release(value);
+    }
     rvm_program_release(program);
 }
 
@@ -67,9 +74,9 @@ bool rvm_value_read_reference(uint64_t value, uint64_t *content) {
     return reference_read((rvm_ref *)(uintptr_t)value, content);
 }
 
-bool rvm_value_write_reference(uint64_t value, uint64_t content) {
+bool rvm_value_write_reference(uint64_t value, uint64_t content, rvm_program *program) {
     rvm_heap *heap = heap_host_lock();
-    bool written = reference_write(heap, (rvm_ref *)(uintptr_t)value, content);
+    bool written = reference_write(heap, (rvm_ref *)(uintptr_t)value, content, program);
     heap_host_unlock();
     return written;
 }

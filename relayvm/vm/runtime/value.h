@@ -27,7 +27,7 @@ void rvm_value_copy_data(uint64_t value, void *to);
 /* The content is owned by the caller; false if the reference is empty. */
 bool rvm_value_read_reference(uint64_t value, uint64_t *content);
 /* Consumes `content`. */
-bool rvm_value_write_reference(uint64_t value, uint64_t content);
+bool rvm_value_write_reference(uint64_t value, uint64_t content, rvm_program *program);
 
 /* Copies the elements and drops the value. */
 void rvm_value_take_data(uint64_t value, void *to);
