@@ -208,6 +208,12 @@ def test_optimize_returns_a_module_and_parameters() -> None:
     assert len(optimized["main"].params) == 1 and set(params) == {"w"}
 
 
+def test_parameters_of_another_type_are_refused() -> None:
+    for value in (W.astype("int32"), W[:1]):
+        with pytest.raises(RelayError, match="`%w` of `@main` is `Tensor"):
+            relay.build(module(), params={"w": value})
+
+
 def test_parameters_are_bound_by_name() -> None:
     function = relay.build_module.bind_params_by_name(module()["main"], {"w": W, "other": W})
     assert [p.name_hint for p in function.params] == ["x"]

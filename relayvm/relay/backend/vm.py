@@ -10,12 +10,11 @@ import numpy as np
 from relayvm.base.diagnostics import error
 from relayvm.base.target import Target
 from relayvm.compiler.api import compile as compile_module
+from relayvm.compiler.entries import bind_params
 from relayvm.compiler.optimize import optimize
-from relayvm.ir.expr import Function, Var
 from relayvm.ir.module import Module
 from relayvm.relay.backend.entry import Entry, argument_type
 from relayvm.relay.backend.interpreter import Executor, Runner
-from relayvm.relay.binding import bind_variables
 from relayvm.relay.machine import Executable
 from relayvm.relay.module import IRModule, unwrap, wrap
 from relayvm.relay.namespace.transform import PassContext
@@ -123,15 +122,12 @@ def native_target(target: Any) -> Target:
 def with_params(module: Module, params: Params, entry: str = "main") -> Module:
     """Return the module with parameters of an entry bound; names that it lacks are skipped, as in
     TVM.
+
+    Raises RelayError `wrong-argument` for an array of another type than the parameter's.
     """
-    if not params:
-        return module
-    function = module[entry]
-    names = {p.name for p in function.params}
-    values: dict[Var | str, Any] = {n: np.asarray(v) for n, v in params.items() if n in names}
-    bound = bind_variables(function, values)
-    assert isinstance(bound, Function)
-    return module.with_functions({**module.functions, entry: bound})
+    names = {p.name for p in module[entry].params} if params else set()
+    values = {name: np.asarray(value) for name, value in params.items() if name in names}
+    return bind_params(module, values, entry)
 
 
 class VMExecutor(Executor):
