@@ -508,7 +508,8 @@ class TypeParser(DimSource):
         )
         if not count:
             message = f"the metadata section has no `{key[:40]}`"
-        self.report("bad-metadata", message, span)
+        if not self.metadata.problem:  # Which is told where the section begins.
+            self.report("bad-metadata", message, span)
         return key, None, span
 
     def meta_dim(self) -> Dim:
