@@ -87,11 +87,12 @@ def built(case: Case) -> tuple[list[Any], Any]:
     return variables, result.astuple() if isinstance(result, relay.TupleWrapper) else result
 
 
+@pytest.mark.parametrize("kind", ["debug", "vm"])
 @pytest.mark.parametrize("case", ALL, ids=str)
-def test_a_call_evaluates_to_the_expectation(case: Case) -> None:
+def test_a_call_gives_what_is_expected(case: Case, kind: str) -> None:
     variables, call = built(case)
     function = relay.Function(variables, call)
-    result = relay.create_executor().evaluate(function)(*case.inputs)
+    result = relay.create_executor(kind).evaluate(function)(*case.inputs)
     if isinstance(case.expected, str) and case.expected == SHAPE:
         assert function.params == tuple(variables)
         return
