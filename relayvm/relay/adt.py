@@ -10,6 +10,7 @@ from relayvm.ir import expr as ir
 from relayvm.ir import module as ir_module
 from relayvm.ir.types import GlobalTypeVar, Type, TypeParam
 from relayvm.relay.node import NodeClass, as_expr, as_types
+from relayvm.relay.python_span import here
 
 UNPLACED = -1
 
@@ -147,7 +148,7 @@ class Match(metaclass=NodeClass):
     @staticmethod
     def make(data: ir.Expr, clauses: Sequence[ir.Clause], complete: bool = True) -> ir.Match:
         """Return a match; one that is not complete traps on a miss."""
-        return ir.Match(as_expr(data, "a match"), tuple(clauses), bool(complete))
+        return ir.Match(as_expr(data, "a match"), tuple(clauses), bool(complete), span=here())
 
 
 __all__ = [

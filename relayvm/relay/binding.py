@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from relayvm.base.diagnostics import error
@@ -26,14 +27,10 @@ def bind_variables(expr: Expr, binds: Mapping[Var | str, Any]) -> Expr:
     params = tuple(p for p in expr.params if p not in values)
     if body is expr.body and len(params) == len(expr.params):
         return expr
-    made = Function(params, body, expr.ret_type, expr.type_params, expr.attrs, span=expr.span)
+    made = replace(expr, params=params, body=body, checked_type=None)
     known = set(free_vars(expr))
     new = tuple(v for v in free_vars(made) if v not in known)
-    if not new:
-        return made
-    return Function(
-        (*params, *new), body, expr.ret_type, expr.type_params, expr.attrs, span=expr.span
-    )
+    return replace(made, params=(*params, *new)) if new else made
 
 
 def _values(expr: Expr, binds: Mapping[Var | str, Any]) -> dict[Var, Expr]:

@@ -15,6 +15,7 @@ from relayvm.ir.expr import AttrValue
 from relayvm.ir.types import Type, TypeParam
 from relayvm.relay.ndarray import NDArray
 from relayvm.relay.node import NodeClass, as_attrs, as_dtype, as_expr, as_exprs, as_type, as_types
+from relayvm.relay.python_span import here
 from relayvm.relay.ty import TensorType
 
 AttrMap = Mapping[str, AttrValue]
@@ -50,7 +51,7 @@ class Tuple(metaclass=NodeClass):
     @staticmethod
     def make(fields: Sequence[ir.Expr], span: IrSpan | None = None) -> ir.Tuple:
         """Return a tuple of expressions."""
-        return ir.Tuple(as_exprs(fields, "a tuple"), span=span)
+        return ir.Tuple(as_exprs(fields, "a tuple"), span=span or here())
 
 
 class Var(metaclass=NodeClass):
@@ -63,7 +64,7 @@ class Var(metaclass=NodeClass):
         name_hint: str, type_annotation: Type | None = None, span: IrSpan | None = None
     ) -> ir.Var:
         """Return a new variable."""
-        return ir.Var(_name(name_hint), _optional_type(type_annotation), span=span)
+        return ir.Var(_name(name_hint), _optional_type(type_annotation), span=span or here())
 
 
 class GlobalVar(metaclass=NodeClass):
@@ -102,7 +103,7 @@ class Function(metaclass=NodeClass):
             _optional_type(ret_type),
             tuple(type_params or ()),
             as_attrs(attrs),
-            span=span,
+            span=span or here(),
         )
 
 
@@ -125,7 +126,7 @@ class Call(metaclass=NodeClass):
             as_exprs(args, "a call"),
             as_attrs(attrs),
             as_types(type_args, "a list of type arguments"),
-            span=span,
+            span=span or here(),
         )
 
 
@@ -139,7 +140,9 @@ class Let(metaclass=NodeClass):
         """Return a let."""
         if not isinstance(variable, ir.Var):
             raise error("bad-node", f"a let binds a variable, not `{variable!r}`")
-        return ir.Let(variable, as_expr(value, "a let"), as_expr(body, "a let"), span=span)
+        return ir.Let(
+            variable, as_expr(value, "a let"), as_expr(body, "a let"), span=span or here()
+        )
 
 
 class If(metaclass=NodeClass):
@@ -152,7 +155,7 @@ class If(metaclass=NodeClass):
         cond: ir.Expr, true_branch: ir.Expr, false_branch: ir.Expr, span: IrSpan | None = None
     ) -> ir.If:
         """Return a choice."""
-        return ir.If(*as_exprs((cond, true_branch, false_branch), "an if"), span=span)
+        return ir.If(*as_exprs((cond, true_branch, false_branch), "an if"), span=span or here())
 
 
 class TupleGetItem(metaclass=NodeClass):
@@ -165,7 +168,9 @@ class TupleGetItem(metaclass=NodeClass):
         """Return the field at an index."""
         if not isinstance(index, (int, np.integer)) or isinstance(index, bool):
             raise error("bad-node", f"the index of a field is an integer, not `{index!r}`")
-        return ir.TupleGetItem(as_expr(tuple_value, "a projection"), int(index), span=span)
+        return ir.TupleGetItem(
+            as_expr(tuple_value, "a projection"), int(index), span=span or here()
+        )
 
 
 class RefCreate(metaclass=NodeClass):
@@ -176,7 +181,7 @@ class RefCreate(metaclass=NodeClass):
     @staticmethod
     def make(value: ir.Expr, span: IrSpan | None = None) -> ir.RefCreate:
         """Return the making of a reference."""
-        return ir.RefCreate(as_expr(value, "a reference"), span=span)
+        return ir.RefCreate(as_expr(value, "a reference"), span=span or here())
 
 
 class RefRead(metaclass=NodeClass):
@@ -187,7 +192,7 @@ class RefRead(metaclass=NodeClass):
     @staticmethod
     def make(ref: ir.Expr, span: IrSpan | None = None) -> ir.RefRead:
         """Return the reading of a reference."""
-        return ir.RefRead(as_expr(ref, "a reading"), span=span)
+        return ir.RefRead(as_expr(ref, "a reading"), span=span or here())
 
 
 class RefWrite(metaclass=NodeClass):
@@ -198,7 +203,7 @@ class RefWrite(metaclass=NodeClass):
     @staticmethod
     def make(ref: ir.Expr, value: ir.Expr, span: IrSpan | None = None) -> ir.RefWrite:
         """Return the writing of a reference."""
-        return ir.RefWrite(*as_exprs((ref, value), "a writing"), span=span)
+        return ir.RefWrite(*as_exprs((ref, value), "a writing"), span=span or here())
 
 
 class TupleWrapper:
@@ -255,7 +260,7 @@ def var(
         raise ValueError("Can only specify either type_annotation or shape.")
     if shape is not None:
         type_annotation = TensorType.make(shape, dtype)
-    return ir.Var(_name(name_hint), _optional_type(type_annotation), span=span)
+    return ir.Var(_name(name_hint), _optional_type(type_annotation), span=span or here())
 
 
 def const(value: Any, dtype: str | None = None, span: IrSpan | None = None) -> ir.Constant:
@@ -267,7 +272,22 @@ def const(value: Any, dtype: str | None = None, span: IrSpan | None = None) -> i
 
 def _constant(value: Any, dtype: str | None, span: IrSpan | None) -> ir.Constant:
     made = build.const(value, dtype)
-    return ir.Constant(made.data.view(NDArray), span=span)
+    return ir.Constant(made.data.view(NDArray), span=span or here())
+
+
+def VarWithFields(
+    variable: ir.Var,
+    vid: Any = None,
+    type_annotation: Type | None = None,
+    virtual_device: Any = None,
+    span: IrSpan | None = None,
+) -> ir.Var:
+    """Return a variable with other fields; itself if none is given."""
+    name = getattr(vid, "name_hint", None) or variable.name
+    wanted = type_annotation or variable.type_annotation
+    if name == variable.name and wanted is variable.type_annotation and span is None:
+        return variable
+    return ir.Var(name, wanted, span=span or variable.span)
 
 
 def bind(expr: ir.Expr, binds: Mapping[ir.Var | str, Any]) -> ir.Expr:

@@ -6,6 +6,7 @@ that expressions of any depth can be visited. Our own passes use `ir.visit`, whi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from relayvm.base.diagnostics import error
@@ -152,7 +153,7 @@ class ExprMutator(ExprFunctor):
         body = self.visit(fn.body)
         if body is fn.body and _same(params, fn.params):
             return fn
-        return ir.Function(params, body, fn.ret_type, fn.type_params, fn.attrs, span=fn.span)
+        return replace(fn, params=params, body=body, checked_type=None)
 
     def visit_let(self, let: ir.Let) -> Any:
         """Rebuild a let."""

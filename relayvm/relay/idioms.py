@@ -8,6 +8,7 @@ below uses none of it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -24,6 +25,7 @@ from relayvm.relay.expr import TupleWrapper
 from relayvm.relay.module import tag_of
 from relayvm.relay.node import as_dtype, as_exprs
 from relayvm.relay.op_registry import OP_MEMBERS
+from relayvm.relay.python_span import here
 from relayvm.relay.text import astext
 from relayvm.relay.ty import TypeCall, TypeKind
 
@@ -71,23 +73,24 @@ def _binary(name: str, swapped: bool = False) -> Method:
         operand = _operand(other, self)
         if operand is None:
             return NotImplemented
-        return op(operand, self) if swapped else op(self, operand)
+        operands = (operand, self) if swapped else (self, operand)
+        return ir.Call(op, operands, span=here())
 
     return method
 
 
 def _negative(self: ir.Expr) -> ir.Expr:
-    return OPS["negative"](self)
+    return ir.Call(OPS["negative"], (self,), span=here())
 
 
 def _astype(self: ir.Expr, dtype: Any) -> ir.Expr:
     """Return the cast of a tensor to a dtype."""
-    return OPS["cast"](self, dtype=as_dtype(dtype))
+    return ir.Call(OPS["cast"], (self,), ir.Attrs(dtype=as_dtype(dtype)), span=here())
 
 
 def _call(self: ir.Expr, *args: Any) -> ir.Call:
     """Return the call of this expression."""
-    return ir.Call(self, as_exprs(args, "a call"))
+    return ir.Call(self, as_exprs(args, "a call"), span=here())
 
 
 _OPERATORS: dict[str, Method] = {
@@ -159,15 +162,7 @@ def _without_attr(self: ir.Function, attr_key: str) -> ir.Function:
 
 
 def _with_attrs(self: ir.Function, attrs: ir.Attrs) -> ir.Function:
-    return ir.Function(
-        self.params,
-        self.body,
-        self.ret_type,
-        self.type_params,
-        attrs,
-        span=self.span,
-        checked_type=self.checked_type,
-    )
+    return replace(self, attrs=attrs)
 
 
 def _concrete_shape(self: types.TensorType) -> tuple[int, ...]:
@@ -255,7 +250,7 @@ IDIOMS: tuple[tuple[type, dict[str, Any]], ...] = (
     ),
     (ir.Attrs, {"__getattr__": _attribute, "get_str": lambda self, key: str(self[key])}),
     (types.TensorType, {"concrete_shape": property(_concrete_shape)}),
-    (types.FuncType, {"type_constraints": _constant(())}),
+    (types.TypeRelation, {"func": _alias("name")}),
     (types.TypeVar, {"name_hint": _alias("name")}),
     (
         DimVar,

@@ -10,7 +10,17 @@ from typing import Any
 
 from relayvm.base.diagnostics import error
 from relayvm.base.source import Source
-from relayvm.ir.expr import NO_ATTRS, Attrs, Constant, Constructor, Expr, Function, GlobalVar
+from relayvm.ir.expr import (
+    NO_ATTRS,
+    Attrs,
+    Call,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    Op,
+)
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.parser import parse_module
 from relayvm.ir.prelude import import_from_std, prelude
@@ -345,7 +355,7 @@ def wrap(module: Module, like: IRModule | None = None) -> IRModule:
     if like is not None:
         result._vars = like._vars
     for function in module.functions.values():
-        show_arrays(function)
+        present(function)
     return result
 
 
@@ -358,11 +368,23 @@ def unwrap(value: Any) -> Module:
     return IRModule.from_expr(value).module
 
 
-def show_arrays(expr: Expr) -> None:
-    """Let the constants of an expression answer `.numpy()`: the same elements in an NDArray."""
+def present(expr: Expr) -> None:
+    """Let an expression answer as TVM's: constants `.numpy()`, calls all attributes of their
+    operator.
+
+    Not a change of the program: the arrays are the same, seen through another class, and attributes
+    that equal their default may as well be there.
+    """
     for node in post_order(expr):
         if isinstance(node, Constant):
             array = as_ndarray(node.data)
             if array is not node.data:
-                # Not a change of the program: the array is the same, seen through another class.
                 object.__setattr__(node, "data", array)
+        elif isinstance(node, Call) and isinstance(node.op, Op):
+            _complete(node, node.op)
+
+
+def _complete(call: Call, op: Op) -> None:
+    if len(call.attrs) < len(op.attributes):
+        defaults = {row.name: row.default for row in op.attributes if not row.required}
+        object.__setattr__(call, "attrs", Attrs({**defaults, **call.attrs}))

@@ -13,7 +13,7 @@ from relayvm.ir.expr import Expr
 from relayvm.ir.module import Module
 from relayvm.ir.prelude import prelude
 from relayvm.ops import OPS
-from relayvm.relay.module import IRModule, show_arrays, unwrap, wrap
+from relayvm.relay.module import IRModule, present, unwrap, wrap
 
 
 def parse(
@@ -52,7 +52,7 @@ def _with_library(known: Module) -> Module:
 def parse_expr(source: str) -> Expr:
     """Return the expression that a text describes, without types."""
     expr = ir.parse_expr(Source("from_string", source), OPS)
-    show_arrays(expr)
+    present(expr)
     return expr
 
 

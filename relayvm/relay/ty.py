@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any as AnyValue
 
+from relayvm.base.diagnostics import error
 from relayvm.base.dims import ANY, AnyDim, DimVar
 from relayvm.base.source import Span
 from relayvm.ir import types as ir
 from relayvm.ir.types import Kind, TypeParam
-from relayvm.relay.node import NodeClass, as_dtype, as_shape, as_type, as_types
+from relayvm.relay.node import NodeClass, as_attrs, as_dtype, as_shape, as_type, as_types
 
 
 class TypeKind:
@@ -61,18 +62,46 @@ class FuncType(metaclass=NodeClass):
         arg_types: Sequence[ir.Type],
         ret_type: ir.Type,
         type_params: Sequence[TypeParam] | None = None,
-        type_constraints: Sequence[AnyValue] | None = None,
+        type_constraints: Sequence[ir.TypeRelation] | None = None,
     ) -> ir.FuncType:
         """Return the type of functions from and to these types."""
-        named: dict[str, AnyValue] = {}
-        if type_constraints:
-            named["type_constraints"] = tuple(type_constraints)
         return ir.FuncType(
             as_types(arg_types, "a function type"),
             as_type(ret_type, "a function type"),
             tuple(type_params or ()),
-            **named,
+            tuple(type_constraints or ()),
         )
+
+
+class TypeConstraint(metaclass=NodeClass):
+    """What holds for type parameters."""
+
+    nodes = (ir.TypeRelation,)
+
+
+# TVM's names of relations, each with an operator that has it.
+RELATIONS = {"Broadcast": "add", "BroadcastComp": "less", "Identity": "copy"}
+_RELATION_PREFIX = "tvm.relay.type_relation."
+
+
+class TypeRelation(metaclass=NodeClass):
+    """Types that go together as those of an operator's operands and result."""
+
+    nodes = (ir.TypeRelation,)
+
+    @staticmethod
+    def make(
+        func: AnyValue, args: Sequence[ir.Type], num_inputs: int, attrs: AnyValue
+    ) -> ir.TypeRelation:
+        """Return the relation of an operator, given by name or as one of TVM's relations; the last
+        of `args` is the type of the result.
+        """
+        name = str(getattr(func, "name", func)).removeprefix(_RELATION_PREFIX)
+        parts = as_types(args, "a type relation")
+        if num_inputs != len(parts) - 1:
+            message = f"{len(parts)} types are {len(parts) - 1} inputs and a result"
+            raise error("bad-node", f"{message}, not {num_inputs} inputs")
+        return ir.TypeRelation(RELATIONS.get(name, name), parts, as_attrs(attrs) or None)
 
 
 class TypeVar(metaclass=NodeClass):
@@ -170,7 +199,9 @@ __all__ = [
     "TupleType",
     "Type",
     "TypeCall",
+    "TypeConstraint",
     "TypeKind",
+    "TypeRelation",
     "TypeVar",
     "is_dynamic",
     "scalar_type",

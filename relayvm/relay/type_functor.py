@@ -20,9 +20,9 @@ _METHODS: dict[type, str] = {
     ir.RefType: "visit_ref_type",
     ir.GlobalTypeVar: "visit_global_type_var",
     ir.TypeCall: "visit_type_call",
+    ir.TypeRelation: "visit_type_relation",
     TypeData: "visit_type_data",
 }
-_RELATION = "visit_type_relation"
 
 
 class TypeFunctor:
@@ -31,8 +31,6 @@ class TypeFunctor:
     def visit(self, typ: Any) -> Any:
         """Return what the method for this type gives."""
         name = _METHODS.get(type(typ))
-        if name is None and type(typ).__name__ == "TypeRelation":
-            name = _RELATION
         method = getattr(self, name, None) if name else None
         if method is None:
             kind, own = type(typ).__name__, type(self).__name__
@@ -54,7 +52,7 @@ class TypeVisitor(TypeFunctor):
 
     def visit_func_type(self, ft: ir.FuncType) -> Any:
         """Visit the types of arguments and result, type parameters and constraints."""
-        for part in (*ft.arg_types, ft.ret_type, *ft.type_params, *_constraints(ft)):
+        for part in (*ft.arg_types, ft.ret_type, *ft.type_params, *ft.type_constraints):
             self.visit(part)
 
     def visit_tuple_type(self, tt: ir.TupleType) -> Any:
@@ -62,7 +60,7 @@ class TypeVisitor(TypeFunctor):
         for field in tt.fields:
             self.visit(field)
 
-    def visit_type_relation(self, tr: Any) -> Any:
+    def visit_type_relation(self, tr: ir.TypeRelation) -> Any:
         """Visit the arguments."""
         for arg in tr.args:
             self.visit(arg)
@@ -111,16 +109,14 @@ class TypeMutator(TypeFunctor):
         args = tuple(self.visit(arg) for arg in ft.arg_types)
         ret = self.visit(ft.ret_type)
         params = tuple(self.visit(param) for param in ft.type_params)
-        changes: dict[str, Any] = {"arg_types": args, "ret_type": ret, "type_params": params}
-        if _constraints(ft):
-            changes["type_constraints"] = tuple(self.visit(c) for c in _constraints(ft))
-        return replace(ft, **changes)
+        constraints = tuple(self.visit(c) for c in ft.type_constraints)
+        return ir.FuncType(args, ret, params, constraints, span=ft.span)
 
     def visit_tuple_type(self, tt: ir.TupleType) -> Any:
         """Rebuild a tuple type."""
         return replace(tt, fields=tuple(self.visit(field) for field in tt.fields))
 
-    def visit_type_relation(self, tr: Any) -> Any:
+    def visit_type_relation(self, tr: ir.TypeRelation) -> Any:
         """Rebuild a relation."""
         return replace(tr, args=tuple(self.visit(arg) for arg in tr.args))
 
@@ -140,7 +136,3 @@ class TypeMutator(TypeFunctor):
     def visit_type_data(self, td: TypeData) -> Any:
         """Return the definition: its constructors are known to the programs that use them."""
         return td
-
-
-def _constraints(type_: ir.FuncType) -> tuple[Any, ...]:
-    return tuple(getattr(type_, "type_constraints", ()))

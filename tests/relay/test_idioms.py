@@ -107,6 +107,11 @@ def test_attributes_are_read_by_their_names():
         call.attrs.nonsense
 
 
+def test_calls_that_are_parsed_hold_all_attributes():
+    mod = relay.parse("def @main(%x: Tensor[(2,), float32]) { sum(%x) }")
+    assert mod["main"].body.attrs.keepdims is False and "keepdims" not in mod.astext()
+
+
 def test_a_tuple_has_a_length_and_is_true():
     assert len(relay.Tuple([X, Y])) == 2 and relay.Tuple([X, Y])[1] is Y
     assert bool(relay.Tuple([]))

@@ -160,9 +160,7 @@ def test_functions_are_registered_by_name():
     def double(x):
         return 2 * x
 
-    assert (
-        tvm.get_global_func("test.double")(3) == 6 and tvm.ir.EnvFunc.get("test.double") is double
-    )
+    assert tvm.get_global_func("test.double")(3) == tvm.ir.EnvFunc.get("test.double")(3) == 6
     with pytest.raises(RelayError, match="named `test.double` already"):
         tvm.register_func("test.double", abs)
     tvm.register_func("test.double", abs, override=True)

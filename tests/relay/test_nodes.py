@@ -7,6 +7,7 @@ import inspect
 import numpy as np
 import pytest
 
+import relayvm as tvm
 from relayvm import relay
 from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import ANY, DimVar
@@ -216,3 +217,42 @@ def test_spans_are_lines_and_columns():
         9,
     )
     assert node.span.source_name.name == "model.py"
+
+
+def test_a_node_without_a_span_has_the_line_it_is_built_on():
+    wrong = relay.Function([X], X + relay.var("y", shape=(4,)))
+    with pytest.raises(RelayError) as raised:
+        relay.transform.InferType()(tvm.IRModule.from_expr(wrong))
+    lines = str(raised.value).splitlines()
+    assert lines[1].lstrip().startswith(f"--> {__file__}:")
+    assert 'wrong = relay.Function([X], X + relay.var("y", shape=(4,)))' in str(raised.value)
+    given = relay.Span(relay.SourceName("model.py"), 1, 1, 1, 2)
+    assert str(relay.Tuple([X], span=given).span) == "model.py:1:1"
+
+
+def test_a_node_built_where_no_text_is_has_no_span():
+    scope = {"relay": relay}
+    exec(compile("node = relay.Tuple([])", "<nowhere>", "exec"), scope)
+    assert scope["node"].span is None
+
+
+def test_relations_constrain_type_parameters():
+    a, b, c = (relay.TypeVar(name) for name in "abc")
+    broadcast = tvm.ir.EnvFunc.get("tvm.relay.type_relation.Broadcast")
+    relation = relay.TypeRelation(broadcast, [a, b, c], 2, None)
+    assert isinstance(relation, relay.TypeRelation) and isinstance(relation, relay.TypeConstraint)
+    assert relation.func == "add" and relation.num_inputs == 2 and relation.args == (a, b, c)
+    function = relay.FuncType([a, b], c, [a, b, c], [relation])
+    assert function.type_constraints == (relation,)
+    assert relay.TypeMutator().visit(function) == function
+    with pytest.raises(RelayError, match="3 types are 2 inputs and a result, not 3 inputs"):
+        relay.TypeRelation("add", [a, b, c], 3, None)
+
+
+def test_nodes_are_copied_with_other_fields():
+    function = relay.Function([X], X)
+    other = relay.function.FunctionWithFields(function, body=X + X)
+    assert other.params == function.params and other.body is not function.body
+    assert relay.function.FunctionWithFields(function) is function
+    assert relay.expr.VarWithFields(X) is X
+    assert relay.expr.VarWithFields(X, relay.base.Id("z")).name_hint == "z"

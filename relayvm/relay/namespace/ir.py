@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import relayvm.ir
@@ -16,6 +15,7 @@ from relayvm.ops import OPS
 from relayvm.relay import adt, base, expr, op_registry, ty
 from relayvm.relay.module import IRModule, wrap
 from relayvm.relay.namespace import instrument, transform
+from relayvm.relay.namespace.registry import get_global_func
 from relayvm.relay.node import NodeClass, as_attrs
 
 
@@ -62,15 +62,19 @@ def make_node(type_key: str, **kwargs: Any) -> Any:
 
 
 class EnvFunc:
-    """A global function by name."""
+    """A global function by name: one of the user's, or a relation of types."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     @staticmethod
-    def get(name: str) -> Callable[..., Any]:
-        """Return a function that `tvm.register_func` named."""
-        from relayvm.relay.namespace.registry import get_global_func
+    def get(name: str) -> EnvFunc:
+        """Return the function of a name."""
+        return EnvFunc(name)
 
-        found: Callable[..., Any] = get_global_func(name)
-        return found
+    def __call__(self, *args: Any) -> Any:
+        """Call what `tvm.register_func` gave the name."""
+        return get_global_func(self.name)(*args)
 
 
 def save_json(node: Any) -> str:

@@ -17,6 +17,7 @@ from relayvm.ops.operator import Operator
 from relayvm.relay.expr import TupleWrapper, const
 from relayvm.relay.node import as_expr as as_node
 from relayvm.relay.node import attr_value
+from relayvm.relay.python_span import here
 
 
 def row(name: str) -> Operator:
@@ -35,7 +36,7 @@ def call(name: str, /, *args: Any, **attrs: Any) -> Call:
     """
     op = row(name)
     operands = tuple(operand(arg, name) for arg in args)
-    return Call(op, operands, _attributes(op, attrs))
+    return Call(op, operands, _attributes(op, attrs), span=here())
 
 
 def wrapped(size: int, name: str, /, *args: Any, **attrs: Any) -> TupleWrapper:
