@@ -59,12 +59,17 @@ def take_from_references(functions: Mapping[str, LinearFunction]) -> None:
     opaque = _opaque_functions(functions)
     for function in functions.values():
         pending = [function.body]
+        blocks: list[Block] = []
         while pending:
-            block = pending.pop()
-            _take_in_block(block, opaque)
-            for item in block.items:
+            blocks.append(pending.pop())
+            for item in blocks[-1].items:
                 if isinstance(item, Choice):
                     pending.extend(item.blocks)
+        disturbing: set[int] = set()
+        for block in reversed(blocks):  # Inner blocks first.
+            if any(_disturbs(item, opaque, disturbing) for item in block.items):
+                disturbing.add(id(block))
+            _take_in_block(block, opaque, disturbing)
 
 
 def _opaque_functions(functions: Mapping[str, LinearFunction]) -> set[str]:
@@ -92,12 +97,18 @@ def _is_opaque(step: Step, opaque: Collection[str]) -> bool:
     return step.name in _OPAQUE or step.callee in opaque
 
 
-def _take_in_block(block: Block, opaque: Collection[str]) -> None:
+def _disturbs(item: Step | Choice, opaque: Collection[str], disturbing: Collection[int]) -> bool:
+    """Tell whether something may look at a reference inside of a choice, or leave it."""
+    if isinstance(item, Choice):
+        return any(id(block) in disturbing for block in item.blocks)
+    return _is_opaque(item, opaque) or (item.ends and item.name != "trap")
+
+
+def _take_in_block(block: Block, opaque: Collection[str], disturbing: Collection[int]) -> None:
     read: Step | None = None
     for item in block.items:
         if isinstance(item, Choice):
-            inner = (step for part in item.blocks for step in steps(part))
-            if any(_is_opaque(s, opaque) or (s.ends and s.name != "trap") for s in inner):
+            if _disturbs(item, opaque, disturbing):
                 read = None
         elif item.name == "ref_read":
             read = item
