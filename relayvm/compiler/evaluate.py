@@ -50,7 +50,7 @@ from relayvm.compiler.evaluate_code import (
 from relayvm.ir.expr import Call, Constructor, Expr, Function
 from relayvm.ir.intrinsics import array_item
 from relayvm.ir.module import Module
-from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ir.types import RefType, TensorType, TupleType, Type
 from relayvm.ops.operator import Operator
 
 
@@ -150,8 +150,10 @@ class Evaluator:
 
 def to_value(value: Any, type_: Type | None = None, module: Module | None = None) -> Any:
     """Return a host value as the evaluator holds it: numbers become tensors, lists tuples, or
-    arrays where the type says so.
+    arrays and references where the type says so.
     """
+    if isinstance(type_, RefType) and not isinstance(value, Reference):
+        return Reference(to_value(value, type_.value, module))
     if isinstance(value, (list, tuple)):
         item = array_item(type_, module.types) if module else None
         if item is not None:

@@ -82,6 +82,72 @@ PROGRAMS = {
         ([1],),
         4,
     ),
+    "a narrower array goes where any size is declared": (
+        "def @f(%a: Array[Tensor[(?), float32]]) { array.push(%a, array.get(%a, 0)) } "
+        "def @main(%a: Array[Tensor[(3), float32]]) { (@f(%a), %a) }",
+        ([X],),
+        ([X, X], [X]),
+    ),
+    "items of different sizes": (
+        "def @main(%x: Tensor[(3), float32], %y: Tensor[(2), float32]) "
+        "{ array.push(array.push(array.new(0), %x), %y) }",
+        (X, X[:2]),
+        [X, X[:2]],
+    ),
+    "a polymorphic box at three types": (
+        "type Box[A] { Box(Array[A]) } "
+        "def @open[A](%b: Box[A]) -> Array[A] { match (%b) { Box(%a) => %a } } "
+        "def @one[A](%x: A) -> Array[A] { @open(Box(array.push(array.new(1), %x))) } "
+        "def @main(%a: Array[int32], %x: float32) { (@open(Box(%a)), @one(%x), @one((%x, 1))) }",
+        ([1, 2], 3.0),
+        ([1, 2], [3.0], [(3.0, 1)]),
+    ),
+    "a tree of arrays": (
+        "type T { L, N(Array[T], int32) } "
+        "def @total(%t: T) -> int32 { match (%t) { L => 0, N(%a, %n) => "
+        "@array_foldl(fn (%s: int32, %u: T) -> int32 { %s + @total(%u) }, %n, %a) } } "
+        "def @main(%n: int32) "
+        "{ @total(N(array.push(array.push(array.new(2), N(array.new(0), %n)), L), 5)) }",
+        (7,),
+        12,
+    ),
+    "a polymorphic local function": (
+        "def @main(%n: int32) { let %pick = fn [A](%a: Array[A]) -> A { array.get(%a, 0) }; "
+        "(%pick(@array_fill(1, %n)), %pick(@array_fill(1, 2f))) }",
+        (7,),
+        (7, 2.0),
+    ),
+    "types that never close": (
+        "def @grow[A](%n: int32, %x: A) -> int32 "
+        "{ if (%n == 0) { array.length(@array_fill(2, %x)) } "
+        "else { 1 + @grow(%n - 1, array.push(array.new(1), %x)) } } "
+        "def @main(%n: int32) { @grow(%n, 1f) }",
+        (5,),
+        7,
+    ),
+    "a reference of the host": (
+        "def @main(%r: ref(Array[int32])) "
+        "{ ref_write(%r, array.push(ref_read(%r), 1)); array.length(ref_read(%r)) }",
+        ([5],),
+        2,
+    ),
+    "references in an array": (
+        "def @main(%a: Array[(float32, ref(int32))]) { let %p = array.get(%a, 0); "
+        "ref_write(%p.1, 4); ref_read(array.get(%a, 0).1) }",
+        ([(1.0, 1)],),
+        4,
+    ),
+    "items of one byte, two, and none": (
+        "def @main(%a: Array[bool], %b: Array[()], %c: Array[float16]) "
+        "{ (array.get(%a, 0), array.get(%b, 0), array.set(%c, 0, 2f16)) }",
+        ([True], [()], [1.0]),
+        (True, (), [2.0]),
+    ),
+    "type arguments that are written": (
+        "def @main(%n: int32) { array.length(array.push[float32](array.new[float32](%n), 1f)) }",
+        (3,),
+        1,
+    ),
     "a value that others hold too": (
         "def @main(%a: Array[Tensor[(3), float32]]) { let %x = array.get(%a, 0); "
         "let %b = array.set(%a, 0, %x + 1f); (%x, array.get(%b, 0)) }",

@@ -210,7 +210,8 @@ class Context:
         message = f"`{intrinsic.name}` works on the type `{ARRAY_NAME}` of the library, which this "
         message += "program lacks" if data is None else "program defines otherwise"
         code = "unknown-type" if data is None else "library-conflict"
-        help = f"take `extern type {ARRAY_NAME}[A]` into the program"
+        help = f"give the program's `{ARRAY_NAME}` another name"
+        help = help if data else f"take `extern type {ARRAY_NAME}[A]` into the program"
         self.reporter.report(code, message, data.span if data else None, help=help)
         return POISON
 
