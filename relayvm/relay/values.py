@@ -157,16 +157,11 @@ def to_machine(value: Any) -> Any:
         return value.native if isinstance(value.native, vm.DataValue) else _Fields(value)
     if isinstance(value, Constructor):
         return _Fields(ConstructorValue(tag_of(value), (), value))
-    if isinstance(value, (ADT, list, tuple)) and not _is_numbers(value):
+    if isinstance(value, (ADT, list, tuple)):
         return tuple(to_machine(v) for v in value)
     if isinstance(value, np.ndarray):
         return np.asarray(value)
     return value
-
-
-def _is_numbers(value: Any) -> bool:
-    """Tell whether a list is an array that is written out."""
-    return isinstance(value, list) and np.asarray(value, object).dtype != object
 
 
 class _Fields:

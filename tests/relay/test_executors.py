@@ -77,6 +77,26 @@ def test_wrong_arguments_are_named(kind: str) -> None:
             run(*args, **named)
 
 
+def test_arrays_of_another_type_are_refused(kind: str) -> None:
+    x = relay.var("x", shape=(2,))
+    run = relay.create_executor(kind).evaluate(relay.Function([x], relay.exp(x)))
+    for value in (np.zeros(2), np.zeros(3, np.float32), 3, None, (1, 2, 3)):
+        with pytest.raises(RelayError, match="`x` of `main` is `Tensor"):
+            run(value)
+    np.testing.assert_allclose(run([0, 1]), np.exp(np.float32([0, 1])), rtol=1e-6)
+
+
+def test_sizes_of_the_same_name_must_agree(kind: str) -> None:
+    module = relay.fromtext(
+        '#[version = "0.0.5"]\n'
+        "def @main[n](%x: Tensor[(n,), int32], %y: Tensor[(n,), int32]) { add(%x, %y) }"
+    )
+    run = relay.create_executor(kind, mod=module).evaluate()
+    assert list(run(np.int32([1, 2]), np.int32([3, 4]))) == [4, 6]
+    with pytest.raises(RelayError, match="size `n` is 2"):
+        run(np.int32([1, 2]), np.int32([3]))
+
+
 def test_params_are_bound_to_main(kind: str) -> None:
     x, w = relay.var("x", shape=(2,)), relay.var("w", shape=(2,))
     module = tvm.IRModule.from_expr(relay.Function([x, w], relay.multiply(x, w)))
