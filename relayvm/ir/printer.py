@@ -12,6 +12,7 @@ from typing import Any, Union
 
 import numpy as np
 
+from relayvm.base.attribute_kinds import fit_attribute
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.ir.expr import (
     Attrs,
@@ -133,11 +134,14 @@ def non_default_attrs(op: Expr, attrs: Attrs) -> list[tuple[str, AttrValue]]:
         return []
     if not isinstance(op, Op):
         return sorted(attrs.items(), key=_name)
-    known = [
-        (row.name, attrs[row.name])
-        for row in op.attributes
-        if row.name in attrs and (row.required or not _is_default(attrs[row.name], row.default))
-    ]
+    known = []
+    for row in op.attributes:
+        if row.name in attrs:
+            # As the parser would read it: a number for a list of one, an int for a float.
+            fits, fitted = fit_attribute(row.kind, attrs[row.name])
+            value = fitted if fits else attrs[row.name]
+            if row.required or not _is_default(value, row.default):
+                known.append((row.name, value))
     names = {row.name for row in op.attributes}
     return known + sorted(((n, v) for n, v in attrs.items() if n not in names), key=_name)
 
@@ -148,6 +152,8 @@ def _name(row: tuple[str, AttrValue]) -> str:
 
 def _is_default(value: AttrValue, default: AttrValue) -> bool:
     default = tuple(default) if isinstance(default, list) else default
+    if isinstance(value, float) and isinstance(default, float):
+        return repr(value) == repr(default)  # -0.0 is not 0.0
     return type(value) is type(default) and value == default
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from relayvm.base.attribute_kinds import fit_attribute
 from relayvm.base.dims import AnyDim, DimExpr
-from relayvm.base.dtypes import BY_NAME, DType
+from relayvm.base.dtypes import BY_NAME
 from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.ir.expr import NO_ATTRS, Attrs, AttrValue, Constant, Op
@@ -259,79 +259,6 @@ class MetaField:
 
     record: MetaObject
     name: str
-
-
-def fit_attribute(kind: str, value: AttrValue) -> tuple[bool, AttrValue]:
-    """Return whether a value is of a kind such as `int | None`, and the value as that kind wants
-    it.
-
-    A kind with a word that is not known here takes every value.
-    """
-    for alternative in _split(kind, "|"):
-        fits, fitted = _fit_one(alternative, value)
-        if fits:
-            return True, fitted
-    return False, value
-
-
-def _fit_one(kind: str, value: AttrValue) -> tuple[bool, AttrValue]:
-    name, _, inside = kind.partition("[")
-    if name == "None":
-        return value is None or value in ("", "void"), None
-    if name == "bool":
-        whole = type(value) is int and value in (0, 1)
-        return isinstance(value, bool) or whole, bool(value) if whole else value
-    if name == "int":
-        return type(value) is int, value
-    if name == "float":
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return True, float(value)
-        return False, value
-    if name == "str":
-        return isinstance(value, (str, DType)), str(value)
-    if name == "DType":
-        if isinstance(value, DType):
-            return True, value
-        row = BY_NAME.get(value) if isinstance(value, str) else None
-        return row is not None, row
-    if name in ("Dim", "DimExpr"):
-        return type(value) is int or isinstance(value, (DimExpr, AnyDim)), value
-    if name == "Literal":
-        words = [word.strip(" '\"") for word in inside.rstrip("]").split(",")]
-        return isinstance(value, str) and value in words, value
-    if name in ("Ints", "Dims"):
-        inner = "int" if name == "Ints" else "Dim"
-        return _fit_sequence(f"{inner}, ...", value if isinstance(value, tuple) else (value,))
-    if name in ("tuple", "list", "Sequence"):
-        return _fit_sequence(inside[:-1], value)
-    return True, value
-
-
-def _fit_sequence(inside: str, value: AttrValue) -> tuple[bool, AttrValue]:
-    if not isinstance(value, tuple):
-        return False, value
-    kinds = _split(inside, ",") if inside else ("object", "...")
-    if kinds[-1] == "...":
-        kinds = kinds[:1] * len(value)
-    if len(kinds) == 1 and len(value) != 1:
-        kinds = kinds * len(value)
-    if len(kinds) != len(value):
-        return False, value
-    fitted = [fit_attribute(k, v) for k, v in zip(kinds, value)]
-    return all(fits for fits, _ in fitted), tuple(v for _, v in fitted)
-
-
-@lru_cache(maxsize=4096)
-def _split(text: str, separator: str) -> tuple[str, ...]:
-    """Split at separators that are not inside brackets."""
-    parts, depth, start = [], 0, 0
-    for i, character in enumerate(text):
-        depth += character in "[("
-        depth -= character in "])"
-        if character == separator and not depth:
-            parts.append(text[start:i].strip())
-            start = i + 1
-    return (*parts, text[start:].strip())
 
 
 def _describe(value: AttrValue) -> str:
