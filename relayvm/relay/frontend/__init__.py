@@ -1,0 +1,1 @@
+"""What old importers of models share, by TVM's names."""
