@@ -18,6 +18,7 @@ from relayvm.ir.expr import Constant, Expr, Function, GlobalVar, Match, Pattern,
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.types import GlobalTypeVar, IncompleteType, Kind, Type, TypeParam, TypeVar
 from relayvm.ir.visit import post_order
+from relayvm.relay.lazy import absent
 from relayvm.relay.module import IRModule, unwrap, wrap
 
 __all__ = [
@@ -215,3 +216,6 @@ class CallGraph:
         if name not in self._graph.callees:
             raise ValueError(f"the module has no function `@{name}`")
         return name
+
+
+__getattr__ = absent("relayvm.relay.analysis")

@@ -28,6 +28,7 @@ class PassRow:
 
 
 _ADAPTERS = "relayvm.relay.pass_adapters"
+_EXPR_PASSES = "relayvm.relay.expr_passes"
 
 ROWS: tuple[PassRow, ...] = (
     PassRow("InferType", "infer_types", "Give every expression its type."),
@@ -114,6 +115,40 @@ ROWS: tuple[PassRow, ...] = (
         "Put the bodies of primitive functions in the place of their calls.",
         opt_level=3,
         is_function_pass=True,
+    ),
+    PassRow(
+        "PartialEvaluate",
+        "partial_evaluate",
+        "Run what is known of a program and leave the rest.",
+        opt_level=1,
+    ),
+    PassRow(
+        "SimplifyInference",
+        "simplify_inference",
+        "Put what batch norms and dropouts do in inference in their place.",
+        opt_level=0,
+        is_function_pass=True,
+    ),
+    PassRow(
+        "AnnotateSpans",
+        f"{_EXPR_PASSES}:annotate_spans",
+        "Give every node a span in the text of the program.",
+        wants_types=False,
+    ),
+    PassRow(
+        "PlanDevices",
+        f"{_EXPR_PASSES}:plan_devices",
+        "Leave the program as it is: all of it runs on the CPU.",
+        parameters="config",
+    ),
+    PassRow(
+        "ChangeBatch",
+        f"{_EXPR_PASSES}:change_batch",
+        "Give parameters another size of the batch.",
+        opt_level=1,
+        parameters="data, batch_size=16",
+        is_function_pass=True,
+        wants_types=False,
     ),
     PassRow("LambdaLift", "lambda_lift", "Make local functions global ones.", opt_level=1),
 )

@@ -16,6 +16,7 @@ from relayvm.compiler.passes import PASSES, run_passes
 from relayvm.compiler.pipeline import is_typed
 from relayvm.ir.expr import Expr, Function
 from relayvm.ir.module import Module
+from relayvm.relay.expr_passes import FoldConstantExpr, ToANormalFormExpr, recast
 from relayvm.relay.lazy import absent
 from relayvm.relay.module import IRModule, unwrap, wrap
 from relayvm.relay.namespace.transform import (
@@ -36,6 +37,7 @@ from relayvm.relay.pass_table import ROWS, PassRow
 __all__ = [
     "ApplyPassToFunction",
     "Defunctionalization",
+    "FoldConstantExpr",
     "FunctionPass",
     "InferTypeLocal",
     "ModulePass",
@@ -44,8 +46,10 @@ __all__ = [
     "PassInfo",
     "PrintIR",
     "Sequential",
+    "ToANormalFormExpr",
     "function_pass",
     "module_pass",
+    "recast",
     "gradient",
     "to_cps",
     "un_cps",

@@ -94,6 +94,8 @@ def differences(name: Name, value: Any) -> list[str]:
         given = given[1:]
     told = []
     for index, parameter in enumerate(wanted):
+        if parameter.name == "self" and index < len(given):
+            continue
         if index >= len(given) or given[index].name != parameter.name:
             mine = given[index].name if index < len(given) else "nothing"
             told.append(f"`{parameter.name}` is `{mine}`")

@@ -42,9 +42,9 @@ class DFPattern:
     def __truediv__(self, other: DFPattern) -> CallPattern:
         return op_call("divide", self, other)
 
-    def optional(self, build: Callable[[DFPattern], DFPattern]) -> AltPattern:
-        """Return the pattern of this alone, or of what `build` puts around it."""
-        return self | build(self)
+    def optional(self, option_constructor: Callable[[DFPattern], DFPattern]) -> AltPattern:
+        """Return the pattern of this alone, or of what `option_constructor` puts around it."""
+        return self | option_constructor(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
