@@ -60,7 +60,7 @@ def require_channels(name: str, groups: int, inputs: Dim, w: Dims) -> None:
     require_equal(dim_mod(w[0], groups), 0, what)
 
 
-def _require_taps(name: str, w: Dims, attrs: Attributes) -> Dims:
+def require_taps(name: str, w: Dims, attrs: Attributes) -> Dims:
     """Return the taps of a weight, which `kernel_size` may know better."""
     given = attrs["kernel_size"]
     if given is None:
@@ -98,7 +98,6 @@ def _chosen(values: Attributes, *more: str) -> dict[str, Any]:
 
 def _convolution(spatial: int, example: str) -> Operator:
     name, letters = f"nn.conv{spatial}d", SPATIAL[spatial]
-    every = (*range(spatial + 2),)
 
     def rule(
         data: Numeric,
@@ -122,10 +121,16 @@ def _convolution(spatial: int, example: str) -> Operator:
         out = w[0]
         if channels is not None:
             out = require_equal(out, channels, f"output channels of `{name}` and `channels`")
-        sizes = result_sizes(name, plan, x, _require_taps(name, w, attrs))
+        sizes = result_sizes(name, plan, x, require_taps(name, w, attrs))
         return TensorType(plan.result.arranged((x[0], out, *sizes)), _dtype(attrs, data))
 
     row = operator(name, fusion=Fusion.CONTRACTION, doc=f"{_CONV.format(n=spatial)}{example}")(rule)
+    _add_convolution_facets(row, spatial)
+    return row
+
+
+def _add_convolution_facets(row: Operator, spatial: int) -> None:
+    name, rule, every = row.name, row.rule, (*range(spatial + 2),)
 
     @row.infer_operands
     @like(rule)
@@ -161,8 +166,6 @@ def _convolution(spatial: int, example: str) -> Operator:
     @like(rule)
     def _(data: TensorType, weight: TensorType, **attrs: Any) -> Dim:
         return product(plan_of(name, spatial, attrs).weight.canonical(weight.shape)[1:])
-
-    return row
 
 
 _CONV = """Convolution over {n} axes of space: sums of products of `weight` and windows of `data`.
@@ -207,7 +210,6 @@ def _transposed_sizes(name: str, plan: Plan, x: Dims, taps: Dims, output_padding
 
 def _transposed(spatial: int, example: str) -> Operator:
     name, letters = f"nn.conv{spatial}d_transpose", SPATIAL[spatial]
-    every = (*range(spatial + 2),)
 
     def rule(
         data: Numeric,
@@ -236,12 +238,18 @@ def _transposed(spatial: int, example: str) -> Operator:
         out = dim_mul(w[1], groups)
         if channels is not None:
             out = require_equal(out, channels, f"output channels of `{name}` and `channels`")
-        taps = _require_taps(name, w, attrs)
+        taps = require_taps(name, w, attrs)
         sizes = _transposed_sizes(name, plan, x, taps, output_padding)
         return TensorType(plan.data.arranged((x[0], out, *sizes)), _dtype(attrs, data))
 
     doc = f"{_TRANSPOSED.format(n=spatial)}{example}"
     row = operator(name, fusion=Fusion.CONTRACTION, doc=doc)(rule)
+    _add_transposed_facets(row, spatial)
+    return row
+
+
+def _add_transposed_facets(row: Operator, spatial: int) -> None:
+    name, rule, every = row.name, row.rule, (*range(spatial + 2),)
 
     @row.infer_operands
     @like(rule)
@@ -279,8 +287,6 @@ def _transposed(spatial: int, example: str) -> Operator:
     def _(data: TensorType, weight: TensorType, **attrs: Any) -> Dim:
         w = plan_of(name, spatial, swapped(attrs)).weight.canonical(weight.shape)
         return product((dim_floordiv(w[0], attrs["groups"]), *w[2:]))
-
-    return row
 
 
 _TRANSPOSED = """Transposed convolution over {n} axes of space: each element of `data` adds its \

@@ -14,9 +14,14 @@ from relayvm.ops.convolution_gradients import (
     backward_attributes,
     conv2d_backward_weight,
 )
+from relayvm.ops.correlation import correlation, correlation_grad
 from relayvm.ops.elementwise import cast
 from relayvm.ops.gradient_elementwise import Gradients
+from relayvm.ops.linalg import matmul
+from relayvm.ops.movement import transpose
 from relayvm.ops.operator import GradientCall, Operator
+from relayvm.ops.packed import contrib_dense_pack
+from relayvm.ops.reshaping import reshape, reshape_like
 
 _SHARED = tuple(a.name for a in DATA_GRADS[0].attributes)
 
@@ -94,3 +99,22 @@ def _(call: GradientCall, g: Expr) -> Gradients:
     g = _as(g, given, grad)
     of_grad = _as(CONVOLUTIONS[1](call.data, g, **attrs), x, grad)
     return of_grad, _as(DATA_GRADS[1](call.grad, g, call.data, **attrs), grad, x)
+
+
+@contrib_dense_pack.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    # With W [k, units], the blocks side by side: dx = g W^T, dW = x^T g
+    dtype = call.type_of("data").dtype
+    g = _as(g, _output_dtype(call), dtype)
+    plain = reshape(transpose(call.weight, axes=(1, 0, 2)), newshape=(0, -3))
+    of_weight = matmul(call.data, g, transpose_a=True)
+    blocks = reshape_like(of_weight, transpose(call.weight, axes=(1, 0, 2)))
+    return matmul(g, plain, transpose_b=True), transpose(blocks, axes=(1, 0, 2))
+
+
+@correlation.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return (
+        correlation_grad(g, call.data1, call.data2, **call.attrs),
+        correlation_grad(g, call.data1, call.data2, second=True, **call.attrs),
+    )

@@ -108,6 +108,32 @@ def _cases() -> dict[str, list[Case]]:
     return result
 
 
+def _correlations() -> dict[str, list[Case]]:
+    rows: list[tuple[Shape, dict[str, Any]]] = [
+        ((1, 2, 3, 3), {"padding": (1, 1)}),
+        (
+            (1, 1, 4, 3),
+            {
+                "kernel_size": 3,
+                "max_displacement": 2,
+                "stride1": 2,
+                "stride2": 2,
+                "padding": (3, 3),
+                "is_multiply": False,
+            },
+        ),
+        ((1, 2, 2, 2), {"max_displacement": 0}),
+    ]
+    results = [result_shape("nn.correlation", (s, s), a) for s, a in rows]
+    return {
+        "nn.correlation": [Case((s, s), a) for s, a in rows],
+        "nn.correlation_grad": [
+            Case((y, s, s), {**a, "second": k == 0})
+            for k, (y, (s, a)) in enumerate(zip(results, rows))
+        ],
+    }
+
+
 CONVOLUTION_CASES: dict[str, list[Case]] = {
     **_cases(),
     "nn.conv2d_backward_weight": [
@@ -121,6 +147,25 @@ CONVOLUTION_CASES: dict[str, list[Case]] = {
                 "strides": (1, 2),
                 "kernel_layout": "NHWC",
                 "out_layout": "HWIO",
+            },
+        ),
+    ],
+    "nn.contrib_dense_pack": [
+        Case(((2, 3), (2, 3, 4)), {"units": 8}),
+        Case(((1, 2), (1, 2, 2)), {"out_dtype": "float64"}),
+    ],
+    **_correlations(),
+    "nn.deformable_conv2d": [
+        Case(((1, 2, 3, 3), (1, 8, 2, 2), (1, 2, 2, 2))),
+        Case(
+            ((1, 3, 3, 4), (1, 3, 2, 4), (2, 1, 1, 2)),
+            {
+                "data_layout": "NHWC",
+                "kernel_layout": "OHWI",
+                "strides": (2, 2),
+                "padding": (1, 0),
+                "groups": 2,
+                "deformable_groups": 2,
             },
         ),
     ],
