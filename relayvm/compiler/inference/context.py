@@ -19,7 +19,7 @@ from relayvm.compiler.inference.holes import (
     new_hole,
 )
 from relayvm.compiler.inference.messages import Reporter, callee_text
-from relayvm.compiler.inference.type_walk import prune, rebuild
+from relayvm.compiler.inference.type_walk import prune, rebuild, substitute, type_holes
 from relayvm.compiler.inference.unify import TypeSolver
 from relayvm.compiler.kinds import check_relation, check_type
 from relayvm.ir.expr import Constructor, Expr, Function, GlobalVar, Var
@@ -62,12 +62,51 @@ class Deferred(Task):
         return False
 
 
+class RecursiveResult(Deferred):
+    """The result of a polymorphic function of the same recursive group, once it is known."""
+
+    __slots__ = ("context", "declared", "dims", "types")
+
+    def __init__(
+        self,
+        context: Context,
+        declared: Type,
+        types: dict[TypeVar, Type],
+        dims: dict[DimVar, Dim],
+        out: Hole,
+        span: Span | None,
+    ) -> None:
+        super().__init__(out, span)
+        self.context = context
+        self.declared = declared
+        self.types = types
+        self.dims = dims
+
+    def run(self) -> None:
+        """Let the result for these type arguments flow once no part of it is a hole."""
+        holes = type_holes(self.declared)
+        if self.done:
+            return
+        if any(hole.state.poisoned for hole in holes):
+            self.done = True
+            self.context.solver.poison(self.out)
+        elif holes:
+            for hole in holes:
+                hole.state.listeners.append(self)
+        else:
+            self.done = True
+            result = substitute(self.declared, self.types, {})
+            reason = Reason(self.span, "the result has type {actual}", result, self.out)
+            self.context.solver.flow(result, self.out, reason, renaming=self.dims)
+
+
 class Context:
     """What one inference knows.
 
     `types` are types of expressions by id; `slots` those of global functions and constructors that
     are used as values, by the id of the user and the place in it, for each use has its own
-    instance. `open` are the ids of the signatures of functions whose bodies are being visited.
+    instance. `open` are the ids of the signatures of functions whose results are not known yet,
+    `inside` those of the functions around what is being visited.
     """
 
     def __init__(self, module: Module, env: Mapping[Var, Type]) -> None:
@@ -90,6 +129,7 @@ class Context:
         self.vars: dict[int, Type] = {}
         self.bound: set[int] = set()
         self.open: set[int] = set()
+        self.inside: set[int] = set()
         self.deferred: list[Deferred] = []
         self._checked: dict[int, Type] = {}
         self._tensors: dict[TensorType, TensorType] = {}
@@ -266,21 +306,38 @@ class Context:
     ) -> tuple[FuncType, tuple[Type, ...]]:
         """Return an instance of a function whose result is not known yet.
 
-        Type parameters stand for themselves, for the result cannot be generalised before it is
-        known; dims may differ, and those of the result follow from them once they are known.
+        Inside the function its type parameters stand for themselves, for the result cannot be
+        generalised before it is known; elsewhere in the group the result follows once it is. Dims
+        may differ, and those of the result follow from them once they are known.
         """
         dims: dict[DimVar, Dim] = {
             p: symbol(DimHole(p.name, solves=True))
             for p in scheme.type_params
             if isinstance(p, DimVar)
         }
+        types: dict[TypeVar, Type] = {}
+        if id(scheme) not in self.inside:
+            # Called from another function of the group, where the type parameters mean nothing.
+            types = {
+                p: new_hole(Owner(f"type argument `{p.name}` of {name}", span))
+                for p in scheme.type_params
+                if isinstance(p, TypeVar)
+            }
         arguments = tuple(
-            ShapeArg(dims[p]) if isinstance(p, DimVar) else p for p in scheme.type_params
+            ShapeArg(dims[p]) if isinstance(p, DimVar) else types.get(p, p)
+            for p in scheme.type_params
         )
-        body = self.solver.apply(FuncType(scheme.arg_types, POISON), {}, dims)
+        constraints = scheme.type_constraints
+        body = FuncType(scheme.arg_types, POISON, (), constraints)
+        body = self.solver.apply(body, types, dims, name, span)
         result = new_hole(Owner(f"the result of {name}", span, derived=True))
-        reason = Reason(span, "the result has type {actual}", scheme.ret_type, result)
-        self.solver.flow(scheme.ret_type, result, reason, renaming=dims)
+        if types:
+            task = RecursiveResult(self, scheme.ret_type, types, dims, result, span)
+            self.deferred.append(task)
+            self.solver.queue.put(task)
+        else:
+            reason = Reason(span, "the result has type {actual}", scheme.ret_type, result)
+            self.solver.flow(scheme.ret_type, result, reason, renaming=dims)
         return FuncType(body.arg_types, result), arguments
 
     # -- Operators ------------------------------------------------------------------------------

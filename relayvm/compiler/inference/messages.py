@@ -69,10 +69,12 @@ class Reporter:
         if reason.reported:
             return
         reason.reported = True
-        message = reason.message.format(
-            actual=f"`{type_text(reason.actual)}`", expected=f"`{type_text(reason.expected)}`"
-        )
-        self.report(reason.code or code, message, reason.span, label, reason.notes)
+        actual, expected = type_text(reason.actual), type_text(reason.expected)
+        message = reason.message.format(actual=f"`{actual}`", expected=f"`{expected}`")
+        notes = reason.notes
+        if actual == expected:
+            notes += (Note("type parameters of one name, introduced at two places, differ"),)
+        self.report(reason.code or code, message, reason.span, label, notes)
 
 
 def type_text(type_: Type) -> str:

@@ -183,7 +183,9 @@ class Walk:
             context.types[id(param)] = context.var_type(param)
         body = self._leaf(function, 0, function.body)
         if body is None:
+            context.inside.add(id(signature))
             body = yield self.visit(function, 0, function.body)
+            context.inside.discard(id(signature))
         message = "the body of the function is {actual}, but its result type is {expected}"
         notes = _declared("the result type", function.ret_type)
         reason = Reason(
