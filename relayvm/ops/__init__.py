@@ -9,6 +9,7 @@ from types import MappingProxyType
 from relayvm.ops import (
     gradient_activation,  # noqa: F401
     gradient_convolution,  # noqa: F401
+    gradient_dynamic,  # noqa: F401
     gradient_elementwise,  # noqa: F401
     gradient_losses,  # noqa: F401
     gradient_pooling,  # noqa: F401

@@ -30,7 +30,7 @@ class _Range:
 
 
 @dataclass(frozen=True, slots=True)
-class _Slice:
+class SliceSpec:
     """The attributes of a slice."""
 
     begin: Ints
@@ -40,7 +40,7 @@ class _Slice:
     axes: Ints | None
 
 
-def slice_ranges(shape: Dims, spec: _Slice) -> tuple[_Range, ...]:
+def slice_ranges(shape: Dims, spec: SliceSpec) -> tuple[_Range, ...]:
     """Return what is taken along each axis; bounds outside an axis are moved to its ends, as in
     numpy.
     """
@@ -68,7 +68,7 @@ def slice_ranges(shape: Dims, spec: _Slice) -> tuple[_Range, ...]:
     return tuple(ranges)
 
 
-def _axis_range(extent: Dim, k: int, spec: _Slice) -> _Range:
+def _axis_range(extent: Dim, k: int, spec: SliceSpec) -> _Range:
     # One stride serves all axes; of several, missing ones are 1.
     stride = spec.strides[0] if len(spec.strides) == 1 else 1
     if 1 < len(spec.strides) > k:
@@ -137,7 +137,7 @@ def strided_slice(
     >>> strided_slice(%x, begin=[1], end=[4], strides=[2])
     [2, 4]
     """
-    ranges = slice_ranges(data.shape, _Slice(begin, end, strides, slice_mode, axes))
+    ranges = slice_ranges(data.shape, SliceSpec(begin, end, strides, slice_mode, axes))
     return TensorType(tuple(r.size for r in ranges), data.dtype)
 
 
@@ -145,7 +145,7 @@ def strided_slice(
 def _(
     data: Array, *, begin: Ints, end: Ints, strides: Ints, slice_mode: str, axes: Ints | None
 ) -> Array:
-    ranges = slice_ranges(data.shape, _Slice(begin, end, strides, slice_mode, axes))
+    ranges = slice_ranges(data.shape, SliceSpec(begin, end, strides, slice_mode, axes))
     return np.asarray(data[tuple(_python_slice(r) for r in ranges)])
 
 
@@ -159,7 +159,7 @@ def _python_slice(r: _Range) -> slice:
 def _(
     data: Tensor, *, begin: Ints, end: Ints, strides: Ints, slice_mode: str, axes: Ints | None
 ) -> Tensor:
-    ranges = slice_ranges(data.shape, _Slice(begin, end, strides, slice_mode, axes))
+    ranges = slice_ranges(data.shape, SliceSpec(begin, end, strides, slice_mode, axes))
 
     def element(*i: ScalarExpr) -> ScalarExpr:
         return data[tuple(te.dim(r.begin) + v * r.stride for v, r in zip(i, ranges))]
@@ -185,7 +185,7 @@ def strided_slice_grad(
     >>> strided_slice_grad(%g, %x, begin=[1], end=[4], strides=[2])
     [0, 5, 0, 6]
     """
-    ranges = slice_ranges(data.shape, _Slice(begin, end, strides, slice_mode, axes))
+    ranges = slice_ranges(data.shape, SliceSpec(begin, end, strides, slice_mode, axes))
     if grad.rank != data.rank:
         raise ShapeError(f"ranks of `grad` and `data` differ: {grad.rank} and {data.rank}")
     for axis, (r, size) in enumerate(zip(ranges, grad.shape)):
@@ -204,7 +204,7 @@ def _(
     slice_mode: str,
     axes: Ints | None,
 ) -> Array:
-    ranges = slice_ranges(data.shape, _Slice(begin, end, strides, slice_mode, axes))
+    ranges = slice_ranges(data.shape, SliceSpec(begin, end, strides, slice_mode, axes))
     result = np.zeros(data.shape, grad.dtype)
     result[tuple(_python_slice(r) for r in ranges)] = grad
     return result
@@ -221,7 +221,7 @@ def _(
     slice_mode: str,
     axes: Ints | None,
 ) -> Tensor:
-    ranges = slice_ranges(data.shape, _Slice(begin, end, strides, slice_mode, axes))
+    ranges = slice_ranges(data.shape, SliceSpec(begin, end, strides, slice_mode, axes))
 
     def element(*i: ScalarExpr) -> ScalarExpr:
         taken: ScalarExpr | None = None

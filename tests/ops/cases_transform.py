@@ -6,6 +6,10 @@ from dataclasses import replace
 
 from operator_case import Case
 
+_BOUNDS = {1: "int64", 2: "int64", 3: "int32"}
+_SET = {2: "int64", 3: "int64", 4: "int64"}
+_LONG = dict.fromkeys(range(3), "int64")
+_FILL = {0: "int64", 2: "int64"}
 _INT32 = dict.fromkeys(range(4), "int32")
 
 
@@ -345,10 +349,97 @@ TRANSFORM_CASES: dict[str, list[Case]] = {
         Case(((2, 3), (0,)), {}, {1: "int64"}),
         Case(((4, 2, 3), (3,)), {}, {1: "int64"}, {1: [4, 2, 3]}),
     ],
+    "dyn.strided_slice": [
+        *(
+            Case(((5, 4), (len(b),), (len(b),), (len(s),)), a, _BOUNDS, {1: b, 2: e, 3: s})
+            for b, e, s, a in (
+                ([1], [4], [1], {}),
+                ([0, 1], [5, 9], [2, 1], {}),
+                ([-1], [-9], [-1], {}),
+                ([4], [0], [-2], {}),
+                ([1, 1], [2, -1], [1], {"slice_mode": "size"}),
+                ([-2], [3], [1], {"slice_mode": "size"}),
+                ([3], [2], [1], {}),
+                ([], [], [1], {}),
+            )
+        ),
+        Case(((0, 3), (1,), (1,), (1,)), {}, _BOUNDS, {1: [0], 2: [2**31 - 1], 3: [1]}),
+    ],
+    "strided_set": [
+        Case(((5, 4), (2, 4), (1,), (1,), (1,)), {}, _SET, {2: [1], 3: [3], 4: [1]}),
+        Case(((5, 4), (3, 2), (2,), (2,), (2,)), {}, _SET, {2: [0, -1], 3: [5, 0], 4: [2, -2]}),
+        Case(((5,), (2,), (1,), (1,), (1,)), {}, _SET, {2: [-1], 3: [-3], 4: [-1]}),
+        Case(((5,), (0,), (1,), (1,), (1,)), {}, _SET, {2: [3], 3: [2], 4: [1]}),
+        Case(((0,), (0,), (1,), (1,), (1,)), {}, _SET, {2: [0], 3: [9], 4: [1]}),
+    ],
+    "dyn.topk": [
+        Case(((2, 5), ()), {}, {1: "int32"}, {1: 3}),
+        Case(((20,), (1,)), {"is_ascend": True, "dtype": "int64"}, {1: "int64"}, {1: [20]}),
+        Case(((4, 3), ()), {"axis": 0, "ret_type": "values"}, {1: "int64"}, {1: 2}),
+        Case(((3, 4), ()), {"ret_type": "indices"}, {1: "int64"}, {1: -1}),
+    ],
+    "dyn.nn.pad": [
+        Case(((2,), (1, 2), ()), {}, {1: "int64"}, {1: [[1, 2]]}),
+        *(
+            Case(((3, 4), (2, 2), ()), {"pad_mode": m}, {1: "int32"}, {1: [[2, 1], [0, 3]]})
+            for m in ("constant", "edge", "reflect")
+        ),
+        Case(((0, 2), (2, 2), ()), {}, {1: "int32"}, {1: [[1, 0], [0, 0]]}),
+    ],
+    "argwhere": [Case((s,)) for s in ((7,), (2, 3), (), (0, 3))],
+    "unique": [
+        *(
+            Case(((9,),), {"sorted": s, "return_counts": c})
+            for s, c in ((True, False), (False, True))
+        ),
+        Case(((9,),), {"return_counts": True}, values={0: [4, 5, 1, 2, 3, 3, 4, 5, 1]}),
+        Case(((6,),), {"sorted": False}, {}, {0: [4, 5, 4, 1, 5, 4]}),
+        Case(((0,),), {"return_counts": True}),
+    ],
+    "sparse_to_dense": [
+        Case(((3,), (3,), ()), {"output_shape": (5,)}, {0: "int32"}, {0: [4, 0, 4]}),
+        Case(((2, 2), (2,), ()), {"output_shape": (2, 3)}, {0: "int64"}, {0: [[0, 2], [1, 1]]}),
+        Case(((2, 2), (), ()), {"output_shape": (2, 3)}, {0: "uint8"}, {0: [[0, 2], [1, 1]]}),
+        Case(((), (), ()), {"output_shape": (3,)}, {0: "int32"}, {0: 1}),
+        Case(((0,), (0,), ()), {"output_shape": (2,)}, {0: "int32"}),
+    ],
+    "dyn.sparse_to_dense": [
+        Case(((3,), (3,), (), (1,)), {}, {0: "int32", 3: "int64"}, {0: [4, 0, 4], 3: [5]}),
+        Case(
+            ((2, 2), (), (), (2,)), {}, {0: "int64", 3: "int32"}, {0: [[0, 2], [1, 1]], 3: [2, 3]}
+        ),
+    ],
+    "sparse_reshape": [
+        Case(((3, 2), (2,), (2,)), {}, {}, {0: [[0, 1], [1, 2], [0, 0]], 1: [2, 3], 2: [3, 2]}),
+        Case(
+            ((2, 3), (3,), (2,)),
+            {},
+            _LONG,
+            {0: [[0, 1, 1], [1, 2, 0]], 1: [2, 3, 2], 2: [-1, 4]},
+        ),
+        Case(((0, 2), (2,), (1,)), {}, _LONG, {1: [2, 3], 2: [6]}),
+    ],
+    "sparse_fill_empty_rows": [
+        Case(
+            ((4, 2), (4,), (2,), ()),
+            {},
+            _FILL,
+            {0: [[1, 0], [3, 1], [1, 2], [0, 1]], 2: [5, 3]},
+        ),
+        Case(((0, 2), (0,), (2,), ()), {}, _FILL, {2: [2, 2]}),
+        Case(((2, 1), (2,), (1,), ()), {}, _FILL, {0: [[1], [0]], 2: [2]}),
+    ],
 }
 
 # The length of a vector of sizes or axes is the rank of the result.
-_KNOWN = {
+_KNOWN: dict[str, int | tuple[int, ...]] = {
+    "dyn.strided_slice": (1, 2, 3),
+    "strided_set": (2, 3, 4),
+    "dyn.topk": 1,
+    "dyn.nn.pad": (),
+    "dyn.sparse_to_dense": 3,
+    "sparse_reshape": (1, 2),
+    "sparse_fill_empty_rows": 2,
     "dyn.zeros": 0,
     "dyn.ones": 0,
     "dyn.full": 1,
@@ -361,4 +452,5 @@ _KNOWN = {
     "collapse_sum_to": 1,
 }
 for _name, _operand in _KNOWN.items():
-    TRANSFORM_CASES[_name] = [replace(c, known=(_operand,)) for c in TRANSFORM_CASES[_name]]
+    _known = _operand if isinstance(_operand, tuple) else (_operand,)
+    TRANSFORM_CASES[_name] = [replace(c, known=_known) for c in TRANSFORM_CASES[_name]]
