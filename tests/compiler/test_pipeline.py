@@ -10,8 +10,9 @@ import pytest
 from programs_text import parsed, typed
 
 from relayvm.base.diagnostics import InternalError, RelayError
-from relayvm.compiler.passes import PASSES, run_passes
+from relayvm.compiler.passes import PASSES, pipeline_names, run_passes
 from relayvm.compiler.pipeline import Pass, Property, run_pipeline
+from relayvm.compiler.steps import read_step, split_steps
 from relayvm.ir.expr import Var
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_module
@@ -129,3 +130,49 @@ def test_a_pass_run_on_its_own_infers_the_types_that_an_earlier_run_broke():
     broken = run_passes(parsed(text), ["constant_parameters"])
     assert broken["f"].checked_type is None
     run_passes(broken, ["eliminate_common_subexpressions"], verify=True)
+
+
+# -- Options ------------------------------------------------------------------------------------
+
+
+def test_options_stand_in_brackets_or_beside_the_name():
+    text = "def @main(%x: float32) { exp(negative(tanh(%x))) }"
+    by_text = run_passes(parsed(text), ["fuse_ops[max_depth=2]"])
+    by_pair = run_passes(parsed(text), [("fuse_ops", {"max_depth": 2})])
+    assert print_module(by_text) == print_module(by_pair)
+    assert print_module(by_text) != print_module(run_passes(parsed(text), ["fuse_ops"]))
+
+
+def test_a_list_of_steps_is_split_outside_of_brackets():
+    assert split_steps(" a[x=1,y=2], b ,c[z=false]") == ["a[x=1,y=2]", "b", "c[z=false]"]
+    assert read_step("a[x=1, y=none,z=w+v]") == ("a", {"x": 1, "y": None, "z": ("w", "v")})
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ("fuse_ops[depth=2]", "no option `depth`; it has `fuse_opt_level=1`, `max_depth=256`"),
+        ("to_anf[x=1]", "no option `x`; it has none"),
+        ("fuse_ops[max_depth=many]", "is a whole number, not `many`"),
+        ("eliminate_dead_code[inline_once=2]", "is true or false, not `2`"),
+        ("fuse_ops[max_depth]", "has no value: write `max_depth=1`"),
+        ("fuse_ops[max_depth=2", "lacks its closing `]`"),
+    ],
+)
+def test_an_option_that_a_pass_does_not_have_is_reported(step, message):
+    with pytest.raises(RelayError) as reported:
+        run_passes(parsed(SMALL), [step])
+    assert reported.value.code == "bad-option"
+    assert message in reported.value.message
+
+
+def test_passes_that_run_by_name_are_no_part_of_compilation():
+    assert not {"to_cps", "fuse_ops", "defunctionalize"} & set(pipeline_names(4))
+    assert set(pipeline_names(0)) < set(pipeline_names(4)) < set(PASSES)
+
+
+def test_a_program_whose_entry_takes_functions_cannot_be_defunctionalized():
+    text = "def @main(%f: fn (int32) -> int32) { %f(1) }"
+    with pytest.raises(RelayError) as reported:
+        run_passes(parsed(text), ["defunctionalize"])
+    assert reported.value.code == "higher-order-entry"

@@ -11,6 +11,7 @@ from test_hard_programs import PROGRAMS
 import relayvm
 from relayvm.compiler.evaluate import DataValue, Evaluator
 from relayvm.compiler.infer_types import infer_types
+from relayvm.compiler.passes import run_passes
 
 FUEL = 10
 
@@ -102,3 +103,37 @@ def test_reloaded_programs_give_the_same_bits(tmp_path):
         again = relayvm.load(path, native=True)
         assert again.to_bytes() == exe.to_bytes()
         assert same_value(run(exe, args), run(again, args)), f"seed {seed}"
+
+
+FORMS = [
+    ["to_cps"],
+    ["to_graph_normal_form", "fuse_ops"],
+    ["to_basic_block_normal_form"],
+    ["eta_expand[expand_global_var=1]", "lambda_lift"],
+    ["fuse_ops", "inline_primitives", "defuse_ops"],
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", FORMS, ids="+".join)
+def test_programs_in_other_forms_compile_to_the_same(steps):
+    for seed in range(400, 404):
+        module, args = random_program(seed, FUEL)
+        expected = Evaluator(infer_types(module)).call("main", args)
+        other = run_passes(module, steps)
+        for level in (0, 3):
+            exe = relayvm.compile(other, opt_level=level, entries=["main"])
+            assert is_close(expected, run(exe, args)), f"seed {seed}, level {level}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [*FORMS, ["defunctionalize"]], ids="+".join)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_hard_programs_in_other_forms_compile_to_the_same(name, steps):
+    if steps == ["defunctionalize"] and name == "type that grows with each call":
+        pytest.skip("its function values cannot be listed")
+    text, args = PROGRAMS[name]
+    module = relayvm.parse(text)
+    expected = Evaluator(infer_types(module)).call("main", args)
+    exe = relayvm.compile(run_passes(module, steps), entries=["main"])
+    assert is_close(expected, run(exe, args))

@@ -68,12 +68,11 @@ class CpsCopier(Copier):
 
     def leaf(self, node: Expr) -> Expr:
         """Return what stands for a global or constructor."""
-        new = super().leaf(node)
-        if isinstance(new, GlobalVar) and new.name in self.names:
-            return replace(new, name=self.names[new.name])
-        if isinstance(new, Constructor):
-            return self.answers.constructor(new)
-        return new
+        if isinstance(node, GlobalVar):
+            return replace(node, name=self.names.get(node.name, node.name), checked_type=None)
+        if isinstance(node, Constructor):
+            return replace(self.answers.constructor(node), checked_type=None)
+        return super().leaf(node)
 
     def constructor(self, constructor: Constructor, pattern: PatternConstructor) -> Constructor:
         """Return what stands for the constructor of a pattern."""

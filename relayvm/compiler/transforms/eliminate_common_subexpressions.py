@@ -48,13 +48,25 @@ def eliminate_common_subexpressions(
     return module.with_functions(functions)  # type: ignore[arg-type]
 
 
+class _Region:
+    """A let in the place of an operand or value: its variables are visible only inside."""
+
+    __slots__ = ("depth", "is_open", "parent")
+
+    def __init__(self, parent: _Region | None) -> None:
+        self.parent = parent or self
+        self.depth: int = parent.depth + 1 if parent else 0
+        self.is_open = True
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A call that has been made: where, and what stands for it."""
+    """A call that has been made: where, what stands for it, where its variables are bound."""
 
     scope: Scope
     expr: Expr
     number: int
+    region: _Region
 
 
 class _Sharer:
@@ -70,6 +82,9 @@ class _Sharer:
         self.calls: dict[Hashable, list[_Known]] = {}
         self.open: set[Scope] = {self.scopes.top}
         self.count = 0
+        self.top = self.region = _Region(None)
+        self.bound: dict[Expr, _Region] = {}
+        self.regions: dict[int, _Region] = {}  # the innermost that the variables of a node are of
 
     def rewrite(self, node: Expr) -> Recursive[Expr]:
         """Return what stands for `node`; nodes are visited in the order in which they are
@@ -80,7 +95,7 @@ class _Sharer:
             return known
         if is_atomic(node):
             self.numbers.setdefault(id(node), self.atom_number(node))
-            self.done[id(node)] = node
+            self.finish_atom(node)
             return node
         lets = []
         start = node
@@ -88,7 +103,8 @@ class _Sharer:
             if self.is_ready(node.value):
                 self.share(node.value)
             else:
-                yield self.rewrite(node.value)
+                yield self.operand(node.value)
+            self.bound[node.var] = self.region
             if node.var.type_annotation in (None, node.value.checked_type):
                 self.numbers[id(node.var)] = self.numbers[id(node.value)]
             lets.append(node)
@@ -98,14 +114,34 @@ class _Sharer:
         for let in reversed(lets):
             self.done[id(let)] = with_parts(let, self.done)
             self.numbers[id(let)] = self.numbers[id(let.body)]
+            self.regions[id(let)] = self.innermost(let)
         return self.done[id(start)]
+
+    def operand(self, node: Expr) -> Recursive[None]:
+        """Visit what is no tail of its scope: variables of lets in it end with it."""
+        if not isinstance(node, Let) or id(node) in self.done:
+            yield self.rewrite(node)
+            return
+        region = self.region = _Region(self.region)
+        yield self.rewrite(node)
+        self.region, region.is_open = region.parent, False
+        if self.regions[id(node)].depth >= region.depth:
+            self.regions[id(node)] = region.parent
+
+    def finish_atom(self, node: Expr) -> None:
+        self.done[id(node)] = node
+        self.regions[id(node)] = self.bound.get(node, self.top)
+
+    def innermost(self, node: Expr) -> _Region:
+        regions = (self.regions[id(part)] for part in children(node))
+        return max(regions, key=lambda region: region.depth, default=self.top)
 
     def visit(self, node: Expr) -> Recursive[None]:
         if is_atomic(node):
             yield self.rewrite(node)
             return
         for part in same_scope_children(node):
-            yield self.rewrite(part)
+            yield self.operand(part)
         for body, inner in zip(scope_bodies(node), self.scopes.opened(node)):
             self.open.add(inner)
             yield self.rewrite(body)
@@ -121,12 +157,13 @@ class _Sharer:
                 if not is_atomic(part):
                     return False
                 self.numbers.setdefault(id(part), self.atom_number(part))
-                self.done[id(part)] = part
+                self.finish_atom(part)
         return True
 
     def share(self, node: Expr) -> None:
         """Decide what stands for a node whose parts are done."""
         new = with_parts(node, self.done)
+        self.regions[id(node)] = region = self.innermost(node)
         key = self.key(node)
         if key is None:
             self.done[id(node)], self.numbers[id(node)] = new, self.fresh()
@@ -137,11 +174,13 @@ class _Sharer:
         while calls and calls[-1].scope not in self.open:
             calls.pop()
         for call in calls:
-            if call.scope in self.open and call.scope.depth <= scope.depth:
+            near = call.scope in self.open and call.scope.depth <= scope.depth
+            if near and call.region.is_open:
                 self.done[id(node)], self.numbers[id(node)] = call.expr, call.number
+                self.regions[id(node)] = call.region
                 return
         number = self.fresh()
-        calls.append(_Known(scope, new, number))
+        calls.append(_Known(scope, new, number, region))
         self.done[id(node)], self.numbers[id(node)] = new, number
 
     def key(self, node: Expr) -> Hashable | None:

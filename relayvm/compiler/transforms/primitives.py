@@ -15,8 +15,10 @@ def open_primitives(module: Module) -> Module:
     """Drop `Primitive=1` everywhere: `fn (%p, Primitive=1) { .. }` -> `fn (%p) { .. }`.
 
     What kernels are is decided by `fuse` alone. A primitive function of the program may hold
-    anything, as any other function.
+    anything, as any other function; one that has a name takes the place of it where it is called.
     """
+    if not any(_mentions_primitive(f) for f in module.functions.values()):
+        return module
 
     def step(_before: Expr, after: Expr) -> Expr:
         if not isinstance(after, Function) or not is_primitive(after):
@@ -24,7 +26,11 @@ def open_primitives(module: Module) -> Module:
         kept = {name: value for name, value in after.attrs.items() if name != "Primitive"}
         return replace(after, attrs=Attrs(kept))
 
-    return _each(module, step)
+    return _each(inline_primitives(module), step)
+
+
+def _mentions_primitive(function: Function) -> bool:
+    return any(is_primitive(node) for node in post_order(function))
 
 
 def inline_primitives(module: Module) -> Module:
