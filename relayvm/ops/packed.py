@@ -19,7 +19,7 @@ from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.schema import Numeric, SameDtype
 
 
-@operator("nn.contrib_dense_pack", fusion=Fusion.CONTRACTION)
+@operator("nn.contrib_dense_pack", fusion=Fusion.CONTRACTION, ignored=("weight_layout",))
 def contrib_dense_pack(
     data: Numeric, weight: SameDtype, *, units: Dim | None = None, out_dtype: DType | None = None
 ) -> TensorType:

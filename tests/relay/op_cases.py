@@ -312,7 +312,7 @@ case(
     np.array([[0, 1], [2, 0]], np.int64),
     np.array([5, 6], np.int64),
     np.array([3, 2], np.int64),
-    np.array([9], np.int64),
+    np.int64(9),
     want=([[0, 1], [1, 0], [2, 0]], [5, 9, 6], [False, True, False]),
 )
 case(
