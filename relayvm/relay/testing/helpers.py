@@ -79,8 +79,8 @@ def check_grad(
     `test_inputs` are those whose gradients are compared, by default all. Raises AssertionError.
     """
     forward = run_infer_type(func)
-    backward = run_infer_type(transform.gradient(forward, mode=mode))
     assert isinstance(forward, Function)
+    backward = run_infer_type(transform.gradient(forward, mode=mode))
     if inputs is None:
         spread = 10 * eps if scale is None else scale
         types = [p.checked_type or p.type_annotation for p in forward.params]
