@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 import relayvm
+from relayvm.base.dtypes import FLOAT32
 from relayvm.cli.bench import treelstm
+from relayvm.compiler.infer_types import infer_types
+from relayvm.ir.build import const, var
+from relayvm.ir.expr import Call, Expr, Function, Let
+from relayvm.ir.module import Module
+from relayvm.ir.printer import print_module
+from relayvm.ir.types import TensorType
+from relayvm.ops import OPS
+from tests.compiler.bert import bert
 
 
 @pytest.fixture
@@ -55,3 +64,26 @@ def test_import(compare) -> None:
         subprocess.run([sys.executable, "-c", statement], check=True)
 
     compare(lambda: start("import numpy, relayvm"), numpy=lambda: start("import numpy"))
+
+
+def test_infer_bert(benchmark) -> None:
+    """BERT-base of the builder, 12 layers, with weights of unknown types."""
+    module = bert()
+    benchmark(lambda: infer_types(module))
+
+
+def test_print_bert(benchmark) -> None:
+    module = infer_types(bert())
+    benchmark(lambda: print_module(module))
+
+
+@pytest.mark.parametrize("level", [0, 3])
+def test_compile_a_chain_of_lets(benchmark, cache, level) -> None:
+    """10,000 lets: a tenth of the largest program that must compile; time is linear in them."""
+    first = var("x", TensorType((2, 3), FLOAT32))
+    names = [var(f"v{i}") for i in range(10_000)]
+    body: Expr = names[-1]
+    for name, operand in zip(reversed(names), [*reversed(names[:-1]), first]):
+        body = Let(name, Call(OPS["add"], (operand, const(1.0))), body)
+    module = Module({"main": Function((first,), body)})
+    benchmark.pedantic(lambda: relayvm.compile(module, opt_level=level), rounds=3)

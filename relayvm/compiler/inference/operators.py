@@ -186,8 +186,21 @@ class OperatorCall(Deferred):
                 f"operand `{operand.name}` of `{self.op.name}` is {{actual}}, not {{expected}}"
             )
             self.context.solver.flow(given, new, Reason(self.span, message, given, new))
+            self._decide(given, new)
             learnt = True
         return learnt
+
+    def _decide(self, given: Type, new: Type) -> None:
+        """Let the dims of an operand that was unknown be the inferred ones, unless something flows
+        into it: then the calls behind this one can go on at once.
+        """
+        given = prune(given)
+        if not isinstance(given, TensorType) or not isinstance(new, TensorType):
+            return
+        for hole_dim, dim in zip(given.shape, new.shape):
+            hole = hole_of(hole_dim)
+            if hole is not None and hole.value is None and not (hole.fed or has_dim_hole(dim)):
+                self.context.solver.dims.raise_hole(hole, dim)
 
     def fail(self) -> bool:
         """Report the rule that does not hold."""

@@ -20,7 +20,7 @@ def settle(context: Context) -> None:
     solver = context.solver
     while True:
         solver.queue.drain()
-        if _each(context, lambda task: task.complete_inputs()):
+        if _complete(context):
             continue
         if solver.dims.settle_solutions() or solver.dims.settle_from_above(fed=False):
             continue
@@ -32,6 +32,18 @@ def settle(context: Context) -> None:
             break
     solver.dims.check()
     _report_holes(context)
+
+
+def _complete(context: Context) -> bool:
+    """Infer operands in the order of the calls; True if one was. What follows from one is found
+    before the next is asked.
+    """
+    found = False
+    for task in context.deferred:
+        if not task.done and task.complete_inputs():
+            found = True
+            context.solver.queue.drain()
+    return found
 
 
 def _each(context: Context, step: Callable[[Deferred], bool]) -> bool:
