@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from relayvm.base.trampoline import Recursive, trampoline
@@ -166,6 +166,7 @@ class _Conversion:
         assert isinstance(copy, Function)
         arities = {new: self.module.functions[n].type_params for n, new in self.names.items()}
         convert = _Converter(answer, {n: len(p) for n, p in arities.items()}, copy)
+        convert.data = {data.header.name for data in answers.types.values()}
         result = substitute(trampoline(convert.function(copy)), convert.renamed)
         assert isinstance(result, Function)
         return replace(result, type_params=(*result.type_params, answer))
@@ -211,6 +212,7 @@ class _Converter:
         self.arities = arities
         self.calling = _calling(root)
         self.renamed: dict[Var, Expr] = {}
+        self.data: Collection[str] = ()
 
     def function(self, node: Function) -> Recursive[Function]:
         kind = node.checked_type
@@ -308,6 +310,8 @@ class _Converter:
                     rhs = yield self.plain_block(clause.rhs)
                     clauses.append(replace(clause, rhs=rhs))
                 return replace(expr, clauses=tuple(clauses), checked_type=None)
+            case Call(op=Constructor(belong_to=head)) if expr.type_args and head.name in self.data:
+                return replace(expr, type_args=(*expr.type_args, self.answer))
         return expr
 
     def plain_block(self, expr: Expr) -> Recursive[Expr]:

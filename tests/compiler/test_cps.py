@@ -1,0 +1,83 @@
+"""Continuation-passing style: there and back, for all that functions may hold and be held by."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from programs_text import typed
+
+import relayvm
+from relayvm.compiler.evaluate import Evaluator
+from relayvm.compiler.passes import run_passes
+from relayvm.compiler.transforms.cps import function_un_cps, is_cps
+from relayvm.ir.types import FuncType
+
+PROGRAMS = {
+    "calls": """def @f(%x: int32) -> int32 { add(%x, 1) }
+      def @main(%n: int32) -> int32 { multiply(@f(%n), @f(@f(%n))) }""",
+    "recursion": """def @main(%n: int32) -> int32 {
+      if (less(%n, 1)) { 1 } else { add(%n, @main(subtract(%n, 1))) } }""",
+    "local recursion": """def @main(%n: int32) -> int32 {
+      let %f = fn (%i: int32) -> int32 { if (less(%i, 1)) { %n } else { %f(subtract(%i, 1)) } };
+      add(%f(%n), %f(3)) }""",
+    "matches": """def @main(%n: int32) -> (int32, List[int32]) {
+      let %l = @map(fn (%x: int32) { multiply(%x, %n) }, Cons(1, Cons(2, Nil)));
+      (match (%l) {
+        Cons(%a, Cons(_, _)) => @foldl(fn (%s: int32, %x: int32) { add(%s, %x) }, %a, %l),
+        _ => 0 }, %l) }""",
+    "references": """def @main(%n: int32) -> (int32, int32) {
+      let %r = ref(fn (%x: int32) -> int32 { %x });
+      let %c = ref(0);
+      ref_write(%r, fn (%x: int32) -> int32 { ref_write(%c, add(ref_read(%c), 1)); add(%x, %n) });
+      (add(ref_read(%r)(1), ref_read(%r)(2)), ref_read(%c)) }""",
+    "functions in data": """type Op[A] { Unary(fn (A) -> A), Both(Op[A], Op[A]) }
+      def @run[A](%o: Op[A], %x: A) -> A { match (%o) {
+        Unary(%f) => %f(%x), Both(%a, %b) => @run(%b, @run(%a, %x)) } }
+      def @main(%n: int32) -> int32 {
+        let %twice = Unary(fn (%x: int32) { multiply(%x, 2) });
+        @run(Both(%twice, Both(Unary(fn (%x: int32) { add(%x, %n) }), %twice)), 1) }""",
+    "functions of functions": """def @compose2(%f: fn (int32) -> int32, %g: fn (int32) -> int32)
+        -> fn (int32) -> int32 { fn (%x: int32) { %g(%f(%x)) } }
+      def @main(%n: int32) -> int32 {
+        let %h = @compose2(fn (%x: int32) { add(%x, %n) }, fn (%x: int32) { multiply(%x, 3) });
+        @compose2(%h, %h)(1) }""",
+}
+
+
+def plain(value):
+    """Return numbers for arrays, tuples for tuples and data."""
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
+    return value.tolist() if isinstance(value, np.ndarray) else tuple(map(plain, value.fields))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_goes_there_and_back_means_the_same(name):
+    module = typed(PROGRAMS[name])
+    expected = plain(Evaluator(module).call("main", [4]))
+    after = run_passes(module, ["to_cps", "infer_types"], verify=True)
+    assert is_cps(after["main_cps"])
+    back = function_un_cps(after["main_cps"])
+    whole = run_passes(
+        after.with_functions({**after.functions, "main": back}), ["infer_types"], verify=True
+    )
+    assert whole["main"].checked_type == module["main"].checked_type
+    assert plain(Evaluator(whole).call("main", [4])) == expected
+    for level in (0, 3):
+        exe = relayvm.compile(whole, opt_level=level, entries=["main"])
+        assert plain(relayvm.VirtualMachine(exe).run(4)) == expected
+
+
+def test_deep_recursion_becomes_tail_calls():
+    module = run_passes(typed(PROGRAMS["recursion"]), ["to_cps", "infer_types"])
+    evaluator = Evaluator(module, max_depth=10)
+    assert int(evaluator.call("main", [20_000])) == 20_000 * 20_001 // 2 + 1
+
+
+def test_a_parameter_that_is_a_function_of_data_gets_a_continuation():
+    text = "def @apply(%f: fn (int32) -> int32, %x: int32) -> int32 { add(%f(%x), 1) }"
+    after = run_passes(typed(text), ["to_cps", "infer_types"], verify=True)
+    kind = after["apply_cps"].params[0].type_annotation
+    assert isinstance(kind, FuncType) and len(kind.arg_types) == 2
+    back = function_un_cps(after["apply_cps"])
+    assert back.params[0].type_annotation == typed(text)["apply"].params[0].type_annotation
