@@ -22,6 +22,7 @@ from relayvm.relay.testing import (
     mlp,
     mobilenet,
     resnet,
+    resnet_3d,
     squeezenet,
     synthetic,
     vgg,
@@ -45,6 +46,7 @@ NETWORKS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "squeezenet-1.1": (lambda: squeezenet.get_net(1, IMAGE, 9, "1.1", "float32"), (1, 9)),
     "inception": (lambda: inception_v3.get_net(1, 9, (3, 299, 299), "float32"), (1, 9)),
     "resnet-small": (lambda: resnet.get_net(1, 9, 8, (3, 28, 28)), (1, 9)),
+    "resnet-3d": (lambda: resnet_3d.get_net(1, 9, 18), (1, 9)),
     "resnet-nhwc": (lambda: resnet.get_net(1, 9, 50, NHWC, "NHWC"), (1, 9)),
     **{f"resnet-{n}": (lambda n=n: resnet.get_net(1, 9, n), (1, 9)) for n in (18, 34, 50)},
     **{
@@ -106,6 +108,7 @@ FAST: dict[str, Callable[[], Any]] = {
     "dqn": lambda: dqn.get_workload(1, 4, (1, 36, 36)),
     "synthetic": lambda: wide(synthetic.get_net((1, 2, 4, 6))),
     "dcgan": lambda: dcgan.get_workload(1, ngf=4, random_len=5),
+    "resnet-3d": lambda: resnet_3d.get_workload(1, 5, 8, (3, 2, 8, 8)),
     "resnet": lambda: resnet.get_workload(1, 5, 8, (3, 8, 8)),
 }
 SLOW: dict[str, Callable[[], Any]] = {

@@ -46,37 +46,40 @@ def residual_unit(
     kernel_layout: str = "IOHW",
 ) -> Expr:
     """Return the sum of `data` and convolutions of it; without `dim_match`, `data` is convolved
-    too.
+    too. Works on volumes where the layout has three spatial axes.
     """
+    axes = len(data_layout) - 2
+    convolve = layers.conv2d if axes == 2 else layers.conv3d
+    point = (1,) * axes
     form: dict[str, Any] = {"data_layout": data_layout, "kernel_layout": kernel_layout}
     axis = data_layout.index("C")
     inner = int(num_filter * 0.25)
     # channels, kernel, stride of each convolution
     plan = (
-        ((inner, 1, stride), (inner, 3, (1, 1)), (num_filter, 1, (1, 1)))
+        ((inner, 1, stride), (inner, 3, point), (num_filter, 1, point))
         if bottle_neck
-        else ((num_filter, 3, stride), (num_filter, 3, (1, 1)))
+        else ((num_filter, 3, stride), (num_filter, 3, point))
     )
     x, first = data, data
     for number, (channels, size, step) in enumerate(plan, 1):
         normal = layers.batch_norm_infer(x, epsilon=EPSILON, axis=axis, name=f"{name}_bn{number}")
         x = nn.relu(normal)
         first = x if number == 1 else first
-        x = layers.conv2d(
+        x = convolve(
             x,
             channels=channels,
-            kernel_size=(size, size),
+            kernel_size=(size,) * axes,
             strides=step,
-            padding=(size // 2, size // 2),
+            padding=(size // 2,) * axes,
             name=f"{name}_conv{number}",
             **form,
         )
     if dim_match:
         return add(x, data)
-    shortcut = layers.conv2d(
+    shortcut = convolve(
         first,
         channels=num_filter,
-        kernel_size=(1, 1),
+        kernel_size=point,
         strides=stride,
         name=f"{name}_sc",
         **form,
@@ -108,21 +111,34 @@ def resnet(
         name="bn_data",
     )
     x = _stem(x, filter_list[0], data_shape[layout.index("H")], axis, layout, form)
+    x = stages(x, units, filter_list, bottle_neck, form)
+    x = nn.relu(layers.batch_norm_infer(x, epsilon=EPSILON, axis=axis, name="bn1"))
+    x = nn.batch_flatten(nn.global_avg_pool2d(x, layout=layout))
+    return layers.network(nn.softmax(layers.dense_add_bias(x, units=num_classes, name="fc1")))
+
+
+def stages(
+    x: Expr,
+    units: Sequence[int],
+    filter_list: Sequence[int],
+    bottle_neck: bool,
+    form: dict[str, Any],
+) -> Expr:
+    """Return the stages of units; each but the first halves the image."""
+    axes = len(form["data_layout"]) - 2
     for stage, count in enumerate(units):
-        stride = (1, 1) if stage == 0 else (2, 2)
         for unit in range(count):
+            halves = stage > 0 and unit == 0
             x = residual_unit(
                 x,
                 filter_list[stage + 1],
-                stride if unit == 0 else (1, 1),
+                (2 if halves else 1,) * axes,
                 unit > 0,
                 name=f"stage{stage + 1}_unit{unit + 1}",
                 bottle_neck=bottle_neck,
                 **form,
             )
-    x = nn.relu(layers.batch_norm_infer(x, epsilon=EPSILON, axis=axis, name="bn1"))
-    x = nn.batch_flatten(nn.global_avg_pool2d(x, layout=layout))
-    return layers.network(nn.softmax(layers.dense_add_bias(x, units=num_classes, name="fc1")))
+    return x
 
 
 def _stem(
@@ -161,17 +177,23 @@ def get_net(
     **kwargs: Any,
 ) -> Function:
     """Return the network of so many layers; images of at most 28 pixels get three stages."""
-    height = image_shape[1 if layout == "NCHW" else 0]
-    if height <= SMALL_IMAGE:
-        units, filters, bottle_neck = _small_plan(num_layers)
-    elif num_layers in UNITS:
-        units = UNITS[num_layers]
-        bottle_neck = num_layers >= BOTTLENECK_LAYERS
-        filters = (64, 256, 512, 1024, 2048) if bottle_neck else (64, 64, 128, 256, 512)
-    else:
-        raise _no_plan(num_layers)
+    units, filters, bottle_neck = plan(num_layers, image_shape[1 if layout == "NCHW" else 0])
     shape = (batch_size, *image_shape)
     return resnet(units, len(units), filters, num_classes, shape, bottle_neck, layout, dtype)
+
+
+def plan(num_layers: int, height: int) -> tuple[Shape, Shape, bool]:
+    """Return the units and the channels of each stage, and whether units have a bottleneck.
+
+    Raises RelayError `bad-option` for numbers of layers that nobody has tried.
+    """
+    if height <= SMALL_IMAGE:
+        return _small_plan(num_layers)
+    if num_layers not in UNITS:
+        raise _no_plan(num_layers)
+    bottle_neck = num_layers >= BOTTLENECK_LAYERS
+    filters = (64, 256, 512, 1024, 2048) if bottle_neck else (64, 64, 128, 256, 512)
+    return UNITS[num_layers], filters, bottle_neck
 
 
 def _small_plan(num_layers: int) -> tuple[Shape, Shape, bool]:
