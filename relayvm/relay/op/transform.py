@@ -286,13 +286,15 @@ def stft(
     normalized: bool = False,
     onesided: bool = True,
 ) -> Call:
-    """Return the Fourier transforms of overlapping windows of a signal."""
-    if window is None:
-        window = call("ones", shape=(n_fft,), dtype="int32")
+    """Return the Fourier transforms of overlapping windows of a signal.
+
+    The weights of a window take the dtype of the signal.
+    """
+    weights = call("ones", shape=(n_fft,), dtype="int32") if window is None else window
     return call(
         "stft",
         data,
-        window,
+        cast_like(weights, data),
         n_fft=n_fft,
         hop_length=n_fft // 4 if hop_length is None else hop_length,
         win_length=n_fft if win_length is None else win_length,
