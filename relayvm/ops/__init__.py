@@ -13,7 +13,9 @@ from relayvm.ops import (
     gradient_elementwise,  # noqa: F401
     gradient_losses,  # noqa: F401
     gradient_pooling,  # noqa: F401
+    gradient_random,  # noqa: F401
     gradient_reduction,  # noqa: F401
+    gradient_signal,  # noqa: F401
     gradient_space,  # noqa: F401
     gradient_tensor,  # noqa: F401
     gradient_transform,  # noqa: F401

@@ -8,13 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from relayvm.base.dtypes import FLOAT32
 from relayvm.base.target import Target
+from relayvm.kernels import compute as te
 from relayvm.kernels.interpret import interpret
 from relayvm.kernels.lower import Computation, dim_names, lower
+from relayvm.kernels.parser import parse_nest
 from relayvm.kernels.printer import print_nest
 from relayvm.kernels.schedule import schedule
 from relayvm.kernels.verify import verify_nest
 from relayvm.ops import OPS
+from relayvm.ops.reshaping import reindexed
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
 import operator_cases as cases
@@ -51,4 +55,12 @@ def test_every_operator_keeps_its_bits_when_scheduled(symbolic, monkeypatch):
             rng = np.random.default_rng(len(name))
             values = cases.values_of(case, dtypes, rng, special=op.fusion.value != "contraction")
             types = cases.types_of(case, dtypes)
-            kernels.compute_result(op, types, values, case.attrs, symbolic=symbolic)
+            kernels.compute_result(op, types, values, case.attrs, symbolic, case.known)
+
+
+def test_places_that_come_back_to_themselves_run_as_one_axis() -> None:
+    x = te.placeholder("x", (2, 3, 4), FLOAT32)
+    same = reindexed(x, (2, 3, 4), "same")
+    text = print_nest(schedule(Computation("same", (x,), (same,)), TARGETS[0]))
+    assert "axis" not in text
+    assert parse_nest(text).phases

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from operator_case import Case
+from operator_case import Case, result_shape
 
 _BOUNDS = {1: "int64", 2: "int64", 3: "int32"}
 _SET = {2: "int64", 3: "int64", 4: "int64"}
 _LONG = dict.fromkeys(range(3), "int64")
 _FILL = {0: "int64", 2: "int64"}
+_STFTS = [
+    (((10,), (3,)), {"n_fft": 3, "hop_length": 2, "win_length": 3}),
+    (
+        ((2, 9), (3,)),
+        {"n_fft": 4, "hop_length": 3, "win_length": 3, "normalized": True, "onesided": False},
+    ),
+    (((2,), (3,)), {"n_fft": 3, "hop_length": 1, "win_length": 3}),
+]
 _INT32 = dict.fromkeys(range(4), "int32")
 
 
@@ -429,6 +437,44 @@ TRANSFORM_CASES: dict[str, list[Case]] = {
         Case(((0, 2), (0,), (2,), ()), {}, _FILL, {2: [2, 2]}),
         Case(((2, 1), (2,), (1,), ()), {}, _FILL, {0: [[1], [0]], 2: [2]}),
     ],
+    "layout_transform": [
+        Case((shape,), {"src_layout": a, "dst_layout": b})
+        for shape, a, b in (
+            ((2, 3, 4), "NCW", "NWC"),
+            ((2, 4, 3), "NCW", "NCW2c"),
+            ((2, 2, 3, 2), "NCW2c", "WCN"),
+            ((2, 2, 3, 4), "NCW4c", "NCW2c"),
+            ((0, 4), "NC", "CN2c"),
+            ((), "", ""),
+        )
+    ],
+    "contrib_reverse_reshape": [
+        Case(((2, 3, 4),), {"newshape": v}) for v in ((-1, 0), (-2,), (0, -3), (2, 3, 2, 2))
+    ],
+    "einsum": [
+        Case((shapes,), {"equation": e})
+        for shapes, e in (
+            ([(2, 3), (3, 4)], "ij,jk->ik"),
+            ([(2, 3), (3,)], "ij,j"),
+            ([(2, 3), (2, 3)], "ij,ij->"),
+            ([(2, 3)], "ij -> ji"),
+            ([(2, 3)], "ij->i"),
+            ([(3, 3)], "ii->i"),
+            ([(3, 3)], "ii"),
+            ([(2, 3), (3, 4), (4,)], "ab,bc,c->a"),
+            ([(2, 2, 3), (1, 3, 2)], "...ij,...jk->...ik"),
+            ([(2, 3), (3,)], "...j,j"),
+            ([(), (2,)], ",i->i"),
+            ([(2, 0), (0, 3)], "ij,jk->ik"),
+        )
+    ],
+    "dft": [
+        Case(((5,), (5,))),
+        Case(((2, 4), (2, 4)), {"inverse": True}),
+        Case(((2, 0), (2, 0))),
+    ],
+    "stft": [Case(s, a) for s, a in _STFTS],
+    "stft_grad": [Case((result_shape("stft", s, a), *s), a) for s, a in _STFTS],
 }
 
 # The length of a vector of sizes or axes is the rank of the result.

@@ -204,8 +204,9 @@ class Emitter:
                 return s.from_polynomial(quotient) if name == "floor_divide" else rest
             if self.prover.in_range(a, b, 1):
                 return n.const(0) if name == "floor_divide" else a
-        elif isinstance(a, n.Broadcast) and isinstance(b, n.Broadcast):
-            return n.broadcast(self._divided(name, a.value, b.value), a.lanes)
+        elif isinstance(a, n.Broadcast) and (isinstance(b, n.Broadcast) or b.lanes == 1):
+            divisor = b.value if isinstance(b, n.Broadcast) else b
+            return n.broadcast(self._divided(name, a.value, divisor), a.lanes)
         elif isinstance(a, n.Ramp) and isinstance(b, n.Broadcast):
             quotient, rest = s.divide_polynomial(a.base, b.value)
             inner = n.Ramp(rest, a.stride, a.lanes)
