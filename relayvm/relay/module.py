@@ -25,8 +25,9 @@ from relayvm.ir.module import Module, TypeData
 from relayvm.ir.parser import parse_module
 from relayvm.ir.prelude import import_from_std, prelude
 from relayvm.ir.types import GlobalTypeVar
-from relayvm.ir.visit import free_type_vars, free_vars, post_order, rewrite
+from relayvm.ir.visit import free_type_vars, post_order, rewrite
 from relayvm.ops import OPS
+from relayvm.relay.binders import free_variables, with_one_binder_each
 from relayvm.relay.ndarray import as_ndarray
 from relayvm.relay.node import as_attrs, as_expr
 from relayvm.relay.text import astext
@@ -145,7 +146,9 @@ class IRModule:
         expr = as_expr(val, "a module")
         if isinstance(expr, GlobalVar):
             return self.module[expr.name]
-        return expr if isinstance(expr, Function) else Function((), expr)
+        made = with_one_binder_each(expr if isinstance(expr, Function) else Function((), expr))
+        assert isinstance(made, Function)
+        return made
 
     def __delitem__(self, var: Name) -> None:
         """Remove a function."""
@@ -262,7 +265,7 @@ class IRModule:
         result = IRModule(functions, type_defs)
         root = as_expr(expr, "a module")
         if not isinstance(root, Function):
-            root = Function(free_vars(root), root, None, free_type_vars(root))
+            root = Function(free_variables(root), root, None, free_type_vars(root))
         symbol = root.attrs.get("global_symbol")
         result[symbol if isinstance(symbol, str) else "main"] = root
         return result

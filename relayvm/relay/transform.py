@@ -16,6 +16,7 @@ from relayvm.compiler.passes import PASSES, run_passes
 from relayvm.compiler.pipeline import is_typed
 from relayvm.ir.expr import Expr, Function
 from relayvm.ir.module import Module
+from relayvm.relay.binders import with_one_binder_each
 from relayvm.relay.expr_passes import FoldConstantExpr, ToANormalFormExpr, recast
 from relayvm.relay.lazy import absent
 from relayvm.relay.module import IRModule, unwrap, wrap
@@ -80,7 +81,7 @@ class FunctionPass(Pass):
                 kind = type(result).__name__
                 message = f"pass `{self.info.name}` returned a `{kind}`, no function"
                 raise error("wrong-argument", message)
-            new[variable.name] = result
+            new[variable.name] = with_one_binder_each(result)
         return wrap(infer_types(unwrap(with_functions(mod, new))), mod)
 
 
