@@ -8,6 +8,7 @@ from relayvm.compiler.transforms.defunctionalize import defunctionalize
 from relayvm.compiler.transforms.eta_expand import eta_expand
 from relayvm.compiler.transforms.fuse_ops import fuse_ops
 from relayvm.compiler.transforms.lambda_lift import lambda_lift
+from relayvm.compiler.transforms.partial_evaluate import partial_evaluate
 from relayvm.compiler.transforms.primitives import defuse_ops, inline_primitives
 from relayvm.compiler.transforms.to_basic_block_normal_form import to_basic_block_normal_form
 from relayvm.compiler.transforms.to_graph_normal_form import to_graph_normal_form
@@ -73,6 +74,14 @@ LANGUAGE_PASSES = (
         breaks=_TYPED | _SHAPE_OF_TERMS,
         in_pipeline=False,
         judging=True,
+    ),
+    Pass(
+        "partial_evaluate",
+        partial_evaluate,
+        "run what is known of a program and leave the rest",
+        requires=_TYPED | _ANF,
+        breaks=_TYPED | _SHAPE_OF_TERMS,
+        in_pipeline=False,
     ),
     Pass(
         "inline_primitives",

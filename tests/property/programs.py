@@ -140,9 +140,10 @@ def recipes() -> dict[Type, dict[str, list[Recipe]]]:
             items = tuple(attrs.items())
             if result in TENSORS:
                 found[result][op.name].append(Recipe(op, operands, items))
-            elif isinstance(result, TupleType) and result.fields and result.fields[0] in TENSORS:
-                recipe = Recipe(op, operands, items, len(result.fields) - 1)
-                found[result.fields[0]][op.name].append(recipe)
+            elif isinstance(result, TupleType):
+                for i, field in enumerate(result.fields):
+                    if field in TENSORS:
+                        found[field][op.name].append(Recipe(op, operands, items, i))
     return found
 
 
@@ -261,7 +262,7 @@ class Generator:
         call = Call(recipe.op, tuple(args), Attrs(dict(recipe.attrs)))
         if recipe.projection < 0:
             return call
-        return TupleGetItem(call, self.choose(recipe.projection + 1))
+        return TupleGetItem(call, recipe.projection)
 
     def vector(self, env: Env, fuel: int) -> Expr:
         """Return a vector of 3 through the functions of the base module."""
