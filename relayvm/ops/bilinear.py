@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dims import Dim, dim_floordiv
+from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_mod
 from relayvm.base.dtypes import DType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -188,43 +188,114 @@ def _places(
 def data_gradient_tensor(
     grad: Tensor, weight: Tensor, plan: Plan, shape: Sequence[Dim], d: DType
 ) -> Tensor:
-    """Return the loop-level map from results to data of the canonical `shape`."""
+    """Return the loop-level map from results to data of the canonical `shape`.
+
+    Along an axis with a stride s, places with the same remainder by s meet the same taps: every
+    s-th. They are computed side by side, for each remainder, and put in their order at the end.
+    """
     g, w = plan.result.canonical(grad.shape), plan.weight.canonical(weight.shape)
     per_group = dim_floordiv(w[0], plan.groups)
     load_g, load_w = _load(grad, plan.result), _load(weight, plan.weight)
+    window, spatial = plan.window, range(len(shape) - 2)
+    split = [a for a in spatial if window.strides[a] > 1 and window.dilation[a] == 1]
 
-    def element(i: Index) -> ScalarExpr:
+    def element(i: Index, remainders: Index) -> ScalarExpr:
         group = _group_of(i[1], w[1], plan.groups)
         channel = i[1] if group is None else te.dim(0) if w[1] == 1 else i[1] % te.dim(w[1])
+        rest = dict(zip(split, remainders))
 
         def factors(r: Index) -> tuple[ScalarExpr, ScalarExpr]:
             out = _in_group(group, per_group, r[0])
-            places, inside = _sources(plan.window, i[2:], r[1:], g[2:])
-            value = _guarded(load_g, (i[0], out, *places), inside)
-            return value, load_w((out, channel, *r[1:]))
+            sources = [
+                _source(window, a, i[2 + a], rest.get(a), r[1 + a], w[2 + a], g[2 + a])
+                for a in spatial
+            ]
+            inside, known = None, None
+            for source in sources:
+                inside = both(inside, source.inside)
+                known = known if source.is_tap is None else both(known, source.is_tap)
+            assert inside is not None
+            place = (i[0], out, *(source.window for source in sources))
+            tap = (out, channel, *(source.tap for source in sources))
+            return _guarded(load_g, place, inside), _guarded(load_w, tap, known)
 
-        return _sum_of_products((per_group, *w[2:]), factors, d)
+        steps = [_steps(window, a, w[2 + a], a in split) for a in spatial]
+        return _sum_of_products((per_group, *steps), factors, d)
 
-    return _computed(shape, plan.data, element, "conv_transpose")
+    name = "conv_transpose"
+    if not split:
+        return _computed(shape, plan.data, lambda i: element(i, ()), name)
+    parts = [window.strides[a] for a in split]
+    whole = plan.data.arranged(
+        (*shape[:2], *(_quotients(window, a, shape[2 + a], a in split) for a in spatial))
+    )
+    count = len(split)
+    apart = te.compute(
+        (*parts, *whole), lambda *i: element(plan.data.canonical(i[count:]), i[:count]), "apart"
+    )
+
+    def ordered(i: Index) -> ScalarExpr:
+        places = list(i)
+        remainders = []
+        for a in split:
+            padded = i[2 + a] + window.before[a] if window.before[a] else i[2 + a]
+            remainders.append(padded % window.strides[a])
+            places[2 + a] = padded // window.strides[a]
+        at: Index = (*remainders, *plan.data.arranged(places))
+        return apart[at]
+
+    return _computed(shape, plan.data, ordered, name)
 
 
-def _sources(
-    window: Window, places: Index, taps: Index, results: Sequence[Dim]
-) -> tuple[list[ScalarExpr], ScalarExpr]:
-    """Return the windows whose taps read given places, and whether there are such windows."""
-    found: ScalarExpr | None = None
-    sources = []
-    for axis, (place, tap) in enumerate(zip(places, taps)):
-        distance = place + window.before[axis] if window.before[axis] else place
-        distance = distance - (tap * window.dilation[axis] if window.dilation[axis] != 1 else tap)
-        source = distance
-        if window.strides[axis] != 1:
-            source = distance // window.strides[axis]
-            found = both(found, (distance % window.strides[axis]).equal(0))
-        found = both(found, te.in_range(source, results[axis]))
-        sources.append(source)
-    assert found is not None
-    return sources, found
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A window that may read a place, the tap with which it does, and what must hold for that."""
+
+    window: ScalarExpr
+    tap: ScalarExpr
+    inside: ScalarExpr
+    is_tap: ScalarExpr | None = None
+
+
+def _steps(window: Window, axis: int, taps: Dim, is_split: bool) -> Dim:
+    """Return how many taps a place may meet: all, or for one remainder every stride-th."""
+    stride = window.strides[axis]
+    return dim_floordiv(dim_add(taps, stride - 1), stride) if is_split else taps
+
+
+def _quotients(window: Window, axis: int, size: Dim, is_split: bool) -> Dim:
+    """Return how many places of an axis of the data have the same remainder, at most."""
+    stride = window.strides[axis]
+    if not is_split:
+        return size
+    return dim_floordiv(dim_add(size, window.before[axis] + stride - 1), stride)
+
+
+def _source(
+    window: Window,
+    axis: int,
+    place: ScalarExpr,
+    remainder: ScalarExpr | None,
+    step: ScalarExpr,
+    taps: Dim,
+    results: Dim,
+) -> _Source:
+    """Return the window that reads a place of the data, and its tap, for one candidate.
+
+    With a remainder the place is the quotient of that in the padded data by the stride.
+    """
+    stride, dilation = window.strides[axis], window.dilation[axis]
+    if remainder is not None:
+        source, tap = place - step, remainder + step * stride
+        is_tap = None if dim_mod(taps, stride) == 0 else tap < te.dim(taps)
+        return _Source(source, tap, te.in_range(source, results), is_tap)
+    padded = place + window.before[axis] if window.before[axis] else place
+    distance = padded - (step if dilation == 1 else step * dilation)
+    if stride == 1:
+        return _Source(distance, step, te.in_range(distance, results))
+    source = distance // stride
+    inside = both((distance % stride).equal(0), te.in_range(source, results))
+    return _Source(source, step, inside)
 
 
 def weight_gradient_tensor(

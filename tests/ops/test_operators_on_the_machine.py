@@ -36,6 +36,11 @@ def chosen(op: Operator, case: Case, first: bool) -> Iterator[tuple[DType, ...]]
     yield from rows if first else preferred[:1]
 
 
+def _has_a_twin(name: str) -> bool:
+    """Return whether an operator is that of two axes of space, over one or three."""
+    return any(axes in name for axes in ("1d", "3d"))
+
+
 def program(mode: str) -> tuple[Module, list[tuple[str, Operator, Case, tuple[DType, ...]]]]:
     """Return one module with a function for each call, and what each function is."""
     functions: dict[str, Function] = {}
@@ -45,7 +50,8 @@ def program(mode: str) -> tuple[Module, list[tuple[str, Operator, Case, tuple[DT
         for i, case in enumerate(cases):
             if name == "squeeze" and "axis" not in case.attrs and mode == "unknown":
                 continue
-            for k, dtypes in enumerate(chosen(op, case, i == 0 and mode == "static")):
+            every_dtype = i == 0 and mode == "static" and not _has_a_twin(name)
+            for k, dtypes in enumerate(chosen(op, case, every_dtype)):
                 types = types_of(case, dtypes)
                 if mode == "unknown":
                     types = tuple(t if i in case.known else unknown(t) for i, t in enumerate(types))
