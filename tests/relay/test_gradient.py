@@ -7,6 +7,8 @@ import pytest
 
 import relayvm as tvm
 from relayvm import relay
+from relayvm.ir.expr import Function, RefCreate, RefRead, RefWrite
+from relayvm.ir.visit import post_order
 from relayvm.relay.testing import check_grad, run_infer_type
 from relayvm.relay.transform import gradient
 
@@ -66,3 +68,23 @@ def test_gradients_can_be_differentiated_again() -> None:
 def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(tvm.RelayError, match="`higher_order` or `first_order`, not `forward`"):
         gradient(layer(), mode="forward")
+
+
+def test_partial_evaluation_leaves_no_references_in_a_gradient() -> None:
+    mod = tvm.IRModule.from_expr(gradient(run_infer_type(layer())))
+    passes = tvm.transform.Sequential(
+        [
+            relay.transform.ToANormalForm(),
+            relay.transform.PartialEvaluate(),
+            relay.transform.DeadCodeElimination(),
+        ]
+    )
+    after = passes(mod)["main"]
+    kinds = {type(node) for node in post_order(after.body)}
+    assert not kinds & {RefCreate, RefRead, RefWrite, Function}
+    x, w = np.random.default_rng(0).normal(size=(2, 5, 4))
+    before = relay.create_executor("vm", mod).evaluate()(x[:3], w)
+    found = relay.create_executor("vm", tvm.IRModule.from_expr(after)).evaluate()(x[:3], w)
+    np.testing.assert_array_equal(found[0].numpy(), before[0].numpy())
+    for one, other in zip(found[1], before[1]):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12)
