@@ -15,6 +15,7 @@ from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import IncompleteType, TensorType, TupleType, Type, TypeVar
 from relayvm.ir.visit import substitute
+from relayvm.relay.binders import with_one_binder_each
 from relayvm.relay.values import ADT
 
 
@@ -93,7 +94,8 @@ def entry_of(module: Module, expr: Expr | None) -> Entry:
         name = expr.name if isinstance(expr, GlobalVar) else "main"
         module[name]
         return Entry(module, name)
-    function = expr if isinstance(expr, Function) else Function((), expr)
+    function = with_one_binder_each(expr if isinstance(expr, Function) else Function((), expr))
+    assert isinstance(function, Function)
     name = next(n for n in _entry_names() if n not in module.functions)
     return Entry(module.with_functions({**module.functions, name: function}), name)
 
