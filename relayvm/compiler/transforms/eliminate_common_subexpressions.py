@@ -104,7 +104,8 @@ class _Sharer:
                 self.share(node.value)
             else:
                 yield self.operand(node.value)
-            self.bound[node.var] = self.region
+            # A recursive function has met its own variable already.
+            self.bound[node.var] = self.regions[id(node.var)] = self.region
             if node.var.type_annotation in (None, node.value.checked_type):
                 self.numbers[id(node.var)] = self.numbers[id(node.value)]
             lets.append(node)
@@ -117,16 +118,19 @@ class _Sharer:
             self.regions[id(let)] = self.innermost(let)
         return self.done[id(start)]
 
-    def operand(self, node: Expr) -> Recursive[None]:
-        """Visit what is no tail of its scope: variables of lets in it end with it."""
-        if not isinstance(node, Let) or id(node) in self.done:
-            yield self.rewrite(node)
-            return
+    def operand(self, node: Expr) -> Recursive[Expr]:
+        """Return the visit of what is no tail of its scope."""
+        inner = isinstance(node, Let) and id(node) not in self.done
+        return self.enclosed(node) if inner else self.rewrite(node)
+
+    def enclosed(self, node: Expr) -> Recursive[Expr]:
+        """Visit a let whose variables end with it."""
         region = self.region = _Region(self.region)
-        yield self.rewrite(node)
+        new: Expr = yield self.rewrite(node)
         self.region, region.is_open = region.parent, False
         if self.regions[id(node)].depth >= region.depth:
             self.regions[id(node)] = region.parent
+        return new
 
     def finish_atom(self, node: Expr) -> None:
         self.done[id(node)] = node
