@@ -18,6 +18,7 @@ _STFTS = [
     ),
     (((2,), (3,)), {"n_fft": 3, "hop_length": 1, "win_length": 3}),
 ]
+_PLACES = {2: "int32", 3: "int32"}
 _INT32 = dict.fromkeys(range(4), "int32")
 
 
@@ -475,6 +476,32 @@ TRANSFORM_CASES: dict[str, list[Case]] = {
     ],
     "stft": [Case(s, a) for s, a in _STFTS],
     "stft_grad": [Case((result_shape("stft", s, a), *s), a) for s, a in _STFTS],
+    "nn.sparse_dense": [
+        Case(
+            ((2, 4), (3,), (3,), (4,)),
+            {"sparse_lhs": lhs},
+            _PLACES,
+            {2: [3, 0, 2], 3: [0, 1, 1, 3]},
+        )
+        for lhs in (False, True)
+    ]
+    + [
+        Case(
+            ((3, 4), (2, 2, 2), (2,), (3,)),
+            {},
+            {2: "int64", 3: "int64"},
+            {2: [1, 0], 3: [0, 1, 2]},
+        ),
+        Case(((2, 3), (0,), (0,), (1,)), {}, _PLACES, {3: [0]}),
+    ],
+    "nn.sparse_add": [
+        Case(((3, 4), (3,), (3,), (4,)), {}, _PLACES, {2: [3, 0, 2], 3: [0, 1, 1, 3]}),
+        Case(((0, 4), (0,), (0,), (1,)), {}, _PLACES, {3: [0]}),
+    ],
+    "nn.sparse_transpose": [
+        Case(((4,), (4,), (4,)), {}, {1: "int32"}, {1: [1, 2, 0, 1], 2: [0, 2, 2, 4]}),
+        Case(((0,), (0,), (1,)), {}, {1: "int64"}, {2: [0]}),
+    ],
 }
 
 # The length of a vector of sizes or axes is the rank of the result.

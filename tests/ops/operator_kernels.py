@@ -78,8 +78,9 @@ def compute_result(
         if any(v in loose for d in t.shape for v in dim_variables(d))
     )
     dims = tuple(symbol(v) for v in trace.value_dims)
-    if op.is_data_dependent:
-        lengths = run(op.lower_dims(operands, attrs), inputs, arrays, sizes, strided)
+    words = op.lower_dims(operands, attrs) if op.is_data_dependent else ()
+    if words:
+        lengths = run(words, inputs, arrays, sizes, strided)
         sizes.update(zip(trace.value_dims, (int(n) for n in lengths)))
     result = op.lower(operands, attrs, dims)
     outputs = result if isinstance(result, tuple) else (result,)
