@@ -131,12 +131,16 @@ class _TableModulePass(_TablePass, ModulePass):
 
 def _run(row: PassRow, module: Module, parameters: dict[str, Any]) -> Module:
     if ":" not in row.runs:
-        return infer_types(run_passes(module, [(row.runs, _options(row, parameters))]))
+        return _typed(run_passes(module, [(row.runs, _options(row, parameters))]))
     if row.wants_types and not is_typed(module):
         module = infer_types(module)
     home, name = row.runs.split(":")
     result: Module = getattr(import_module(home), name)(module, **parameters)
-    return infer_types(result)
+    return _typed(result)
+
+
+def _typed(module: Module) -> Module:
+    return module if is_typed(module) else infer_types(module)
 
 
 def _options(row: PassRow, parameters: dict[str, Any]) -> dict[str, Any]:
