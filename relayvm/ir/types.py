@@ -5,7 +5,7 @@ object.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Union
 
@@ -32,6 +32,50 @@ class Type:
     span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Compound(Type):
+    """A type made of types: however deep these are, comparing takes no recursion."""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(self) is type(other) and _equal(self, other))
+
+    def __hash__(self) -> int:
+        # Only what stands near the top: equal types agree there, and it takes no recursion.
+        return hash((type(self), *map(_outline, self.inside())))
+
+    def inside(self) -> tuple[object, ...]:
+        """Return what decides on equality, types and all else."""
+        return tuple(getattr(self, f.name) for f in fields(self) if f.compare)
+
+
+def _outline(part: object, depth: int = 2) -> object:
+    if isinstance(part, tuple):
+        return tuple(_outline(p, depth) for p in part)
+    if isinstance(part, _Compound):
+        below = part.inside() if depth else ()
+        return (type(part), *(_outline(p, depth - 1) for p in below))
+    return part
+
+
+def _equal(a: object, b: object) -> bool:
+    waiting = [(a, b)]
+    seen: set[tuple[int, int]] = set()
+    while waiting:
+        a, b = waiting.pop()
+        if a is b or (id(a), id(b)) in seen:
+            continue
+        if isinstance(a, tuple) and isinstance(b, tuple):
+            if len(a) != len(b):
+                return False
+            waiting.extend(zip(a, b))
+        elif isinstance(a, _Compound) and type(a) is type(b):
+            seen.add((id(a), id(b)))
+            waiting.append((a.inside(), b.inside()))
+        elif a != b:
+            return False
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class TensorType(Type):
     """A tensor with dims from the outermost axis inward; rank 0 is a scalar."""
@@ -44,15 +88,15 @@ class TensorType(Type):
         return len(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class TupleType(Type):
+@dataclass(frozen=True, slots=True, eq=False)
+class TupleType(_Compound):
     """The type of tuples; no fields is the unit type `()`."""
 
     fields: tuple[Type, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FuncType(Type):
+@dataclass(frozen=True, slots=True, eq=False)
+class FuncType(_Compound):
     """The type of functions. A `DimVar` among the type parameters is one of kind ShapeVar; each
     use solves the constraints for its type arguments.
     """
@@ -63,8 +107,8 @@ class FuncType(Type):
     type_constraints: tuple[TypeRelation, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TypeRelation(Type):
+@dataclass(frozen=True, slots=True, eq=False)
+class TypeRelation(_Compound):
     """A constraint on type parameters, `add(A, B, C)`: the last of `args` is the type of what the
     operator `name` gives for operands of the others. `attrs` are attributes of the operator.
     """
@@ -79,8 +123,8 @@ class TypeRelation(Type):
         return len(self.args) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class RefType(Type):
+@dataclass(frozen=True, slots=True, eq=False)
+class RefType(_Compound):
     """The type of references to a value."""
 
     value: Type
@@ -101,8 +145,8 @@ class GlobalTypeVar(Type):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class TypeCall(Type):
+@dataclass(frozen=True, slots=True, eq=False)
+class TypeCall(_Compound):
     """A data type applied to arguments: `List[A]`. An argument for a ShapeVar parameter is a
     `ShapeArg`.
     """

@@ -79,11 +79,13 @@ def has_unknown_dims(given: Type) -> bool:
 
 def tensors_of(given: Type) -> Iterator[TensorType]:
     """Yield the tensors of a type, through tuples, from left to right."""
-    if isinstance(given, TensorType):
-        yield given
-    elif isinstance(given, TupleType):
-        for inner in given.fields:
-            yield from tensors_of(inner)
+    waiting = [given]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, TensorType):
+            yield part
+        elif isinstance(part, TupleType):
+            waiting.extend(reversed(part.fields))
 
 
 def check_equation(check: Check) -> tuple[Dim, Dim]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import relayvm
 from relayvm.base.diagnostics import RelayError
+from relayvm.ir.equal import structural_equal
 from relayvm.ir.printer import print_type
 from tests.compiler.inference import typed
 
@@ -394,3 +396,31 @@ def test_type_parameters_of_one_name_are_told_apart() -> None:
     with pytest.raises(RelayError) as raised:
         typed("def @f[A](%x: A) { fn [A](%y: A) -> A { %x } }")
     assert raised.value.diagnostics[0].notes[-1].message.startswith("type parameters of one name")
+
+
+@pytest.mark.slow
+def test_types_of_any_depth_are_inferred_compared_and_compiled() -> None:
+    depth = 1_200  # Above the recursion limit of Python.
+    fields = "".join(f"let %t{i + 1} = (%t{i},); " for i in range(depth))
+    back = "".join(f"let %u{i + 1} = %u{i}.0; " for i in range(depth))
+    text = f"def @main(%t0: int32) {{ {fields}let %u0 = %t{depth}; {back}%u{depth} }}"
+    one, two = typed(text), typed(text)
+    assert structural_equal(one, two)
+    deep = [let_type(module, depth) for module in (one, two)]
+    assert deep[0] == deep[1]
+    assert hash(deep[0]) == hash(deep[1])
+    relayvm.compile(one)
+
+
+def let_type(module, depth):
+    body = module["main"].body
+    for _ in range(depth - 1):
+        body = body.body
+    return body.var.checked_type
+
+
+def test_the_host_is_told_that_a_type_is_too_deep() -> None:
+    kind = "(" * 300 + "int32" + ",)" * 300
+    with pytest.raises(RelayError) as raised:
+        relayvm.compile(relayvm.parse(f"def @main(%x: {kind}) {{ %x }}"))
+    assert raised.value.code == "too-deep"

@@ -153,10 +153,14 @@ class Code:
 
     def needs_check(self, given: Type, wanted: Type) -> bool:
         """Tell whether a value of type `given` must be looked at before it counts as `wanted`."""
-        if isinstance(given, TensorType) and isinstance(wanted, TensorType):
-            return any(differs(g, w) for g, w in zip(given.shape, wanted.shape))
-        if isinstance(given, TupleType) and isinstance(wanted, TupleType):
-            return any(self.needs_check(g, w) for g, w in zip(given.fields, wanted.fields))
+        waiting = [(given, wanted)]
+        while waiting:
+            given, wanted = waiting.pop()
+            if isinstance(given, TensorType) and isinstance(wanted, TensorType):
+                if any(differs(g, w) for g, w in zip(given.shape, wanted.shape)):
+                    return True
+            elif isinstance(given, TupleType) and isinstance(wanted, TupleType):
+                waiting.extend(zip(given.fields, wanted.fields))
         return False
 
     def check(self, value: Value, given: Type, wanted: Type, span: Span | None) -> None:

@@ -28,15 +28,11 @@ from relayvm.ir.expr import (
 )
 from relayvm.ir.module import Module
 from relayvm.ir.types import (
-    FuncType,
-    RefType,
     TensorType,
-    TupleType,
     Type,
-    TypeCall,
     TypeVar,
 )
-from relayvm.ir.visit import post_order
+from relayvm.ir.visit import post_order, type_walk
 
 LARGEST_COMPARED_BYTES = 1024
 DEEPEST_OPERAND = 32
@@ -336,15 +332,4 @@ def _bind_sizes(function: Function, before: Function, constants: dict[int, Expr]
 
 
 def _mentions_type_var(type_: Type) -> bool:
-    match type_:
-        case TypeVar():
-            return True
-        case TupleType():
-            return any(_mentions_type_var(f) for f in type_.fields)
-        case FuncType():
-            return any(_mentions_type_var(t) for t in (*type_.arg_types, type_.ret_type))
-        case RefType():
-            return _mentions_type_var(type_.value)
-        case TypeCall():
-            return any(_mentions_type_var(a) for a in type_.args)
-    return False
+    return any(isinstance(part, TypeVar) for part in type_walk(type_))

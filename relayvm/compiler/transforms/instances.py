@@ -27,7 +27,7 @@ from relayvm.ir.types import (
     TypeParam,
     TypeVar,
 )
-from relayvm.ir.visit import binders, children, node_types, post_order
+from relayvm.ir.visit import binders, children, node_types, post_order, type_walk
 
 MOST_INSTANCES = 1000
 DEEPEST_NESTING = 64
@@ -193,10 +193,8 @@ def types_in(function: Function) -> Iterator[Type]:
 
 def data_types_in(type_: Type) -> Iterator[TypeCall]:
     """Yield the applied data types in a type, inner ones first."""
-    for part in type_parts(type_):
-        yield from data_types_in(part)
-    if isinstance(type_, TypeCall):
-        yield type_
+    found = [part for part in type_walk(type_) if isinstance(part, TypeCall)]
+    yield from reversed(found)
 
 
 def nesting(types: Args) -> int:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import is_
 
-from relayvm.base.diagnostics import assert_never
 from relayvm.base.dims import Dim, DimVar, dim_substitute, symbol
 from relayvm.ir.expr import (
     Call,
@@ -29,18 +28,22 @@ from relayvm.ir.expr import (
 from relayvm.ir.types import (
     FuncType,
     GlobalTypeVar,
-    IncompleteType,
-    RefType,
     ShapeArg,
     TensorType,
-    TupleType,
     Type,
     TypeCall,
     TypeParam,
     TypeRelation,
     TypeVar,
 )
-from relayvm.ir.visit import bound_vars, built, children, post_order
+from relayvm.ir.visit import (
+    bound_vars,
+    built,
+    children,
+    post_order,
+    type_children,
+    with_type_children,
+)
 
 Transform = Callable[[Expr, Expr], Expr]
 
@@ -98,34 +101,43 @@ class TypeMap:
 
     def __call__(self, type_: Type) -> Type:
         """Return the image of a type."""
+        done: dict[int, Type] = {}
+        opened: set[int] = set()
+        waiting = [type_]
+        while waiting:
+            part = waiting.pop()
+            below = type_children(part)
+            if not below:
+                done[id(part)] = self._leaf(part)
+            elif id(part) in opened:
+                done[id(part)] = self._image(part, tuple([done[id(p)] for p in below]))
+            elif id(part) not in done:
+                opened.add(id(part))
+                waiting.append(part)
+                waiting.extend(below)
+        return done[id(type_)]
+
+    def _leaf(self, type_: Type) -> Type:
         match type_:
             case TensorType():
                 shape = tuple(self.dim(d) for d in type_.shape)
                 return type_ if shape == type_.shape else replace(type_, shape=shape)
-            case TupleType():
-                return replace(type_, fields=tuple(self(f) for f in type_.fields))
-            case FuncType():
-                args = tuple(self(a) for a in type_.arg_types)
-                images = (types_of_param(p, self) for p in type_.type_params)
-                params = tuple(p for p in images if p is not None)
-                result = self(type_.ret_type)
-                constraints = tuple(self.relation(r) for r in type_.type_constraints)
-                return FuncType(args, result, params, constraints, span=type_.span)
-            case TypeRelation():
-                return self.relation(type_)
-            case RefType():
-                return replace(type_, value=self(type_.value))
             case TypeVar():
                 return self.types.get(type_, type_)
-            case TypeCall():
-                return self.data(type_, tuple(self(a) for a in type_.args))
             case ShapeArg():
                 return replace(type_, dim=self.dim(type_.dim))
-            case GlobalTypeVar():
+            case GlobalTypeVar() | TypeCall():
                 return self.data(type_, ())
-            case IncompleteType():
-                return type_
-        assert_never(type_)  # type: ignore[arg-type]
+        return type_
+
+    def _image(self, type_: Type, parts: tuple[Type, ...]) -> Type:
+        if isinstance(type_, TypeCall):
+            return self.data(type_, parts)
+        new = with_type_children(type_, parts)
+        if isinstance(new, FuncType) and new.type_params:
+            images = (types_of_param(p, self) for p in new.type_params)
+            new = replace(new, type_params=tuple(p for p in images if p is not None))
+        return new
 
     def optional(self, type_: Type | None) -> Type | None:
         """Return the image of a type that may be missing."""
