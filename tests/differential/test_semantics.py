@@ -400,3 +400,34 @@ def test_every_level_compiles_calls_closures_and_data(level):
         items.Cons(np.int32(3), items.Nil()), np.zeros((2, 3), np.float32)
     )
     assert int(total) == 6
+
+
+# A local recursive function, and a reference to functions that hold each other, in each round.
+ROUNDS = """
+def @round(%n: int32) -> int32 {
+  let %count = ref(0);
+  let %back = ref(fn () -> int32 { 0 });
+  let %go = fn (%i: int32) -> int32 {
+    ref_write(%count, add(ref_read(%count), 1));
+    if (less(%i, 1)) { ref_read(%count) } else { %go(subtract(%i, 1)) } };
+  let %old = ref_read(%back);
+  ref_write(%back, fn () -> int32 { add(%go(%n), %old()) });
+  ref_read(%back)()
+}
+def @main(%times: int32) -> int32 {
+  let %loop = fn (%i: int32, %sum: int32) -> int32 {
+    if (equal(%i, 0)) { %sum } else { %loop(subtract(%i, 1), add(%sum, @round(2))) } };
+  %loop(%times, 0)
+}
+"""
+
+
+@pytest.mark.parametrize("level", [0, 3])
+def test_references_and_recursive_closures_take_no_memory_once_they_are_gone(level):
+    exe = relayvm.compile(relayvm.parse(ROUNDS), opt_level=level, entries=["main"])
+    peaks = []
+    for times in (100, 100_000):
+        vm = relayvm.VirtualMachine(exe)
+        assert int(vm.run(times)) == 3 * times
+        peaks.append(vm.stats()["peak_bytes"])
+    assert peaks[1] <= peaks[0] * 1.1 + 4096
