@@ -134,7 +134,8 @@ def _taps(axes: Samplings, at: Sequence[int], rank: int, dtype: Any) -> Any:
         yield places, weight
 
 
-def _sampled_array(data: Array, axes: Samplings, at: Sequence[int]) -> Array:
+def sampled_array(data: Array, axes: Samplings, at: Sequence[int]) -> Array:
+    """Return `data` sampled along axes."""
     dtype = dtype_of(data.dtype)
     if axes[0].method == "nearest":
         result = data
@@ -176,7 +177,8 @@ def _weighed(axis: Sampling, place: ScalarExpr, dtype: DType) -> tuple[list[Scal
     return places, axis.weights(te.scalar("divide", te.cast(up, dtype), te.cast(down, dtype)))
 
 
-def _sampled_tensor(data: Tensor, axes: Samplings, at: Sequence[int]) -> Tensor:
+def sampled_tensor(data: Tensor, axes: Samplings, at: Sequence[int]) -> Tensor:
+    """Return the loop-level sampling."""
     dtype, total = data.dtype, _total(data.dtype)
     sizes = dict(zip(at, (axis.result for axis in axes)))
 
@@ -259,10 +261,41 @@ def scaled(size: Dim, scale: float, what: str) -> Dim:
 def _samplings(
     name: str, data: TensorType | Tensor | Array, attrs: Any
 ) -> tuple[tuple[Sampling, ...], tuple[int, ...]]:
-    """Return how each axis of space is sampled, and where these axes are."""
+    """Return how each axis of space is sampled by the scales that attributes give."""
     scales = [attrs[f"scale_{letter}"] for letter in "dhw" if f"scale_{letter}" in attrs]
     spatial = len(scales)
+    at = space_of(name, data, attrs, spatial)
+    sizes = [
+        scaled(data.shape[a], scale, f"`scale_{SPATIAL[spatial][k].lower()}` of `{name}`")
+        for k, (a, scale) in enumerate(zip(at, scales))
+    ]
+    return samplings_to(name, data, attrs, sizes)
+
+
+def space_of(
+    name: str, data: TensorType | Tensor | Array, attrs: Any, spatial: int
+) -> tuple[int, ...]:
+    """Return where the axes of space are; raises ShapeError for data of another rank."""
     at = data_layout(attrs["layout"], spatial, f"`layout` of `{name}`").places[2:]
+    if len(data.shape) != spatial + 2:
+        message = f"`data` of `{name}` must have rank {spatial + 2}, got {len(data.shape)}"
+        raise ShapeError(message)
+    return at
+
+
+def samplings_to(
+    name: str,
+    data: TensorType | Tensor | Array,
+    attrs: Any,
+    sizes: Sequence[Dim],
+    every_axis: bool = False,
+) -> tuple[tuple[Sampling, ...], tuple[int, ...]]:
+    """Return how each axis of space is sampled to get these sizes, and where the axes are.
+
+    Axes that keep their size are left out, unless `every_axis` asks for them.
+    """
+    spatial = len(sizes)
+    at = space_of(name, data, attrs, spatial)
     methods = {"nearest_neighbor": "nearest", "bilinear": "linear", "bicubic": "cubic"}
     if spatial == 3:
         methods = {"nearest_neighbor": "nearest", "trilinear": "linear"}
@@ -277,18 +310,10 @@ def _samplings(
         listed = ", ".join(f'"{m}"' for m in MODES)
         message = f"`coordinate_transformation_mode` of `{name}` must be one of {listed}"
         raise ShapeError(f'{message}, got "{mode}"', "bad-attribute")
-    if len(data.shape) != spatial + 2:
-        message = f"`data` of `{name}` must have rank {spatial + 2}, got {len(data.shape)}"
-        raise ShapeError(message)
-    sizes = [
-        scaled(data.shape[a], scale, f"`scale_{SPATIAL[spatial][k].lower()}` of `{name}`")
-        for k, (a, scale) in enumerate(zip(at, scales))
-    ]
     method = methods[attrs["method"]]
     axes = [(Sampling(data.shape[a], r, mode, method), a) for a, r in zip(at, sizes)]
-    # An axis that keeps its size keeps its elements.
     changed = [row for row in axes if dims_equal(row[0].size, row[0].result) is not True]
-    kept = changed or axes[-1:]
+    kept = axes if every_axis else changed or axes[-1:]
     return tuple(axis for axis, _ in kept), tuple(a for _, a in kept)
 
 
@@ -402,12 +427,12 @@ def _add_forward(row: Operator) -> None:
     @row.numpy
     @like(row.rule)
     def _(data: Array, **attrs: Any) -> Array:
-        return _sampled_array(data, *_samplings(row.name, data, attrs))
+        return sampled_array(data, *_samplings(row.name, data, attrs))
 
     @row.compute
     @like(row.rule)
     def _(data: Tensor, **attrs: Any) -> Tensor:
-        return _sampled_tensor(data, *_samplings(row.name, data, attrs))
+        return sampled_tensor(data, *_samplings(row.name, data, attrs))
 
 
 def _add_backward(row: Operator) -> None:

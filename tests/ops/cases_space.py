@@ -81,4 +81,21 @@ SPACE_CASES: dict[str, list[Case]] = {
         f"{name}_grad": [Case((result_shape(name, (s,), a), s), a) for s, a in rows]
         for name, rows in (("nn.upsampling", _UP), ("nn.upsampling3d", _UP_3D))
     },
+    "dyn.nn.upsampling": [
+        Case(((1, 1, 2, 3), (), ()), {}, {1: "float32", 2: "float32"}, {1: 2.0, 2: 1.5}),
+        Case(
+            ((1, 2, 3, 1), (), ()),
+            {"layout": "NHWC", "method": "bilinear", "align_corners": True},
+            {1: "float32", 2: "float64"},
+            {1: 1.0, 2: 1.4},
+        ),
+    ],
+    "dyn.nn.upsampling3d": [
+        Case(
+            ((1, 1, 2, 1, 2), (), (), ()),
+            {"method": "trilinear"},
+            {1: "float32", 2: "float32", 3: "float32"},
+            {1: 2.0, 2: 1.0, 3: 1.5},
+        ),
+    ],
 }
