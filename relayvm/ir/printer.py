@@ -7,7 +7,7 @@ is evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Union
 
 import numpy as np
@@ -42,7 +42,7 @@ from relayvm.ir.literal import write_number
 from relayvm.ir.metadata import Section
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.scope import Scope, Scopes
-from relayvm.ir.type_printer import Names, TypeNames, joined, print_type, tuple_text
+from relayvm.ir.type_printer import Names, TypeNames, joined, print_type, reserved_names, tuple_text
 from relayvm.ir.types import TensorType
 from relayvm.ir.visit import LEAVES, free_vars, type_walk
 
@@ -77,12 +77,13 @@ def print_module(
     if module.attrs:
         parts.append(_print_attrs(module, section))
     hidden = frozenset() if library else module.library
+    reserved = reserved_names(module.types)
     for name, data in module.types.items():
         if name not in hidden:
-            parts.append(_print_type_data(data, module))
+            parts.append(_print_type_data(data, reserved))
     for name, function in module.functions.items():
         if name not in hidden:
-            printer = _Printer(section, show_types, module.types)
+            printer = _Printer(section, show_types, reserved)
             parts.append(printer.definition(name, function))
     text = "\n".join(parts)
     return "".join([text, "\n", *section.parts()]) if section.constants and metadata else text
@@ -93,13 +94,13 @@ def print_expr(
 ) -> str:
     """Return an expression as text for `parse_expr`, without a final newline."""
     section = Section()
-    printer = _Printer(section, show_types, module.types if module else {})
+    printer = _Printer(section, show_types, reserved_names(module.types if module else ()))
     text = printer.expression(expr)
     return "".join([text, "\n", *section.parts()]) if section.constants and metadata else text
 
 
 def _print_attrs(module: Module, section: Section) -> str:
-    types = TypeNames((), lambda data: _meta_constant(section, data))
+    types = TypeNames(frozenset(), lambda data: _meta_constant(section, data))
     values = [
         f"{name}={types.attr_value(v)}" for name, v in sorted(module.attrs.items(), key=_name)
     ]
@@ -110,8 +111,8 @@ def _meta_constant(section: Section, data: np.ndarray) -> str:
     return f"meta[relay.Constant][{section.number(data)}]"
 
 
-def _print_type_data(data: TypeData, module: Module) -> str:
-    types = TypeNames(module.types)
+def _print_type_data(data: TypeData, reserved: frozenset[str]) -> str:
+    types = TypeNames(reserved)
     if data.extern and not data.constructors:
         params = types.params(data.type_params, ())
         return f"extern type {data.header.name}{params}\n"
@@ -160,7 +161,7 @@ def _is_default(value: AttrValue, default: AttrValue) -> bool:
 class _Printer:
     """Prints one function or expression."""
 
-    def __init__(self, section: Section, show_types: bool, reserved: Iterable[str]) -> None:
+    def __init__(self, section: Section, show_types: bool, reserved: frozenset[str]) -> None:
         self.section = section
         self.show_types = show_types
         self.types = TypeNames(reserved, lambda data: _meta_constant(section, data))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -32,17 +32,19 @@ from relayvm.ir.types import (
 from relayvm.ir.visit import type_variables
 
 _NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_]|/(?=[A-Za-z0-9_]))*|(?:/(?=[A-Za-z_])[A-Za-z0-9_]*)+")
-_RESERVED_TYPES = {
-    *BY_NAME,
-    *KEYWORDS,
-    "Tensor",
-    "_",
-    "min",
-    "max",
-    "broadcast",
-    "floordiv",
-    "floormod",
-}
+_RESERVED_TYPES = frozenset(
+    {
+        *BY_NAME,
+        *KEYWORDS,
+        "Tensor",
+        "_",
+        "min",
+        "max",
+        "broadcast",
+        "floordiv",
+        "floormod",
+    }
+)
 
 
 def print_type(type_: Type) -> str:
@@ -54,6 +56,7 @@ def print_type(type_: Type) -> str:
 class Names:
     """Gives each thing the name it asks for, or the next free one like it."""
 
+    reserved: Collection[str] = frozenset()
     taken: set[str] = field(default_factory=set)
     given: dict[object, str] = field(default_factory=dict)
     next_number: dict[str, int] = field(default_factory=dict)
@@ -69,25 +72,35 @@ class Names:
         if not _NAME.fullmatch(wanted):
             wanted = re.sub(r"[^A-Za-z0-9_]", "_", wanted)
             wanted = f"v{wanted}" if not wanted or wanted[0].isdigit() else wanted
-        if wanted not in self.taken:
+        if self._is_free(wanted):
             self.taken.add(wanted)
             return wanted
         base = f"{wanted}_" if wanted[-1].isdigit() else wanted
         number = self.next_number.get(base, 1)
-        while f"{base}{number}" in self.taken:
+        while not self._is_free(f"{base}{number}"):
             number += 1
         self.next_number[base] = number + 1
         self.taken.add(f"{base}{number}")
         return f"{base}{number}"
+
+    def _is_free(self, name: str) -> bool:
+        return name not in self.taken and name not in self.reserved
+
+
+def reserved_names(types: Iterable[str] = ()) -> frozenset[str]:
+    """Return the names that no type parameter can have beside these data types."""
+    return _RESERVED_TYPES.union(types)
 
 
 class TypeNames:
     """Prints types, dims and attribute values; names type parameters apart."""
 
     def __init__(
-        self, reserved: Iterable[str] = (), constant: Callable[[np.ndarray], str] | None = None
+        self,
+        reserved: Collection[str] = _RESERVED_TYPES,
+        constant: Callable[[np.ndarray], str] | None = None,
     ) -> None:
-        self.names = Names(taken={*_RESERVED_TYPES, *reserved})
+        self.names = Names(reserved)
         self._constant = constant
 
     def type(self, type_: Type) -> str:
