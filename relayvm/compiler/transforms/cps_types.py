@@ -49,13 +49,10 @@ class CpsTypes(TypeMap):
             return super().data(type_, args)
         return TypeCall(data.header, (*args, self.answer), span=type_.span)
 
-    def __call__(self, type_: Type) -> Type:
-        """Return the image of a type."""
-        plain = super().__call__(type_)
-        if not isinstance(plain, FuncType):
-            return plain
-        after = FuncType((plain.ret_type,), self.answer)
-        return replace(plain, arg_types=(*plain.arg_types, after), ret_type=self.answer)
+    def function(self, type_: FuncType) -> Type:
+        """Return the type of functions that take a continuation and give the answer."""
+        after = FuncType((type_.ret_type,), self.answer)
+        return replace(type_, arg_types=(*type_.arg_types, after), ret_type=self.answer)
 
 
 class CpsCopier(Copier):

@@ -127,11 +127,9 @@ class _Types(TypeMap):
         self.by_name: dict[str, _FunctionData] = {}
         self.erase = _WithoutSizes()
 
-    def __call__(self, type_: Type) -> Type:
-        if not isinstance(type_, FuncType):
-            return super().__call__(type_)
-        args = tuple(self.erase(self(a)) for a in type_.arg_types)
-        key = FuncType(args, self.erase(self(type_.ret_type)))
+    def function(self, type_: FuncType) -> Type:
+        args = tuple(self.erase(a) for a in type_.arg_types)
+        key = FuncType(args, self.erase(type_.ret_type))
         if key not in self.functions:
             name = self.fresh(f"Fn{len(self.functions)}")
             found = _FunctionData(GlobalTypeVar(name), key, self.fresh(f"apply_{name}"))

@@ -27,7 +27,7 @@ from relayvm.ir.types import (
     TypeParam,
     TypeVar,
 )
-from relayvm.ir.visit import binders, children, node_types, post_order, type_walk
+from relayvm.ir.visit import binders, children, node_types, post_order
 
 MOST_INSTANCES = 1000
 DEEPEST_NESTING = 64
@@ -193,7 +193,13 @@ def types_in(function: Function) -> Iterator[Type]:
 
 def data_types_in(type_: Type) -> Iterator[TypeCall]:
     """Yield the applied data types in a type, inner ones first."""
-    found = [part for part in type_walk(type_) if isinstance(part, TypeCall)]
+    found: list[TypeCall] = []
+    waiting = [type_]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, TypeCall):
+            found.append(part)
+        waiting.extend(type_parts(part))
     yield from reversed(found)
 
 

@@ -114,8 +114,12 @@ class TypeMap:
             elif id(part) not in done:
                 opened.add(id(part))
                 waiting.append(part)
-                waiting.extend(below)
+                waiting.extend(reversed(below))
         return done[id(type_)]
+
+    def function(self, type_: FuncType) -> Type:
+        """Return the image of a function type whose parts have been mapped."""
+        return type_
 
     def _leaf(self, type_: Type) -> Type:
         match type_:
@@ -134,10 +138,12 @@ class TypeMap:
         if isinstance(type_, TypeCall):
             return self.data(type_, parts)
         new = with_type_children(type_, parts)
-        if isinstance(new, FuncType) and new.type_params:
+        if not isinstance(new, FuncType):
+            return new
+        if new.type_params:
             images = (types_of_param(p, self) for p in new.type_params)
             new = replace(new, type_params=tuple(p for p in images if p is not None))
-        return new
+        return self.function(new)
 
     def optional(self, type_: Type | None) -> Type | None:
         """Return the image of a type that may be missing."""
