@@ -185,6 +185,8 @@ TRANSFORM_CASES: dict[str, list[Case]] = {
     "topk": [
         Case(((2, 5),), {"k": 3}),
         Case(((20,),), {"k": 20, "is_ascend": True, "dtype": "int64"}),
+        Case(((40,),), {"k": 35}),
+        Case(((9,),), {"k": 4}, values={0: [1, 0, 1, 0, 1, 0, 1, 0, 1]}),
         Case(((4, 3),), {"k": 2, "axis": 0, "ret_type": "values"}),
         Case(((3, 4),), {"k": -1, "ret_type": "indices"}),
         Case(((0, 3),), {"k": 2}),
