@@ -21,6 +21,7 @@ from relayvm.ir import expr as ir
 from relayvm.ir import types
 from relayvm.ir.module import TypeData
 from relayvm.ops import OPS
+from relayvm.relay import op_registry
 from relayvm.relay.expr import TupleWrapper
 from relayvm.relay.module import tag_of
 from relayvm.relay.node import as_dtype, as_exprs
@@ -215,7 +216,8 @@ IDIOMS: tuple[tuple[type, dict[str, Any]], ...] = (
             "__call__": _call,
         },
     ),
-    (ir.Op, OP_MEMBERS),
+    # Copies and pickles of a program hold the rows themselves.
+    (ir.Op, {**OP_MEMBERS, "__reduce__": lambda self: (op_registry.get, (self.name,))}),
     (ir.GlobalVar, {"name_hint": _alias("name"), "__call__": _call}),
     (
         ir.Constructor,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -163,3 +166,10 @@ def test_binding_replaces_free_variables_and_takes_parameters_away():
         relay.bind(function, {"w": z})
     with pytest.raises(RelayError, match="bound inside"):
         relay.bind(relay.Function([X], relay.Let(Y, X, Y)), {Y: z})
+
+
+def test_programs_are_copied_and_pickled_with_the_operators_themselves():
+    function = relay.Function([X], X + X)
+    for made in (copy.deepcopy(function), pickle.loads(pickle.dumps(function))):
+        assert structural_equal(made, function) and made.params[0] is made.body.args[0] is not X
+        assert made.body.op is relay.op.get("add") and isinstance(made.body.op, relay.op.Op)

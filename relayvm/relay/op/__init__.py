@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relayvm.relay.expr import const
+from relayvm.relay.namespace.ir import Op
 from relayvm.relay.op import annotation, image, memory, nn, op, random, vision, vm
 from relayvm.relay.op.algorithm import (
     argsort,
@@ -177,6 +178,7 @@ from relayvm.relay.op.transform import (
 )
 
 __all__ = [
+    "Op",
     "OpPattern",
     "abs",
     "acos",
