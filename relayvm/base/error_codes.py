@@ -83,7 +83,8 @@ ERROR_CODES: dict[str, str] = {
         "A reference into the metadata section, or the section itself, cannot be read.\n\n"
         "The section stands at the end of the text after `#[metadata]`: a JSON object with a list "
         "`relay.Constant` of objects with `dtype`, `shape` and `data`, the elements in base64, "
-        "little-endian and row-major. `meta[relay.Constant][0]` is the first of them."
+        "little-endian and row-major. `meta[relay.Constant][0]` is the first of them. With `file`, "
+        "the name of a safetensors file beside the text, `tensor` stands in the place of `data`."
     ),
     "duplicate-name": (
         "A name is given to two things.\n\n"
