@@ -12,7 +12,7 @@ from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels.compute import Tensor
 from relayvm.ops import pooling_kernels as kernels
-from relayvm.ops.axes import product, require_known
+from relayvm.ops.axes import product, require_known, require_rank
 from relayvm.ops.layouts import SPATIAL
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, Operator, operator
@@ -136,8 +136,7 @@ def _forward(name: str, spatial: int, kind: _Kind, read: Read, rule: Any, doc: s
 
 def _backward(name: str, spatial: int, kind: _Kind, read: Read, rule: Any, doc: str) -> Operator:
     """Make the row of the gradient of pooling."""
-    reason = "" if kind.is_mean else "the places of maxima are taken as fixed"
-    row = operator(name, fusion=Fusion.REDUCTION, doc=doc, no_gradient=reason)(rule)
+    row = operator(name, fusion=Fusion.REDUCTION, doc=doc)(rule)
 
     @row.numpy
     @like(rule)
@@ -158,6 +157,43 @@ def _backward(name: str, spatial: int, kind: _Kind, read: Read, rule: Any, doc: 
     def _(out_grad: TensorType, data: TensorType, **attrs: Any) -> Dim:
         at = _at(name, spatial, data.rank, attrs)
         return product(a.candidates for a in read(name, spatial, data.shape, at, attrs))
+
+    return row
+
+
+def _picking(pool: Operator, spatial: int, read: Read, call: str) -> Operator:
+    """Make the row of what pooling by maxima reads of another tensor."""
+    name = f"{pool.name}_pick"
+    signature = inspect.signature(pool.rule)
+    data = signature.parameters["data"]
+
+    def rule(values: Float, data: SameDtype, **attrs: Any) -> TensorType:
+        require_rank(values, data.rank, data.rank, f"`values` of `{name}`")
+        for axis, (a, b) in enumerate(zip(values.shape, data.shape)):
+            require_equal(a, b, f"axis {axis} of `values` and `data` of `{name}`")
+        at = _at(name, spatial, data.rank, attrs)
+        return _pooled(data, at, read(name, spatial, data.shape, at, attrs))
+
+    attributes = [p for p in signature.parameters.values() if p.name != "data"]
+    operands = [data.replace(name="values"), data]
+    rule.__signature__ = signature.replace(parameters=[*operands, *attributes])  # type: ignore[attr-defined]
+    doc = f"The element of `values` where each window of `{pool.name}` has its first maximum."
+    example = _example(
+        spatial, f"{name}(%v, %x, {call})", "[20, 30]", v="[10, 20, 30]", x="[1, 2, 3]"
+    )
+    row = operator(name, fusion=Fusion.REDUCTION, doc=f"{doc}{example}")(rule)
+
+    @row.numpy
+    @like(rule)
+    def _(values: Array, data: Array, **attrs: Any) -> Array:
+        at = _at(name, spatial, data.ndim, attrs)
+        return kernels.picked_array(values, data, at, read(name, spatial, data.shape, at, attrs))
+
+    @row.compute
+    @like(rule)
+    def _(values: Tensor, data: Tensor, **attrs: Any) -> Tensor:
+        at = _at(name, spatial, data.rank, attrs)
+        return kernels.picked_tensor(values, data, at, read(name, spatial, data.shape, at, attrs))
 
     return row
 
@@ -358,7 +394,13 @@ def _global(kind: _Kind) -> Operator:
 WINDOWS = {(n, kind.short): _windows(n, kind) for n in (1, 2, 3) for kind in KINDS}
 ADAPTIVE = {(n, kind.short): _adaptive(n, kind) for n in (1, 2, 3) for kind in KINDS}
 GLOBAL = {kind.short: _global(kind) for kind in KINDS}
+PICKING = {
+    (n, name): _picking(table[n, "max"][0], n, read, f"{name}={[1] * (n - 1) + [2]}")
+    for name, table, read in (("pool_size", WINDOWS, _sliding), ("output_size", ADAPTIVE, _adapted))
+    for n in (1, 2, 3)
+}
 OPERATORS = (
+    *PICKING.values(),
     *(row for pair in (*WINDOWS.values(), *ADAPTIVE.values()) for row in pair),
     *GLOBAL.values(),
 )

@@ -125,6 +125,16 @@ def max_gradient_array(grad: Array, data: Array, at: Sequence[int], axes: Axes) 
     return result.astype(grad.dtype)
 
 
+def picked_array(values: Array, data: Array, at: Sequence[int], axes: Axes) -> Array:
+    """Return the element of `values` where each window of `data` has its first greatest one."""
+    covered = _covered(data, at, axes, least(dtype_of(data.dtype)))
+    if not covered.shape[0]:
+        return _outside(np.zeros(covered.shape[1:], values.dtype), at)
+    first = np.argmax(covered, axis=0)
+    found = np.take_along_axis(_covered(values, at, axes, 0), first[None], axis=0)
+    return _outside(found[0], at)
+
+
 def mean_gradient_array(grad: Array, data: Array, at: Sequence[int], axes: Axes) -> Array:
     """Return for each element of `data` the sum of its shares of `grad`."""
     g = _in_space(grad, at).astype(wide(dtype_of(grad.dtype)).numpy)
@@ -224,22 +234,46 @@ def _back(
 
 def max_gradient_tensor(grad: Tensor, data: Tensor, at: Sequence[int], axes: Axes) -> Tensor:
     """Return the loop-level map from maxima back to the data."""
-    low = least(data.dtype).item()
-    first = te.compute(
-        _result_shape(data, at, axes),
-        lambda *i: te.arg_reduce(
-            "argmax", _extents(axes), lambda *r: _element(data, at, axes, i, r, low), INT32
-        ),
-        "first",
-    )
+    first = _first(data, at, axes)
 
     def share(i: Index, taps: Index) -> tuple[ScalarExpr, ScalarExpr]:
-        number: ScalarExpr = te.dim(0)
-        for axis, tap in zip(axes, taps):
-            number = number * te.dim(axis.taps) + tap
-        return first[i].equal(te.cast(number, INT32)), load_wide(grad, i)
+        return first[i].equal(_number(axes, taps)), load_wide(grad, i)
 
     return _back(grad, data, at, axes, share, "max_pool_grad")
+
+
+def _first(data: Tensor, at: Sequence[int], axes: Axes) -> Tensor:
+    """Return the number of the tap at which each window has its first greatest element."""
+    low = least(data.dtype).item()
+
+    def element(*i: ScalarExpr) -> ScalarExpr:
+        return te.arg_reduce(
+            "argmax", _extents(axes), lambda *r: _element(data, at, axes, i, r, low), INT32
+        )
+
+    return te.compute(_result_shape(data, at, axes), element, "first")
+
+
+def _number(axes: Axes, taps: Index) -> ScalarExpr:
+    """Return the number of a tap among all of a window."""
+    number: ScalarExpr = te.dim(0)
+    for axis, tap in zip(axes, taps):
+        number = number * te.dim(axis.taps) + tap
+    return te.cast(number, INT32)
+
+
+def picked_tensor(values: Tensor, data: Tensor, at: Sequence[int], axes: Axes) -> Tensor:
+    """Return the loop-level elements of `values` where windows of `data` have their maxima."""
+    first = _first(data, at, axes)
+
+    def element(*i: ScalarExpr) -> ScalarExpr:
+        def term(*r: ScalarExpr) -> ScalarExpr:
+            value = _element(values, at, axes, i, r, 0)
+            return te.select(first[i].equal(_number(axes, r)), value, 0)
+
+        return te.cast(te.reduce("sum", _extents(axes), term), values.dtype)
+
+    return te.compute(_result_shape(data, at, axes), element, "picked")
 
 
 def mean_gradient_tensor(grad: Tensor, data: Tensor, at: Sequence[int], axes: Axes) -> Tensor:

@@ -59,6 +59,8 @@ def _cases() -> dict[str, list[Case]]:
                 result[f"{name}_grad"] = [
                     Case((result_shape(name, (s,), a), s), a) for s, a in rows
                 ]
+                if kind == "max":
+                    result[f"{name}_pick"] = [Case((s, s), a) for s, a in rows]
         result[f"nn.global_{kind}_pool2d"] = [
             Case(((1, 2, 2, 3),)),
             Case(((1, 2, 3, 2),), {"layout": "NHWC"}),
