@@ -8,14 +8,12 @@ from relayvm.ir.types import TensorType, TupleType
 from relayvm.ops.axes import require_axis
 from relayvm.ops.broadcasting import broadcast_to_like, collapse_sum_like
 from relayvm.ops.creation import ones, shape_of, zeros_like
-from relayvm.ops.dynamic import (
+from relayvm.ops.dynamic import dyn_expand_dims, dyn_reshape, dyn_squeeze
+from relayvm.ops.dynamic_filling import (
     collapse_sum_to,
     dyn_broadcast_to,
-    dyn_expand_dims,
     dyn_full,
     dyn_one_hot,
-    dyn_reshape,
-    dyn_squeeze,
     dyn_tile,
 )
 from relayvm.ops.elementwise import cast
