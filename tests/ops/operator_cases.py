@@ -10,6 +10,7 @@ from cases_annotation import ANNOTATION_CASES
 from cases_convolution import CONVOLUTION_CASES
 from cases_layers import LAYER_CASES
 from cases_pooling import POOLING_CASES
+from cases_quantized import QUANTIZED_CASES
 from cases_random import RANDOM_CASES
 from cases_space import SPACE_CASES
 from cases_transform import TRANSFORM_CASES
@@ -238,6 +239,7 @@ CASES: dict[str, list[Case]] = {
     **LAYER_CASES,
     **POOLING_CASES,
     **RANDOM_CASES,
+    **QUANTIZED_CASES,
     **TRANSFORM_CASES,
 }
 
