@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relayvm.compiler.pipeline import Pass, Property
+from relayvm.compiler.transforms.canonicalize_qnn import canonicalize_qnn, legalize_qnn
 from relayvm.compiler.transforms.cps import to_cps, un_cps
 from relayvm.compiler.transforms.defunctionalize import defunctionalize
 from relayvm.compiler.transforms.eta_expand import eta_expand
@@ -106,6 +107,22 @@ LANGUAGE_PASSES = (
         "put the bodies of primitive functions in the place of their calls",
         requires=_TYPED,
         breaks=_SHAPE_OF_TERMS,
+        in_pipeline=False,
+    ),
+    Pass(
+        "qnn_legalize",
+        legalize_qnn,
+        "look functions of quantized numbers up in tables",
+        requires=_TYPED,
+        breaks=_TYPED | _SHAPE_OF_TERMS,
+        in_pipeline=False,
+    ),
+    Pass(
+        "qnn_canonicalize",
+        canonicalize_qnn,
+        "write quantized operators as operators on integers",
+        requires=_TYPED,
+        breaks=_TYPED | _SHAPE_OF_TERMS,
         in_pipeline=False,
     ),
 )

@@ -124,8 +124,9 @@ def quantized(c: Composer, real: Any, scale: Any, zero_point: Any, dtype: DType)
 
 
 def shifted(c: Composer, x: Any, zero_point: Any, dtype: DType = INT32) -> Any:
-    """Return `x - zero_point` in `dtype`."""
-    return c("subtract", c("cast", x, dtype=dtype), c("cast", zero_point, dtype=dtype))
+    """Return `x - zero_point` in `dtype`; the zero point is int32."""
+    zero = zero_point if dtype is INT32 else c("cast", zero_point, dtype=dtype)
+    return c("subtract", c("cast", x, dtype=dtype), zero)
 
 
 def dequantized(c: Composer, x: Any, scale: Any, zero_point: Any) -> Any:

@@ -58,7 +58,8 @@ def _layer(
     zero = along(c, args[5], types[5], types[1], weight_axis)
     weight = shifted(c, args[1], zero)
     given = attrs["out_dtype"]
-    return c("cast", c(core, data, weight, **{**attrs, "out_dtype": INT32}), dtype=given)
+    result = c(core, data, weight, **{**attrs, "out_dtype": INT32})
+    return result if given is INT32 else c("cast", result, dtype=given)
 
 
 # -- Products of matrices -------------------------------------------------------------------------

@@ -178,6 +178,11 @@ def _signature(parameters: str) -> inspect.Signature:
     return inspect.signature(made)
 
 
+def table_pass(row: PassRow, *args: Any, **named: Any) -> Pass:
+    """Return a pass that a row describes, with parameters."""
+    return _maker(row)(*args, **named)
+
+
 def InferTypeLocal(expr: Expr) -> Any:
     """Return the type of an expression whose parts have theirs."""
     from relayvm.compiler.infer_types import type_of
