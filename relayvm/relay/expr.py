@@ -73,9 +73,10 @@ class GlobalVar(metaclass=NodeClass):
     nodes = (ir.GlobalVar,)
 
     @staticmethod
-    def make(name_hint: str) -> ir.GlobalVar:
-        """Return a use of the function of this name."""
-        return ir.GlobalVar(_name(name_hint).removeprefix("@"))
+    def make(name_hint: str, type_annot: Type | None = None) -> ir.GlobalVar:
+        """Return a use of the function of this name, with its type where that is known."""
+        name = _name(name_hint).removeprefix("@")
+        return ir.GlobalVar(name, checked_type=_optional_type(type_annot))
 
 
 class Function(metaclass=NodeClass):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -65,17 +66,27 @@ def absent(package: str) -> Callable[[str], Any]:
 
 def missing(package: str, name: str) -> AttributeError:
     """Return the error for a name that is not there, with the reason if it is left out."""
-    full = f"{package.removeprefix('relayvm')}.{name}".lstrip(".")
-    inside = (why for key, why in left_out().items() if key.startswith(f"{full}."))
-    reason = left_out().get(full) or left_out().get(full.replace("relay.op.", "relay."))
-    reason = reason or next(inside, None)
-    why = f": {reason}" if reason else ""
-    return AttributeError(f"module `{package}` has no attribute `{name}`{why}")
+    why = reason_of(f"{package.removeprefix('relayvm')}.{name}".lstrip("."))
+    told = f": {why}" if why else ""
+    return AttributeError(f"module `{package}` has no attribute `{name}`{told}")
+
+
+def reason_of(path: str) -> str | None:
+    """Return why a name of TVM is left out: by its own row, by that of all the names like it, or
+    because all that is known inside of it is left out.
+    """
+    paths = {path, path.replace("relay.op.", "relay.")}
+    rows = left_out().items()
+    own = (why for row, why in rows if any(fnmatchcase(p, row) for p in paths))
+    inside = (why for row, why in rows if row.startswith(f"{path}."))
+    return next(own, None) or next(inside, None)
 
 
 @cache
 def left_out() -> dict[str, str]:
-    """Return what is left out of TVM's names, each with the reason."""
+    """Return what is left out of TVM's names, each with the reason. In a name `*` stands for any
+    letters.
+    """
     lines = LEFT_OUT.read_text(encoding="utf-8").splitlines()
     rows = (line.partition(": ") for line in lines if line and not line.startswith("#"))
     return {name: reason for name, _, reason in rows}

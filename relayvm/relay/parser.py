@@ -56,6 +56,6 @@ def parse_expr(source: str) -> Expr:
     return expr
 
 
-def fromtext(source: str) -> IRModule:
+def fromtext(source: str, source_name: str = "from_string") -> IRModule:
     """Return the module that a text describes, with types."""
-    return parse(source)
+    return parse(source, source_name)

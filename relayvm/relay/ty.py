@@ -172,7 +172,7 @@ class Any(metaclass=NodeClass):
     nodes = (AnyDim,)
 
     @staticmethod
-    def make() -> AnyDim:
+    def make(span: AnyValue = None) -> AnyDim:
         """Return `?`."""
         return ANY
 

@@ -153,77 +153,6 @@ nn(
     block_shape=[2, 2],
     crops=[[0, 0], [0, 0]],
 )
-nn("bitpack", np.ones((1, 32, 1), np.int32), want=SHAPE, bits=1, pack_axis=1, bit_axis=2)
-nn(
-    "bitserial_conv2d",
-    np.ones((1, 8, 3, 3), np.int16),
-    np.ones((1, 8, 3, 3), np.int16),
-    want=SHAPE,
-    channels=1,
-    pack_dtype="uint8",
-)
-nn(
-    "bitserial_dense",
-    np.ones((1, 8), np.int16),
-    np.ones((2, 8), np.int16),
-    want=SHAPE,
-    units=2,
-    pack_dtype="uint8",
-)
-BLOCKED = IMAGE.reshape(1, 1, 2, 4, 4).transpose(0, 1, 3, 4, 2)
-for _name in ("contrib_conv2d_nchwc", "contrib_depthwise_conv2d_nchwc"):
-    nn(
-        _name,
-        BLOCKED,
-        np.ones((1, 1, 1, 1, 2, 2), np.float32),
-        want=SHAPE,
-        channels=2,
-        kernel_size=(1, 1),
-        data_layout="NCHW2c",
-        kernel_layout="OIHW2i2o",
-        out_layout="NCHW2c",
-    )
-KERNEL2, KERNEL3 = np.ones((1, 2, 3, 3), np.float32), np.ones((1, 2, 3, 3, 3), np.float32)
-nn("contrib_conv2d_winograd_weight_transform", KERNEL2, want=SHAPE, tile_size=2)
-nn("contrib_conv3d_winograd_weight_transform", KERNEL3, want=SHAPE, tile_size=2)
-nn("contrib_conv2d_winograd_nnpack_weight_transform", KERNEL2, want=SHAPE, convolution_algorithm=1)
-nn(
-    "contrib_conv2d_gemm_weight_transform",
-    np.ones((1, 1, 2, 4), np.float32),
-    want=SHAPE,
-    tile_N=4,
-    tile_K=2,
-)
-nn(
-    "contrib_conv2d_winograd_without_weight_transform",
-    IMAGE,
-    np.ones((4, 4, 1, 2), np.float32),
-    want=SHAPE,
-    tile_size=2,
-    channels=1,
-    kernel_size=(3, 3),
-    padding=1,
-)
-nn(
-    "contrib_conv3d_winograd_without_weight_transform",
-    CUBE,
-    np.ones((4, 4, 4, 1, 2), np.float32),
-    want=SHAPE,
-    tile_size=2,
-    channels=1,
-    kernel_size=(3, 3, 3),
-    padding=1,
-)
-nn(
-    "contrib_conv2d_gemm_without_weight_transform",
-    np.ones((1, 4, 4, 2), np.float32),
-    np.ones((1, 1, 4, 2), np.float32),
-    want=SHAPE,
-    channels=4,
-    kernel_size=(1, 1),
-    data_layout="NHWC",
-    kernel_layout="HWIO",
-)
 
 # -- Images, detection, random numbers, marks -----------------------------------------------------
 
@@ -349,13 +278,6 @@ case(
 )
 for _name in ("stop_fusion", "checkpoint"):
     case(f"annotation.{_name}", getattr(relay.annotation, _name), A, want=A)
-for _name in ("compiler_begin", "compiler_end"):
-    case(
-        f"annotation.{_name}",
-        lambda x, name=_name: getattr(relay.annotation, name)(x, "other"),
-        A,
-        want=A,
-    )
 case("annotation.on_device", lambda x: relay.annotation.on_device(x, "cpu"), A, want=A)
 case("annotation.cast_hint", lambda x: relay.annotation.cast_hint(x, "int8"), A, want=A)
 

@@ -30,7 +30,7 @@ class IntImm(metaclass=NodeClass):
     nodes = (int,)
 
     @staticmethod
-    def make(dtype: str, value: int) -> int:
+    def make(dtype: str, value: int, span: AnyValue = None) -> int:
         """Return the number."""
         return int(value)
 
@@ -41,7 +41,7 @@ class StringImm(metaclass=NodeClass):
     nodes = (str,)
 
     @staticmethod
-    def make(value: str) -> str:
+    def make(value: str, span: AnyValue = None) -> str:
         """Return the text."""
         return value
 
@@ -52,22 +52,22 @@ class Var(metaclass=NodeClass):
     nodes = (DimExpr, DimVar)
 
     @staticmethod
-    def make(name: str, dtype: str = "int32") -> DimExpr:
+    def make(name: str, dtype: str = "int32", span: AnyValue = None) -> DimExpr:
         """Return a new symbolic size."""
         return symbol(DimVar(name))
 
 
-def const(value: AnyValue, dtype: str = "int32") -> AnyValue:
+def const(value: AnyValue, dtype: str = "int32", span: AnyValue = None) -> AnyValue:
     """Return a number of Python."""
     return float(value) if dtype.startswith("float") else int(value)
 
 
-def indexdiv(a: Dim, b: Dim) -> Dim:
+def indexdiv(a: Dim, b: Dim, span: AnyValue = None) -> Dim:
     """Return the quotient of sizes, rounded down."""
     return dim_floordiv(as_dim(a), as_dim(b))
 
 
-def indexmod(a: Dim, b: Dim) -> Dim:
+def indexmod(a: Dim, b: Dim, span: AnyValue = None) -> Dim:
     """Return the remainder of sizes."""
     return dim_mod(as_dim(a), as_dim(b))
 
@@ -76,12 +76,12 @@ floordiv = indexdiv
 floormod = indexmod
 
 
-def min(a: Dim, b: Dim) -> Dim:
+def min(a: Dim, b: Dim, span: AnyValue = None) -> Dim:
     """Return the smaller size."""
     return dim_min(as_dim(a), as_dim(b))
 
 
-def max(a: Dim, b: Dim) -> Dim:
+def max(a: Dim, b: Dim, span: AnyValue = None) -> Dim:
     """Return the greater size."""
     return dim_max(as_dim(a), as_dim(b))
 

@@ -66,7 +66,14 @@ class PassContext:
         disabled_pass: Iterable[str] | None = None,
         instruments: Iterable[Any] | None = None,
         config: Mapping[str, Any] | None = None,
+        trace: Any = None,
+        trace_stack: Any = None,
+        make_traceable: Any = None,
+        num_evals: int = 0,
+        tuning_api_database: Any = None,
     ) -> None:
+        if any((trace, trace_stack, make_traceable, num_evals, tuning_api_database)):
+            raise error("bad-option", "a context holds no traces: passes are not tuned here")
         if type(opt_level) is not int or not 0 <= opt_level <= MAX_OPT_LEVEL:
             message = f"`opt_level` is {opt_level!r}; it must be from 0 to {MAX_OPT_LEVEL}"
             raise error("bad-option", message)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from relayvm.relay.expr import const
+from relayvm.relay.lazy import absent
 from relayvm.relay.namespace.ir import Op
-from relayvm.relay.op import annotation, image, memory, nn, op, random, vision, vm
+from relayvm.relay.op import annotation, image, memory, nn, op, random, vision
 from relayvm.relay.op.algorithm import (
     argsort,
     searchsorted,
@@ -29,7 +30,6 @@ from relayvm.relay.op.indexing import (
 )
 from relayvm.relay.op.op import (
     OpPattern,
-    debug,
     get,
     register,
     register_alter_op_layout,
@@ -213,7 +213,6 @@ __all__ = [
     "const",
     "copy",
     "copy_shape_func",
-    "debug",
     "cos",
     "cosh",
     "cumprod",
@@ -343,8 +342,9 @@ __all__ = [
     "unravel_index",
     "variance",
     "vision",
-    "vm",
     "where",
     "zeros",
     "zeros_like",
 ]
+
+__getattr__ = absent("relayvm.relay.op")

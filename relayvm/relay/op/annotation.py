@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from relayvm.ir.expr import Attrs, Call, Expr, Function
+from relayvm.relay.lazy import absent
 from relayvm.relay.op.make import call
 
 
@@ -47,16 +48,9 @@ def checkpoint(data: Expr) -> Call:
     return call("annotation.checkpoint", data)
 
 
-def compiler_begin(data: Expr, compiler: str) -> Call:
-    """Return the expression, marked as the beginning of what another compiler takes."""
-    return call("annotation.compiler_begin", data, compiler=compiler)
-
-
-def compiler_end(data: Expr, compiler: str) -> Call:
-    """Return the expression, marked as the end of what another compiler takes."""
-    return call("annotation.compiler_end", data, compiler=compiler)
-
-
 def cast_hint(data: Expr, dtype: str) -> Call:
     """Return the expression, marked as one that quantization keeps in an element type."""
     return call("annotation.cast_hint", data, dtype=dtype)
+
+
+__getattr__ = absent("relayvm.relay.op.annotation")

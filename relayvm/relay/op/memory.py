@@ -1,36 +1,12 @@
-"""Operators of explicit memory, and tuples of tensors as flat lists, by TVM's names."""
+"""Tuples of tensors as flat lists, by TVM's names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from relayvm.ir.expr import Call, Expr, Tuple, TupleGetItem
+from relayvm.ir.expr import Expr, Tuple, TupleGetItem
 from relayvm.ir.types import TensorType, TupleType, Type
-from relayvm.relay.op.make import call
-
-
-def alloc_tensor(
-    storage: Expr, offset: Expr, shape: Expr, dtype: str = "float32", assert_shape: Any = None
-) -> Call:
-    """Return a tensor in a storage."""
-    return call(
-        "memory.alloc_tensor", storage, offset, shape, dtype=dtype, assert_shape=assert_shape
-    )
-
-
-def alloc_storage(
-    size: Expr, shape: Expr, alignment: Expr, virtual_device: Any, dtype_hint: str = "float32"
-) -> Call:
-    """Return new storage of a size in bytes."""
-    return call(
-        "memory.alloc_storage",
-        size,
-        shape,
-        alignment,
-        virtual_device=str(virtual_device),
-        dtype=dtype_hint,
-    )
+from relayvm.relay.lazy import absent
 
 
 def flatten_tuple_type(ty: Type) -> list[TensorType]:
@@ -69,3 +45,6 @@ def to_tuple_type(ty: Type, exprs: Sequence[Expr]) -> Expr:
         return next(rest)
 
     return build(ty)
+
+
+__getattr__ = absent("relayvm.relay.op.memory")

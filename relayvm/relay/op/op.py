@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from relayvm.ir.expr import Call, Expr
-from relayvm.relay.op.make import call
 from relayvm.relay.op_registry import (
     OpPattern,
     get,
@@ -18,7 +16,6 @@ from relayvm.relay.op_registry import (
 
 __all__ = [
     "OpPattern",
-    "debug",
     "get",
     "get_attr",
     "register",
@@ -36,11 +33,6 @@ __all__ = [
     "reset_attr",
     "set_attr",
 ]
-
-
-def debug(expr: Expr, debug_func: str | None = None) -> Call:
-    """Return the expression, marked as one to stop at; a debugging function goes by its name."""
-    return call("debug", expr, debug_func=debug_func or "")
 
 
 def _set(op_name: str, key: str, value: Any, level: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relayvm.relay.expr import Constant
+from relayvm.relay.lazy import absent
 from relayvm.relay.op.nn.convolution import (
     conv1d,
     conv1d_transpose,
@@ -17,7 +18,6 @@ from relayvm.relay.op.nn.convolution import (
 from relayvm.relay.op.nn.dense import (
     batch_matmul,
     bias_add,
-    bitserial_dense,
     contrib_dense_pack,
     dense,
     matmul,
@@ -69,7 +69,6 @@ from relayvm.relay.op.nn.pooling import (
 from relayvm.relay.op.nn.resampling import (
     batch_flatten,
     batch_to_space_nd,
-    bitpack,
     depth_to_space,
     dilate,
     fifo_buffer,
@@ -79,18 +78,6 @@ from relayvm.relay.op.nn.resampling import (
     space_to_depth,
     upsampling,
     upsampling3d,
-)
-from relayvm.relay.op.nn.variants import (
-    bitserial_conv2d,
-    contrib_conv2d_gemm_weight_transform,
-    contrib_conv2d_gemm_without_weight_transform,
-    contrib_conv2d_nchwc,
-    contrib_conv2d_winograd_nnpack_weight_transform,
-    contrib_conv2d_winograd_weight_transform,
-    contrib_conv2d_winograd_without_weight_transform,
-    contrib_conv3d_winograd_weight_transform,
-    contrib_conv3d_winograd_without_weight_transform,
-    contrib_depthwise_conv2d_nchwc,
 )
 
 __all__ = [
@@ -110,19 +97,7 @@ __all__ = [
     "batch_norm",
     "batch_to_space_nd",
     "bias_add",
-    "bitpack",
-    "bitserial_conv2d",
-    "bitserial_dense",
-    "contrib_conv2d_gemm_weight_transform",
-    "contrib_conv2d_gemm_without_weight_transform",
-    "contrib_conv2d_nchwc",
-    "contrib_conv2d_winograd_nnpack_weight_transform",
-    "contrib_conv2d_winograd_weight_transform",
-    "contrib_conv2d_winograd_without_weight_transform",
-    "contrib_conv3d_winograd_weight_transform",
-    "contrib_conv3d_winograd_without_weight_transform",
     "contrib_dense_pack",
-    "contrib_depthwise_conv2d_nchwc",
     "conv1d",
     "conv1d_transpose",
     "conv2d",
@@ -173,3 +148,5 @@ __all__ = [
     "upsampling",
     "upsampling3d",
 ]
+
+__getattr__ = absent("relayvm.relay.op.nn")

@@ -104,27 +104,3 @@ def sparse_transpose(x: Any) -> TupleWrapper:
 def sparse_add(dense_mat: Expr, sparse_mat: Any) -> Call:
     """Return the sum of a dense and a sparse matrix."""
     return call("nn.sparse_add", as_expr(dense_mat), *_sparse(sparse_mat))
-
-
-def bitserial_dense(
-    data: Expr,
-    weight: Expr,
-    units: int | None = None,
-    data_bits: int = 1,
-    weight_bits: int = 1,
-    pack_dtype: str = "uint32",
-    out_dtype: str = "int16",
-    unipolar: bool = True,
-) -> Call:
-    """Return the product of matrices of few bits, computed bit by bit."""
-    return call(
-        "nn.bitserial_dense",
-        data,
-        weight,
-        units=units,
-        data_bits=data_bits,
-        weight_bits=weight_bits,
-        pack_dtype=pack_dtype,
-        out_dtype=out_dtype,
-        unipolar=unipolar,
-    )

@@ -108,23 +108,3 @@ def space_to_batch_nd(data: Expr, block_shape: Any, paddings: Any, pad_value: fl
 def batch_to_space_nd(data: Expr, block_shape: Any, crops: Any) -> Call:
     """Return a batch in which items have become the places of blocks, cropped."""
     return call("nn.batch_to_space_nd", data, block_shape=block_shape, crops=crops)
-
-
-def bitpack(
-    data: Expr,
-    bits: int = 1,
-    pack_axis: int = 1,
-    bit_axis: int = 2,
-    pack_type: str = "uint32",
-    name: str = "BitPack",
-) -> Call:
-    """Return the bits of small integers along an axis, packed into words on a new axis of bits."""
-    return call(
-        "nn.bitpack",
-        data,
-        bits=bits,
-        pack_axis=pack_axis,
-        bit_axis=bit_axis,
-        pack_type=pack_type,
-        name=name,
-    )
