@@ -108,7 +108,8 @@ ERROR_CODES: dict[str, str] = {
     ),
     "too-deep": (
         "Types, patterns or attribute values are nested deeper than any program needs.\n\n"
-        "Expressions may nest as deep as you like."
+        "Expressions may nest as deep as you like, but where a program is written as Python, which "
+        "takes 90 levels of blocks."
     ),
     "unknown-attribute": (
         "A call gives an attribute that the operator does not have.\n\n"

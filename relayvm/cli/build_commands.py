@@ -38,9 +38,10 @@ def add_commands(commands: Any) -> None:
     )
     compile_.add_argument(
         "--emit",
-        choices=("executable", "relay", "assembly"),
+        choices=("executable", "relay", "assembly", "python"),
         default="executable",
-        help="print the optimised program or its bytecode instead of writing an executable",
+        help="print the optimised program, its bytecode, or the program as Python over numpy,"
+        " instead of writing an executable",
     )
     compile_.set_defaults(run=run_compile)
     opt = commands.add_parser("opt", help="run passes over a program and print the result")
@@ -57,10 +58,14 @@ def run_compile(options: argparse.Namespace) -> int:
     import relayvm
     from relayvm.compiler.entries import bind_params
     from relayvm.compiler.optimize import optimize
+    from relayvm.compiler.to_python import to_python
     from relayvm.ir.printer import print_module
 
     module = relayvm.parse(options.model)
     params = read_arrays(options.param)
+    if options.emit == "python":
+        sys.stdout.write(to_python(bind_params(module, params)))
+        return 0
     if options.emit == "relay":
         module = bind_params(module, params)
         lowered = optimize(module, opt_level=options.opt_level, entries=options.entry)

@@ -287,4 +287,7 @@ BINARY = tuple(
     for name, rule, meaning, reason, text, given, result in _BINARY
 )
 
+# The numpy meanings by operator; float16 goes through float32.
+BINARY_MEANINGS: dict[str, Meaning] = {row[0]: row[2] for row in _BINARY}
+
 OPERATORS = BINARY

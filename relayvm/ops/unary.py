@@ -183,6 +183,9 @@ UNARY = tuple(
     for name, rule, meaning, text, given, result in _UNARY
 )
 
+# The numpy meanings of floats, by operator; float16 goes through float32.
+UNARY_MEANINGS: dict[str, Meaning] = {row[0]: row[2] for row in _UNARY}
+
 BOOL_RESULT = "the result is bool"
 
 PREDICATES = tuple(

@@ -57,6 +57,13 @@ def test_emit_assembly_prints_the_bytecode(command, model) -> None:
     assert "kernel k0" in done.out and "return" in done.out
 
 
+def test_emit_python_prints_the_program_as_python(command, model) -> None:
+    done = command("compile", model, "--emit", "python")
+    assert (done.code, done.err) == (0, "")
+    assert "\ndef main(" in done.out and "import numpy as np" in done.out
+    compile(done.out, "program", "exec")
+
+
 def test_compile_for_another_cpu_makes_a_file_that_can_be_looked_at(
     command, model, tmp_path
 ) -> None:

@@ -1,0 +1,110 @@
+"""A module as one Python text: helpers, data types, functions, constants."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+from relayvm.base.diagnostics import error
+from relayvm.compiler.infer_types import infer_types
+from relayvm.compiler.to_python import support
+from relayvm.compiler.to_python.functions import FunctionWriter
+from relayvm.compiler.to_python.shared import Shared
+from relayvm.compiler.to_python.text import Suite, walk
+from relayvm.ir.module import Module
+from relayvm.ir.printer import print_type
+from relayvm.ops import numeric
+
+INDENT = "    "
+# Python refuses more.
+MOST_NESTED = 90
+OPERATOR_CALL = '''
+def op(name, *operands, **attrs):
+    """Return what an operator of the table gives."""
+    return OPS[name].evaluate([_arrays(x) for x in operands], attrs)
+
+
+def _arrays(value):
+    return tuple(map(_arrays, value)) if isinstance(value, tuple) else np.asarray(value)
+'''
+
+
+def to_python(module: Module) -> str:
+    """Return a program as Python text that gives the same values bit for bit, for debugging.
+
+    It needs numpy alone, and the operator table for operators that numpy has no short spelling of.
+    Tail calls of a function to itself are loops; other calls take Python's stack. Shape rules of
+    operators are not checked again. Raises RelayError `too-deep` where Python cannot nest so far.
+    """
+    return write(infer_types(module))[0]
+
+
+def write(module: Module) -> tuple[str, Shared]:
+    """Return the text of a typed module and what it shares."""
+    shared = Shared(module)
+    functions = [_function_text(shared, name) for name in module.functions]
+    constants = shared.constant_lines()
+    parts = [_header(shared), *_helpers(shared), *_classes(shared), *functions]
+    if constants:
+        parts.append("\n".join(constants))
+    return "\n\n\n".join(part.strip("\n") for part in parts) + "\n", shared
+
+
+def _header(shared: Shared) -> str:
+    imports = ["from __future__ import annotations", "", "import numpy as np"]
+    if "erf" in shared.helpers:
+        imports.insert(2, "import math")
+    imports += shared.imports
+    if shared.operators:
+        imports += ["from relayvm.ops import OPS", OPERATOR_CALL]
+    return "\n".join(imports)
+
+
+def _helpers(shared: Shared) -> list[str]:
+    found: list[str] = []
+    names = dict.fromkeys(["Data"] if shared.classes else [])
+    for name in (*names, *shared.helpers):
+        home: Any = support if hasattr(support, name) else numeric
+        found += _source(home, name)
+    return list(dict.fromkeys(found))
+
+
+def _source(home: Any, name: str) -> list[str]:
+    """Return the source of a definition, after that of what it uses from its module."""
+    text = inspect.getsource(getattr(home, name))
+    needed = ["_erf = np.frompyfunc(math.erf, 1, 1)"] if name == "erf" else []
+    for other, value in vars(home).items():
+        own = inspect.isfunction(value) and value.__module__ == home.__name__
+        if own and home is numeric and other != name and re.search(rf"\b{other}\(", text):
+            needed += _source(home, other) if f"np.{other}(" not in text else []
+    return [*needed, text]
+
+
+def _classes(shared: Shared) -> list[str]:
+    parts = []
+    for name, class_name in shared.type_names.items():
+        parts.append(f"class {class_name}(Data):\n{INDENT}type_name = {name!r}")
+        for constructor in shared.module.types[name].constructors:
+            own = shared.class_of(constructor)
+            row = f"{INDENT}name, tag = {constructor.name!r}, {constructor.index}"
+            parts.append(f"class {own}({class_name}):\n{row}")
+    return parts
+
+
+def _function_text(shared: Shared, name: str) -> str:
+    function = shared.module[name]
+    suite = FunctionWriter(shared, name, function).write()
+    place = f"{function.span}: " if function.span else ""
+    kind = function.checked_type
+    typed = print_type(kind) if kind is not None else ""
+    lines = [f"# {place}@{name}: {typed}".replace("\n", " ")]
+    for inside, index, depth in walk(suite):
+        if depth > MOST_NESTED:
+            message = f"`@{name}` nests deeper than the {MOST_NESTED} levels that Python takes"
+            raise error("too-deep", message, function.span)
+        lines.append(INDENT * depth + str(inside.lines[index]))
+    return "\n".join(lines)
+
+
+__all__ = ["Suite", "to_python", "write"]
