@@ -13,12 +13,11 @@ import numpy as np
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import Dim, DimExpr, DimVar, dim_substitute, dims_equal
 from relayvm.base.dtypes import BY_NAME
-from relayvm.compiler.transforms.rebuild import rebuild
 from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_type
 from relayvm.ir.types import IncompleteType, TensorType, Type, TypeParam, TypeVar
-from relayvm.ir.visit import global_vars, substitute_types
+from relayvm.ir.visit import global_vars, rebuild, substitute_types
 
 
 def entry_names(module: Module) -> tuple[str, ...]:

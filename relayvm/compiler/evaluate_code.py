@@ -17,7 +17,7 @@ from relayvm.base.diagnostics import InternalError, assert_never
 from relayvm.base.dims import DimExpr
 from relayvm.base.dtypes import BY_NAME
 from relayvm.base.trampoline import Recursive, trampoline
-from relayvm.compiler.analysis.scopes import Scope, Scopes, is_atomic
+from relayvm.compiler.analysis.scopes import Scopes, is_atomic
 from relayvm.compiler.analysis.sizes import instance_types
 from relayvm.compiler.infer_types import needs_check
 from relayvm.ir.adt import field_types
@@ -46,6 +46,7 @@ from relayvm.ir.expr import (
 )
 from relayvm.ir.intrinsics import Intrinsic, item_of_call
 from relayvm.ir.module import Module
+from relayvm.ir.scope import Scope
 from relayvm.ir.types import FuncType, RefType, TensorType, TupleType, Type
 from relayvm.ops.operator import Operator
 

@@ -10,14 +10,23 @@ class Scope:
     """A region of an expression: a function body, a branch, a clause, or what follows a let.
 
     `block` is the region that stands in its own braces: a let in tail position does not open one.
+    `owner` is the node that opens it (None at the top), as its branch or clause number `index`.
     Nodes keep a second, longer link upward (skew-binary jumps), so that `meet` and `encloses` take
     logarithmic time.
     """
 
-    __slots__ = ("block", "depth", "jump", "parent")
+    __slots__ = ("block", "depth", "index", "jump", "owner", "parent")
 
-    def __init__(self, parent: Scope | None, opens_block: bool) -> None:
+    def __init__(
+        self,
+        parent: Scope | None,
+        opens_block: bool,
+        owner: Expr | None = None,
+        index: int = 0,
+    ) -> None:
         self.parent = parent or self
+        self.owner = owner
+        self.index = index
         self.depth: int = parent.depth + 1 if parent else 0
         self.block: Scope = self if opens_block or parent is None else parent.block
         if parent is None:

@@ -4,7 +4,7 @@ be any length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from operator import is_
@@ -147,14 +147,15 @@ def post_order(expr: Expr) -> Iterator[Expr]:
     return chain(order, (expr,))
 
 
-def _walk(expr: Expr) -> Iterator[Expr]:
+def _walk(expr: Expr, known: Container[int] = ()) -> Iterator[Expr]:
+    """Walk as `post_order`, but enter no node whose id is known."""
     opened: set[int] = set()
     done: set[int] = set()
     stack: list[Expr] = [expr]
     while stack:
         node = stack.pop()
         key = id(node)
-        if key in done:
+        if key in done or key in known:
             continue
         if key not in opened:
             of_class = _CHILDREN.get(type(node))
@@ -178,35 +179,35 @@ def fold(expr: Expr, combine: Callable[[Expr, tuple[T, ...]], T]) -> T:
     return results[id(expr)]
 
 
+def rebuild(
+    root: Expr, transform: Callable[[Expr, Expr], Expr], *, memo: dict[int, Expr] | None = None
+) -> Expr:
+    """Return `root` with `transform(before, after)` applied to every node, operands first.
+
+    `after` is `before` with its operands replaced, and the same object if none was. Binders are
+    not transformed. Sharing, spans and types are kept. `memo` maps ids of old nodes to new ones:
+    entries given are not entered, and what is found is added. The caller keeps the old nodes alive.
+    """
+    done: dict[int, Expr] = {} if memo is None else memo
+    for node in post_order(root) if memo is None else _walk(root, memo):
+        done[id(node)] = transform(node, with_parts(node, done))
+    return done[id(root)]
+
+
 def rewrite(
     expr: Expr, change: Callable[[Expr], Expr], *, memo: dict[int, Expr] | None = None
 ) -> Expr:
-    """Return `expr` with `change` applied to each node once its subexpressions are rebuilt.
-
-    Sharing, spans and types are kept; where nothing changes the result is the same object. `memo`
-    maps ids of old nodes to new ones: entries given are not entered, and what is found is added.
-    The caller keeps the old nodes alive.
+    """Return `expr` with `change` applied to each node once its subexpressions are rebuilt; as
+    `rebuild` for those who need not know the node before.
     """
-    done: dict[int, Expr] = {} if memo is None else memo
-    opened: set[int] = set()
-    stack: list[Expr] = [expr]
-    while stack:
-        node = stack.pop()
-        key = id(node)
-        if key in done:
-            continue
-        below = children(node)
-        if not below:
-            done[key] = change(node)
-        elif key in opened:
-            new = tuple([done[id(child)] for child in below])
-            same = all(map(is_, below, new))
-            done[key] = change(node if same else built(node, new))
-        else:
-            opened.add(key)
-            stack.append(node)
-            stack.extend(below[::-1])
-    return done[id(expr)]
+    return rebuild(expr, lambda _, after: change(after), memo=memo)
+
+
+def with_parts(node: Expr, done: Mapping[int, Expr]) -> Expr:
+    """Return `node` with each subexpression `e` replaced by `done[id(e)]`."""
+    parts = children(node)
+    new = tuple([done[id(part)] for part in parts])
+    return node if all(map(is_, parts, new)) else built(node, new)
 
 
 def pattern_walk(pattern: Pattern) -> Iterator[Pattern]:

@@ -7,36 +7,9 @@ inner scope.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from relayvm.ir.expr import Expr, Function, If, Match
+from relayvm.ir.scope import Scope
 from relayvm.ir.visit import LEAVES, children, post_order
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scope:
-    """One scope: `owner` opens it (None at the top), as its branch or clause number `index`."""
-
-    parent: Scope | None
-    depth: int
-    owner: Expr | None = None
-    index: int = 0
-
-    def encloses(self, other: Scope) -> bool:
-        """Return True if `other` is this scope or lies in it."""
-        return common_scope(self, other) is self
-
-
-def common_scope(a: Scope, b: Scope) -> Scope:
-    """Return the least scope that encloses both."""
-    while a is not b:
-        if a.depth >= b.depth:
-            assert a.parent is not None, "scopes of different roots"
-            a = a.parent
-        else:
-            assert b.parent is not None, "scopes of different roots"
-            b = b.parent
-    return a
 
 
 def is_atomic(expr: Expr) -> bool:
@@ -69,7 +42,7 @@ class Scopes:
     """The scope of each node under a root, and the scopes that its nodes open."""
 
     def __init__(self, root: Expr) -> None:
-        self.top = Scope(None, 0)
+        self.top = Scope(None, True)
         self._of: dict[int, Scope] = {id(root): self.top}
         self._opened: dict[int, tuple[Scope, ...]] = {}
         self._uses: dict[int, int] = {}
@@ -95,7 +68,7 @@ class Scopes:
         for child in same_scope_children(node):
             self._meet(child, scope)
         bodies = scope_bodies(node)
-        opened = tuple(Scope(scope, scope.depth + 1, node, i) for i in range(len(bodies)))
+        opened = tuple(Scope(scope, True, node, i) for i in range(len(bodies)))
         self._opened[id(node)] = opened
         for body, inner in zip(bodies, opened):
             self._meet(body, inner)
@@ -105,4 +78,4 @@ class Scopes:
             return
         self._uses[id(child)] = self._uses.get(id(child), 0) + 1
         known = self._of.get(id(child))
-        self._of[id(child)] = scope if known is None else common_scope(known, scope)
+        self._of[id(child)] = scope if known is None else known.meet(scope)

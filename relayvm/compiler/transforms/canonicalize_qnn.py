@@ -9,10 +9,10 @@ import numpy as np
 from relayvm.base.dtypes import INT32, UINT8, DType
 from relayvm.compiler.analysis.purity import Purity
 from relayvm.compiler.analysis.scopes import is_atomic
-from relayvm.compiler.transforms.rebuild import rebuild
 from relayvm.ir.expr import Call, Constant, Expr, Function, Let, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ir.visit import rebuild
 from relayvm.ops import OPS
 from relayvm.ops.composing import EXPRESSIONS, FORMS
 from relayvm.ops.operator import Operator

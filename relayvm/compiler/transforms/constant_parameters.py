@@ -13,7 +13,7 @@ from relayvm.compiler.analysis.scopes import (
     scope_bodies,
 )
 from relayvm.compiler.entries import entry_names
-from relayvm.compiler.transforms.rebuild import Copier, TypeMap, rebuild
+from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.ir.expr import (
     Attrs,
     Call,
@@ -32,7 +32,7 @@ from relayvm.ir.types import (
     Type,
     TypeVar,
 )
-from relayvm.ir.visit import post_order, type_walk
+from relayvm.ir.visit import post_order, rebuild, type_walk
 
 LARGEST_COMPARED_BYTES = 1024
 DEEPEST_OPERAND = 32

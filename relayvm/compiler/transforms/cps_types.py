@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from relayvm.compiler.transforms.rebuild import Copier, TypeMap
+from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.ir.expr import Constructor, Expr, GlobalVar, PatternConstructor
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.types import (

@@ -13,11 +13,11 @@ from relayvm.base.dims import ANY, Dim
 from relayvm.base.trampoline import Recursive
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.analysis.sizes import size_suppliers
+from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.compiler.transforms.cps_types import data_with_functions, holds_functions
 from relayvm.compiler.transforms.eta_expand import expanded
 from relayvm.compiler.transforms.instantiate import needs_uniform
 from relayvm.compiler.transforms.lift_closures import Lifter
-from relayvm.compiler.transforms.rebuild import Copier, TypeMap
 from relayvm.compiler.transforms.to_anf import function_to_anf
 from relayvm.ir.expr import (
     Call,

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.purity import Purity
-from relayvm.compiler.analysis.scopes import (
-    Scope,
-    Scopes,
-    is_atomic,
-    same_scope_children,
-    scope_bodies,
-)
-from relayvm.compiler.transforms.rebuild import with_parts
+from relayvm.compiler.analysis.scopes import Scopes, is_atomic, same_scope_children, scope_bodies
 from relayvm.ir.expr import (
     Call,
     Constant,
@@ -27,7 +20,8 @@ from relayvm.ir.expr import (
     TupleGetItem,
 )
 from relayvm.ir.module import Module
-from relayvm.ir.visit import children
+from relayvm.ir.scope import Scope
+from relayvm.ir.visit import children, with_parts
 
 LARGEST_COMPARED_BYTES = 1024
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from relayvm.compiler.analysis.purity import Effect, Purity
 from relayvm.compiler.analysis.scopes import same_scope_children, scope_bodies
 from relayvm.compiler.entries import entry_names
-from relayvm.compiler.transforms.rebuild import rebuild
 from relayvm.compiler.transforms.to_graph_normal_form import drop_lets
 from relayvm.ir.expr import (
     Clause,
@@ -26,7 +25,7 @@ from relayvm.ir.expr import (
     Var,
 )
 from relayvm.ir.module import Module
-from relayvm.ir.visit import post_order
+from relayvm.ir.visit import post_order, rebuild
 
 
 def eliminate_dead_code(

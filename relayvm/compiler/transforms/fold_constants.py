@@ -11,7 +11,6 @@ from relayvm.base.diagnostics import RelayError
 from relayvm.compiler.analysis.purity import Purity
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.evaluate import Budget, BudgetExceeded, DataValue, Evaluator
-from relayvm.compiler.transforms.rebuild import rebuild
 from relayvm.ir.expr import (
     Call,
     Constant,
@@ -34,7 +33,7 @@ from relayvm.ir.expr import (
 )
 from relayvm.ir.module import Module
 from relayvm.ir.types import TensorType, Type
-from relayvm.ir.visit import post_order
+from relayvm.ir.visit import post_order, rebuild
 
 CALL_OPERATIONS = 1_000_000
 MODULE_OPERATIONS = 3_000_000

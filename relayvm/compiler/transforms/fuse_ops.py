@@ -13,7 +13,6 @@ from enum import IntEnum
 from relayvm.compiler.analysis.dominance import PostDominators
 from relayvm.compiler.analysis.purity import Effect, Purity
 from relayvm.compiler.analysis.scopes import (
-    Scope,
     Scopes,
     is_atomic,
     is_primitive,
@@ -21,11 +20,11 @@ from relayvm.compiler.analysis.scopes import (
     scope_bodies,
 )
 from relayvm.compiler.analysis.traps import may_trap
-from relayvm.compiler.transforms.rebuild import with_parts
 from relayvm.ir.expr import Attrs, Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from relayvm.ir.module import Module
+from relayvm.ir.scope import Scope
 from relayvm.ir.types import FuncType, TensorType, TupleType
-from relayvm.ir.visit import children, post_order, with_children
+from relayvm.ir.visit import children, post_order, with_children, with_parts
 from relayvm.ops.operator import Fusion, Operator
 
 PRIMITIVE = Attrs(Primitive=1)
@@ -101,7 +100,7 @@ class _Graph:
         self.writes = writes
         self.nodes: list[_Node] = []
         self.index: dict[int, int] = {}
-        self.primitive: dict[Scope, bool] = {}
+        self.primitive: dict[Scope, bool] = {self.scopes.top: False}
         for expr in post_order(function):
             self.index[id(expr)] = len(self.nodes)
             kind = Class.OPAQUE if self.is_done(expr) else self._class(expr)
@@ -113,12 +112,12 @@ class _Graph:
         """Return True inside of a primitive function."""
         if is_atomic(expr):
             return False
-        scope: Scope | None = self.scopes.of(expr)
+        scope = self.scopes.of(expr)
         chain: list[Scope] = []
-        while scope is not None and scope not in self.primitive:
+        while scope not in self.primitive:
             chain.append(scope)
             scope = scope.parent
-        found = scope is not None and self.primitive[scope]
+        found = self.primitive[scope]
         for inner in reversed(chain):
             found = found or (inner.owner is not None and is_primitive(inner.owner))
             self.primitive[inner] = found

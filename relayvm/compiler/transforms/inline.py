@@ -14,11 +14,11 @@ from relayvm.compiler.analysis.scopes import (
     is_primitive,
 )
 from relayvm.compiler.entries import entry_names
-from relayvm.compiler.transforms.rebuild import Copier, TypeMap, rebuild
+from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Let, Op, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import ShapeArg
-from relayvm.ir.visit import children, post_order
+from relayvm.ir.visit import children, post_order, rebuild
 
 LARGEST_SMALL_FUNCTION = 10
 

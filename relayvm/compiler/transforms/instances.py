@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from relayvm.base.dims import ANY, Dim, DimExpr, DimVar
 from relayvm.base.shapes import join_dims
-from relayvm.compiler.transforms.rebuild import TypeMap
+from relayvm.compiler.transforms.copies import TypeMap
 from relayvm.ir.expr import Expr, Function, GlobalVar
 from relayvm.ir.intrinsics import is_array
 from relayvm.ir.module import Module

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from relayvm.base.settings import flag
 from relayvm.compiler.infer_types import infer_types
+from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.compiler.transforms.instances import (
     Args,
     ClosedTypes,
@@ -20,7 +21,6 @@ from relayvm.compiler.transforms.instances import (
     type_args_only,
     type_params_only,
 )
-from relayvm.compiler.transforms.rebuild import Copier, TypeMap, rebuild
 from relayvm.ir.expr import (
     Attrs,
     Call,
@@ -47,7 +47,7 @@ from relayvm.ir.types import (
     TypeCall,
     TypeVar,
 )
-from relayvm.ir.visit import children, post_order
+from relayvm.ir.visit import children, post_order, rebuild
 
 
 def instantiate(module: Module) -> Module:

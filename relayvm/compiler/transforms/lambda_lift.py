@@ -9,11 +9,10 @@ from dataclasses import replace
 from relayvm.base.trampoline import Recursive
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.transforms.lift_closures import Lifter
-from relayvm.compiler.transforms.rebuild import rebuild
 from relayvm.ir.expr import Expr, Function, GlobalVar, Let, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import FuncType
-from relayvm.ir.visit import free_type_vars, free_vars
+from relayvm.ir.visit import free_type_vars, free_vars, rebuild
 
 
 def lambda_lift(module: Module) -> Module:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relayvm.compiler.analysis.scopes import is_primitive
-from relayvm.compiler.transforms.rebuild import rebuild
 from relayvm.ir.expr import Attrs, Call, Expr, Function, GlobalVar, Let, Var
 from relayvm.ir.module import Module
-from relayvm.ir.visit import fresh_binders, post_order, substitute
+from relayvm.ir.visit import fresh_binders, post_order, rebuild, substitute
 
 
 def open_primitives(module: Module) -> Module:

@@ -13,10 +13,10 @@ from relayvm.base.dims import dims_equal
 from relayvm.base.dtypes import FLOAT16, FLOAT32, DType
 from relayvm.compiler.analysis.purity import Purity
 from relayvm.compiler.analysis.scopes import is_atomic
-from relayvm.compiler.transforms.rebuild import rebuild
 from relayvm.ir.expr import Attrs, AttrValue, Call, Constant, Expr, Let, Tuple, TupleGetItem, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import TensorType, Type
+from relayvm.ir.visit import rebuild
 from relayvm.ops import OPS
 from relayvm.ops.axes import require_axis
 from relayvm.ops.normalization_layers import length_axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relayvm.base.trampoline import Recursive, trampoline
-from relayvm.compiler.analysis.scopes import Scope, Scopes, is_atomic, is_primitive
+from relayvm.compiler.analysis.scopes import Scopes, is_atomic, is_primitive
 from relayvm.ir.expr import (
     Call,
     Expr,
@@ -21,6 +21,7 @@ from relayvm.ir.expr import (
     Var,
 )
 from relayvm.ir.module import Module
+from relayvm.ir.scope import Scope
 
 Bindings = list[tuple[Var, Expr]]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from relayvm.base.trampoline import trampoline
 from relayvm.compiler.analysis.purity import Effect, Purity
 from relayvm.compiler.analysis.scopes import (
-    Scope,
     Scopes,
     is_atomic,
     is_primitive,
@@ -15,6 +14,7 @@ from relayvm.compiler.analysis.scopes import (
 from relayvm.compiler.transforms.to_anf import Normalizer
 from relayvm.ir.expr import Expr, Function
 from relayvm.ir.module import Module
+from relayvm.ir.scope import Scope
 
 
 def to_basic_block_normal_form(module: Module) -> Module:

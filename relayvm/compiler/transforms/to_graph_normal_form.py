@@ -7,19 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relayvm.compiler.analysis.purity import Effect, Purity
-from relayvm.compiler.analysis.scopes import (
-    Scope,
-    Scopes,
-    common_scope,
-    is_atomic,
-    same_scope_children,
-    scope_bodies,
-)
+from relayvm.compiler.analysis.scopes import Scopes, is_atomic, same_scope_children, scope_bodies
 from relayvm.compiler.analysis.traps import is_inert
-from relayvm.compiler.transforms.rebuild import with_parts
 from relayvm.ir.expr import Expr, Function, Let, Var
 from relayvm.ir.module import Module
-from relayvm.ir.visit import post_order
+from relayvm.ir.scope import Scope
+from relayvm.ir.visit import post_order, with_parts
 
 
 def to_graph_normal_form(module: Module) -> Module:
@@ -104,10 +97,9 @@ def _crosses_function(outer: Scope, used: list[Scope]) -> bool:
     """Return True if the least scope around the uses lies in a function inside of `outer`."""
     scope = used[0]
     for other in used[1:]:
-        scope = common_scope(scope, other)
+        scope = scope.meet(other)
     while scope is not outer and scope.depth > outer.depth:
         if isinstance(scope.owner, Function):
             return True
-        assert scope.parent is not None
         scope = scope.parent
     return False

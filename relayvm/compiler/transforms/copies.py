@@ -1,12 +1,9 @@
-"""Bottom-up rebuilding of expressions that knows each node before and after, and copies with fresh
-binders.
-"""
+"""Copies of expressions with fresh binders, and maps of the types in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from operator import is_
 
 from relayvm.base.dims import Dim, DimVar, dim_substitute, symbol
 from relayvm.ir.expr import (
@@ -38,33 +35,11 @@ from relayvm.ir.types import (
 )
 from relayvm.ir.visit import (
     bound_vars,
-    built,
-    children,
     post_order,
     type_children,
+    with_parts,
     with_type_children,
 )
-
-Transform = Callable[[Expr, Expr], Expr]
-
-
-def rebuild(root: Expr, transform: Transform) -> Expr:
-    """Return `root` with `transform(before, after)` applied to every node, operands first.
-
-    `after` is `before` with its operands replaced, and the same object if none was. Binders are
-    not transformed. Sharing is kept. Linear, and not limited by Python's stack.
-    """
-    done: dict[int, Expr] = {}
-    for node in post_order(root):
-        done[id(node)] = transform(node, with_parts(node, done))
-    return done[id(root)]
-
-
-def with_parts(node: Expr, done: Mapping[int, Expr]) -> Expr:
-    """Return `node` with each sub-expression `e` replaced by `done[id(e)]`."""
-    parts = children(node)
-    new = tuple([done[id(part)] for part in parts])
-    return node if all(map(is_, parts, new)) else built(node, new)
 
 
 class TypeMap:
