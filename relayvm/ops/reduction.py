@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dims import Dim, dim_max, dim_sub, dims_equal
-from relayvm.base.dtypes import INT32, dtype_of
+from relayvm.base.dtypes import BOOL, INT32, dtype_of
 from relayvm.base.shapes import ShapeError, require_broadcast, require_equal
 from relayvm.ir.types import TensorType, Type
 from relayvm.kernels import compute as te
@@ -18,7 +18,7 @@ from relayvm.ops.axes import folded_shape, product, reduced_axes
 from relayvm.ops.loads import insert_axes, load_broadcast, load_wide, wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, Operator, operator
-from relayvm.ops.schema import Bool, Float, Ints, Numeric, SameDtype
+from relayvm.ops.schema import AnyTensor, Bool, Float, Ints, Numeric, SameDtype
 
 
 def _result(data: TensorType, axis: Ints | None, keepdims: bool, exclude: bool) -> tuple[Dim, ...]:
@@ -27,6 +27,12 @@ def _result(data: TensorType, axis: Ints | None, keepdims: bool, exclude: bool) 
 
 def _numeric(
     data: Numeric, *, axis: Ints | None = None, keepdims: bool = False, exclude: bool = False
+) -> TensorType:
+    return TensorType(_result(data, axis, keepdims, exclude), data.dtype)
+
+
+def _any_tensor(
+    data: AnyTensor, *, axis: Ints | None = None, keepdims: bool = False, exclude: bool = False
 ) -> TensorType:
     return TensorType(_result(data, axis, keepdims, exclude), data.dtype)
 
@@ -84,10 +90,19 @@ def _any(data: Array, axes: Ints, keepdims: bool) -> Array:
     return np.asarray(np.any(data, axis=axes, keepdims=keepdims))
 
 
+# What folds of bools are: those of the numbers 0 and 1, which do not leave them.
+_BOOL_KINDS = {"sum": "any", "max": "any", "prod": "all", "min": "all"}
+_OF_BOOLS: dict[str, Reduce] = {
+    name: _any if kind == "any" else _all for name, kind in _BOOL_KINDS.items()
+}
+
+
 def fold_tensor(data: Tensor, axes: Ints, keepdims: bool, kind: str) -> Tensor:
     """Return `data` folded over `axes` by sum, prod, max, min, any, all or mean."""
     extents = tuple(data.shape[a] for a in axes)
     shape = folded_shape(data.shape, axes, keepdims)
+    if data.dtype == BOOL:
+        kind = _BOOL_KINDS.get(kind, kind)
 
     def element(*i: ScalarExpr) -> ScalarExpr:
         kept = tuple(v for k, v in enumerate(i) if k not in axes) if keepdims else i
@@ -116,7 +131,8 @@ def _reduction(
 
     @row.numpy
     def _(data: Array, *, axis: Ints | None, keepdims: bool, exclude: bool) -> Array:
-        return meaning(data, reduced_axes(axis, exclude, data.ndim), keepdims)
+        fold = _OF_BOOLS.get(name, meaning) if data.dtype == np.bool_ else meaning
+        return fold(data, reduced_axes(axis, exclude, data.ndim), keepdims)
 
     @row.compute
     def _(data: Tensor, *, axis: Ints | None, keepdims: bool, exclude: bool) -> Tensor:
@@ -146,37 +162,37 @@ _FLAGS = "bool [[True, False], [True, True]]"
 _ROWS: tuple[tuple[str, Callable[..., Type], Reduce, str, str, str, str], ...] = (
     (
         "sum",
-        _numeric,
+        _any_tensor,
         _sum,
         "",
-        "Sum; integers wrap, float16 accumulates in float32.",
+        "Sum; integers wrap, float16 accumulates in float32; of bools, as `any`.",
         _MATRIX,
         "[3, 7]",
     ),
     (
         "prod",
-        _numeric,
+        _any_tensor,
         _prod,
         "",
-        "Product; integers wrap, float16 accumulates in float32.",
+        "Product; integers wrap, float16 accumulates in float32; of bools, as `all`.",
         _MATRIX,
         "[2, 12]",
     ),
     (
         "max",
-        _numeric,
+        _any_tensor,
         _max,
         "",
-        "Greatest element; NaN if there is one; minus infinity or the least integer of none.",
+        "Greatest element; NaN if there is one; minus infinity or the least value of none.",
         _MATRIX,
         "[2, 4]",
     ),
     (
         "min",
-        _numeric,
+        _any_tensor,
         _min,
         "",
-        "Least element; NaN if there is one; infinity or the greatest integer of none.",
+        "Least element; NaN if there is one; infinity or the greatest value of none.",
         _MATRIX,
         "[1, 3]",
     ),
