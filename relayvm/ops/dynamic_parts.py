@@ -156,7 +156,7 @@ def _(
     return te.compute((*dims, *data.shape[len(spans) :]), element, "strided_slice")
 
 
-@operator("strided_set", fusion=Fusion.OPAQUE)
+@operator("strided_set", fusion=Fusion.OPAQUE, value_traps=True)
 def strided_set(
     data: AnyTensor, v: SameDtype, begin: Integer, end: Integer, strides: Integer
 ) -> TensorType:
@@ -184,17 +184,19 @@ def strided_set(
 @strided_set.numpy
 def _(data: Array, v: Array, begin: Array, end: Array, strides: Array) -> Array:
     result, steps = np.array(data), numbers(strides)
+    if not data.size:
+        return result
     whole = [steps[0]] * len(begin) if len(steps) == 1 else [*steps, *[1] * len(begin)]
-    if 0 in whole[: len(begin)] and data.size:
+    if 0 in whole[: len(begin)]:
         raise IndexError("a stride of `strided_set` is 0")
     places = [
         range(*slice(int(b), int(e), s).indices(n))
         for b, e, s, n in zip(begin, end, whole, data.shape)
     ]
     sizes = [len(p) for p in places]
-    if all(sizes) and data.size and any(a > b for a, b in zip(sizes, v.shape)):
+    if all(sizes) and any(a > b for a, b in zip(sizes, v.shape)):
         raise IndexError(f"`v` of `strided_set` has no elements for a part of {sizes}")
-    if all(sizes) and data.size:
+    if all(sizes):
         taken = v[tuple(slice(n) for n in sizes)]
         result[np.ix_(*places) if places else ...] = taken
     return result

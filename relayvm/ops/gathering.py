@@ -60,7 +60,7 @@ def _require_within(indices: Dims, data: Dims, axis: int, name: str) -> None:
             require_equal(dim_min(a, b), a, what)
 
 
-@operator("gather", fusion=Fusion.INJECTIVE)
+@operator("gather", fusion=Fusion.INJECTIVE, value_traps=True)
 def gather(data: AnyTensor, indices: Integer, *, axis: int = 0) -> TensorType:
     """For each element of `indices` the element of `data` at the same place, but for `axis`, where
     the index says it.
@@ -99,7 +99,7 @@ def _(data: Tensor, indices: Tensor, *, axis: int) -> Tensor:
     return te.compute(indices.shape, element, "gather")
 
 
-@operator("gather_nd", fusion=Fusion.INJECTIVE)
+@operator("gather_nd", fusion=Fusion.INJECTIVE, value_traps=True)
 def gather_nd(
     data: AnyTensor, indices: Integer, *, batch_dims: int = 0, index_rank: int | None = None
 ) -> TensorType:
@@ -169,7 +169,7 @@ def _(data: Tensor, indices: Tensor, *, batch_dims: int, index_rank: int | None)
     return te.compute(shape, element, "gather_nd")
 
 
-@operator("adv_index", fusion=Fusion.INJECTIVE)
+@operator("adv_index", fusion=Fusion.INJECTIVE, value_traps=True)
 def adv_index(inputs: Tensors) -> TensorType:
     """The first tensor of a tuple at the places that the others, broadcast, give for its first
     axes.
@@ -255,7 +255,7 @@ def scatter_into(result: Array, at: tuple[Any, ...], updates: Array, reduction: 
             result[tuple(place)] = numeric.divide(total, np.asarray(2, result.dtype))
 
 
-@operator("scatter_elements", fusion=Fusion.OPAQUE)
+@operator("scatter_elements", fusion=Fusion.OPAQUE, value_traps=True)
 def scatter_elements(
     data: AnyTensor,
     indices: Integer,
@@ -322,7 +322,7 @@ def _copy(w: Writer, source: Memory, target: Memory) -> None:
         target[at] = source[at]
 
 
-@operator("scatter_nd", fusion=Fusion.OPAQUE)
+@operator("scatter_nd", fusion=Fusion.OPAQUE, value_traps=True)
 def scatter_nd(
     data: AnyTensor, indices: Integer, updates: AnyTensor, *, mode: str = "update"
 ) -> TensorType:

@@ -39,7 +39,7 @@ def _require_result(grad: TensorType, result: object, name: str) -> None:
         require_equal(a, b, f"axis {k} of `grad` of `{name}` and of the result")
 
 
-@operator("gather_nd_grad", fusion=Fusion.OPAQUE)
+@operator("gather_nd_grad", fusion=Fusion.OPAQUE, value_traps=True)
 def gather_nd_grad(
     grad: Float,
     data: AnyTensor,
@@ -105,7 +105,7 @@ def _clear(w: Writer, result: Memory) -> None:
         result[unflattened(flat, result.shape)] = 0
 
 
-@operator("adv_index_grad", fusion=Fusion.OPAQUE)
+@operator("adv_index_grad", fusion=Fusion.OPAQUE, value_traps=True)
 def adv_index_grad(grad: Float, inputs: Tensors) -> TensorType:
     """Sums of `grad` in the shape of the first of `inputs`, each element added where `adv_index`
     reads it.
@@ -244,7 +244,12 @@ def _undone_tensors(
     return te.program(kinds, [grad, data, indices, updates], build, work, "scatter_grad")
 
 
-@operator("scatter_elements_grad", fusion=Fusion.OPAQUE, no_gradient="only first derivatives")
+@operator(
+    "scatter_elements_grad",
+    fusion=Fusion.OPAQUE,
+    no_gradient="only first derivatives",
+    value_traps=True,
+)
 def scatter_elements_grad(
     grad: Float,
     data: SameDtype,
@@ -294,7 +299,9 @@ def _(grad: Tensor, data: Tensor, indices: Tensor, updates: Tensor, **attrs: Any
     return _undone_tensors((grad, data, indices, updates), loops, places, attrs["reduction"])
 
 
-@operator("scatter_nd_grad", fusion=Fusion.OPAQUE, no_gradient="only first derivatives")
+@operator(
+    "scatter_nd_grad", fusion=Fusion.OPAQUE, no_gradient="only first derivatives", value_traps=True
+)
 def scatter_nd_grad(
     grad: Float, data: SameDtype, indices: Integer, updates: Float, *, mode: str = "update"
 ) -> TupleType:

@@ -6,7 +6,7 @@ import numpy as np
 
 from relayvm.base.dims import Dim
 from relayvm.base.shapes import ShapeError, require_equal
-from relayvm.ir.types import TensorType
+from relayvm.ir.types import TensorType, Type
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.ops.axes import product, require_axis, require_rank
@@ -20,7 +20,15 @@ MODES = ("clip", "wrap", "fast")
 _KERNEL_MODES = {"clip": "clip", "wrap": "wrap", "fast": "trap"}
 
 
-@operator("take", fusion=Fusion.INJECTIVE)
+def _may_miss(*types: Type, batch_dims: int, axis: int | None, mode: str) -> bool:
+    """Return True if there may be no element where an operand of `take` points."""
+    data = types[-2]
+    assert isinstance(data, TensorType)
+    empty = 0 in data.shape if axis is None else data.shape[axis] == 0
+    return mode == "fast" or empty
+
+
+@operator("take", fusion=Fusion.INJECTIVE, value_traps=_may_miss)
 def take(
     data: AnyTensor,
     indices: Integer,
@@ -126,7 +134,7 @@ def _(data: Tensor, indices: Tensor, *, batch_dims: int, axis: int | None, mode:
     return te.compute(shape, element, "take")
 
 
-@operator("take_grad", fusion=Fusion.REDUCTION)
+@operator("take_grad", fusion=Fusion.REDUCTION, value_traps=_may_miss)
 def take_grad(
     grad: Numeric,
     data: AnyTensor,

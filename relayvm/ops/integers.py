@@ -240,7 +240,7 @@ def _(
     return te.compute(data.shape, element, "fixed_point")
 
 
-@operator("invert_permutation", fusion=Fusion.OPAQUE, no_gradient="integers only")
+@operator("invert_permutation", fusion=Fusion.OPAQUE, no_gradient="integers only", value_traps=True)
 def invert_permutation(data: Integer) -> TensorType:
     """Where each of 0, 1, ... stands in `data`: the permutation that undoes it.
 

@@ -82,7 +82,7 @@ cross_entropy_with_logits = _entropy(
 REDUCTIONS = ("mean", "sum", "none")
 
 
-@operator("nn.nll_loss", fusion=Fusion.REDUCTION, ulp=4)
+@operator("nn.nll_loss", fusion=Fusion.REDUCTION, ulp=4, value_traps=True)
 def nll_loss(
     predictions: Float,
     targets: Integer,

@@ -53,6 +53,8 @@ class Operator(Op):
     beside the reordering of a reduction (`reduction_size`). `no_gradient` is the reason why there
     is no gradient, "" where there is one. `value_operands` are those whose values decide on the
     shape of the result of a data-dependent operator; all of them where none is named.
+    `value_traps` tells whether values of operands may end a run though their sizes fit; a function
+    answers for operand types and attributes.
     """
 
     rule: Callable[..., Type] = field(default=lambda: TupleType(()), kw_only=True)
@@ -61,6 +63,7 @@ class Operator(Op):
     ulp: float = field(default=0, kw_only=True)
     no_gradient: str = field(default="", kw_only=True)
     value_operands: tuple[str, ...] = field(default=(), kw_only=True)
+    value_traps: bool | Callable[..., bool] = field(default=False, kw_only=True)
     doc: str = field(default="", kw_only=True)
     facets: dict[str, Callable[..., Any]] = field(default_factory=dict, kw_only=True)
 
@@ -289,6 +292,12 @@ class Operator(Op):
             return TupleType(tuple(map(filled, result.fields)))
         return filled(result)
 
+    def traps_on_values(self, types: Sequence[Type], attrs: Mapping[str, AttrValue]) -> bool:
+        """Return True if values of operands of these types may end a run."""
+        if callable(self.value_traps):
+            return self.value_traps(*types, **self.complete_attrs(attrs))
+        return self.value_traps or self.is_data_dependent
+
     def tolerance(self, types: Sequence[Type], attrs: Mapping[str, AttrValue]) -> float:
         """Return the error bound of a float result in units in the last place.
 
@@ -349,6 +358,7 @@ def operator(
     has_effect: bool = False,
     ignored: tuple[str, ...] = (),
     value_operands: tuple[str, ...] = (),
+    value_traps: bool | Callable[..., bool] = False,
     doc: str = "",
 ) -> Callable[[Callable[..., Type]], Operator]:
     """Make a row from a rule: `rule(*types, **attrs) -> Type`, whose docstring is that of the
@@ -367,6 +377,7 @@ def operator(
             has_effect=has_effect,
             ignored=ignored,
             value_operands=value_operands,
+            value_traps=value_traps,
             doc=inspect.cleandoc(doc or rule.__doc__ or ""),
         )
 

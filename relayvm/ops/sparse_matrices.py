@@ -59,7 +59,7 @@ def _columns(indices: Array, extent: int) -> Array:
     return counted_array(indices, extent)
 
 
-@operator("nn.sparse_dense", fusion=Fusion.OPAQUE, no_gradient=_SPARSE)
+@operator("nn.sparse_dense", fusion=Fusion.OPAQUE, no_gradient=_SPARSE, value_traps=True)
 def sparse_dense(
     dense_data: Numeric,
     sparse_data: SameDtype,
@@ -164,7 +164,7 @@ def _(
     return dense_data.shape[1]
 
 
-@operator("nn.sparse_add", fusion=Fusion.OPAQUE, no_gradient=_SPARSE)
+@operator("nn.sparse_add", fusion=Fusion.OPAQUE, no_gradient=_SPARSE, value_traps=True)
 def sparse_add(
     dense_data: Numeric, sparse_data: SameDtype, sparse_indices: Integer, sparse_indptr: Integer
 ) -> TensorType:
@@ -219,7 +219,7 @@ def _(
     return te.program(kinds, inputs, build, work, "sparse_add")[0]
 
 
-@operator("nn.sparse_transpose", fusion=Fusion.OPAQUE, no_gradient=_SPARSE)
+@operator("nn.sparse_transpose", fusion=Fusion.OPAQUE, no_gradient=_SPARSE, value_traps=True)
 def sparse_transpose(
     sparse_data: AnyTensor, sparse_indices: Integer, sparse_indptr: SameDtype
 ) -> TupleType:

@@ -47,7 +47,7 @@ def _require_sparse(
     require_rank(default, 0, 0, f"`default_value` of `{name}`")
 
 
-@operator("sparse_to_dense", fusion=Fusion.OPAQUE)
+@operator("sparse_to_dense", fusion=Fusion.OPAQUE, value_traps=True)
 def sparse_to_dense(
     sparse_indices: Integer,
     sparse_values: AnyTensor,

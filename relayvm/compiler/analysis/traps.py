@@ -12,9 +12,17 @@ from relayvm.ops.operator import Operator
 def may_trap(call: Call) -> bool:
     """Return True if only a run can tell that an operator call has a result."""
     assert isinstance(call.op, Operator)
-    if call.op.complete_attrs(call.attrs).get("mode") == "fast":
-        return True
-    return not all(is_static(a.checked_type) for a in (*call.args, call))
+    return may_miss(call) or not all(is_static(a.checked_type) for a in (*call.args, call))
+
+
+def may_miss(call: Call) -> bool:
+    """Return True if values of operands of an operator call may mean nothing, as an index does that
+    is outside.
+    """
+    assert isinstance(call.op, Operator)
+    types = [a.checked_type for a in call.args]
+    known = [t for t in types if t is not None]
+    return len(known) < len(types) or call.op.traps_on_values(known, call.attrs)
 
 
 def is_static(kind: Type | None) -> bool:

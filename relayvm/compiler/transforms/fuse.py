@@ -17,7 +17,7 @@ from relayvm.base.dims import DimVar, dim_variables
 from relayvm.base.shapes import shape_context
 from relayvm.base.source import Span
 from relayvm.compiler.analysis.readers import Readers, find_readers
-from relayvm.compiler.analysis.traps import may_trap
+from relayvm.compiler.analysis.traps import may_miss, may_trap
 from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.lower.words import is_view, word_instruction
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, rewrite_blocks
@@ -266,7 +266,7 @@ def _is_checked_at_run(call: Call) -> bool:
     """Tell whether a run compares sizes or indices for this operator itself."""
     if not isinstance(call.op, Operator) or not may_trap(call):
         return False
-    if call.op.complete_attrs(call.attrs).get("mode") == "fast":
+    if may_miss(call):
         return True
     types = tuple(a.checked_type for a in call.args)
     with shape_context() as context:
