@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.language_passes import LANGUAGE_PASSES
+from relayvm.compiler.operator_passes import OPERATOR_PASSES
 from relayvm.compiler.pipeline import Pass, Property, run_pipeline
 from relayvm.compiler.steps import Step
 from relayvm.compiler.transforms.compile_matches import compile_matches
@@ -139,6 +140,7 @@ PASSES: dict[str, Pass] = {
             ensures=frozenset({Property.CLOSURES_LIFTED}),
         ),
         *LANGUAGE_PASSES,
+        *OPERATOR_PASSES,
     )
 }
 

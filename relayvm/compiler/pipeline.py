@@ -30,7 +30,8 @@ class Pass:
     """One row. It runs at `opt_level` and above; `breaks` is what it may destroy.
 
     `options` are keyword parameters of `run` with their defaults. What is not `in_pipeline` runs
-    only where it is asked for by name. A pass that is `judging` may refuse a program.
+    only where it is asked for by name. A pass that is `judging` may refuse a program; one that
+    `rounds` may change floats as its documentation tells.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Pass:
     options: tuple[tuple[str, OptionValue], ...] = ()
     in_pipeline: bool = True
     judging: bool = False
+    rounds: bool = False
 
 
 PassTable = Mapping[str, Pass]

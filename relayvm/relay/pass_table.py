@@ -151,4 +151,10 @@ ROWS: tuple[PassRow, ...] = (
         wants_types=False,
     ),
     PassRow("LambdaLift", "lambda_lift", "Make local functions global ones.", opt_level=1),
+    PassRow(
+        "SimplifyExpr",
+        "simplify_expr",
+        "Replace expressions by simpler ones.",
+        is_function_pass=True,
+    ),
 )

@@ -19,6 +19,7 @@ WITH_OPTIONS = [
     ["eta_expand[expand_global_var=1]"],
     ["fuse_ops[fuse_opt_level=0]"],
     ["fuse_ops[max_depth=3,max_function_args=2]"],
+    ["simplify_expr[exact=1]"],
 ]
 ONE_AFTER_THE_OTHER = [
     ["to_graph_normal_form", "fuse_ops", "to_anf", "open_primitives", "to_graph_normal_form"],
