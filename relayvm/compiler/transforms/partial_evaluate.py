@@ -19,6 +19,7 @@ from relayvm.base.dims import AnyDim, Dim
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.evaluate_code import array_type
+from relayvm.ir.equal import structural_equal
 from relayvm.ir.expr import (
     Call,
     Clause,
@@ -65,12 +66,12 @@ def partial_evaluate(module: Module) -> Module:
     others stay calls. Effects keep their order.
     """
     evaluator = _Evaluator(module)
-    return module.with_functions(
-        {
-            name: function if is_primitive(function) else evaluator.function_of(function)
-            for name, function in module.functions.items()
-        }
-    )
+    functions = dict(module.functions)
+    for name, function in module.functions.items():
+        if not is_primitive(function):
+            left = evaluator.function_of(function)
+            functions[name] = function if structural_equal(left, function) else left
+    return module.with_functions(functions)
 
 
 # --- values ----------------------------------------------------------------------------------
