@@ -11,26 +11,25 @@
 
 #include "generated/opcodes.h"
 
-/* Facts copied or met for one program: bounds time and memory on hostile files. */
-#define MAX_WORK (UINT64_C(1) << 29)
-#define MAX_WAITING_FACTS (UINT64_C(1) << 25)
+/* Nodes of facts looked at or made for one program: bounds time and memory on hostile files. */
+#define MAX_WORK (UINT64_C(1) << 25)
+#define MAX_NODES (UINT64_C(1) << 21)
 
-/* What is known where control comes to a later place. */
-typedef struct waiting_state {
-    struct waiting_state *next; /* of those not in use */
-    rvm_fact facts[];
-} waiting_state;
+/* What is known at a place: a tree of facts, and how many owned registers are full. */
+typedef struct state {
+    rvm_fact_node *facts;
+    uint32_t num_full;
+    int is_reached;
+} state;
 
 typedef struct pass {
     rvm_verifier v;
-    rvm_fact *facts;         /* here; without meaning while unreachable */
-    waiting_state **waiting; /* for each unit, what comes to it */
-    uint8_t *targets;        /* for each unit, whether an instruction jumps to it */
-    waiting_state *unused;
-    uint64_t num_waiting;
+    rvm_fact_pool pool;
+    state here;
+    state *waiting;   /* for each unit, what comes to it */
+    uint8_t *targets; /* for each unit, whether an instruction jumps to it */
     uint64_t filling; /* number of the last filling of an owned register */
     uint64_t *work;
-    int reachable;
 } pass;
 
 /* --- messages ----------------------------------------------------------------------------------- */
@@ -73,35 +72,58 @@ static rvm_fact borrowed_fact(uint32_t root, rvm_fact filling) {
 
 static uint32_t root_of(rvm_fact borrowed) { return (uint32_t)(borrowed >> 40); }
 
-/* Whether a borrowed register with this fact may be used where `facts` hold. */
-static int is_valid(const rvm_fact *facts, rvm_fact borrowed) {
-    if (borrowed == ROOT_KEPT) return 1;
-    if (borrowed == 0) return 0;
-    const uint32_t root = root_of(borrowed);
-    return facts[root] != 0 && borrowed_fact(root, facts[root]) == borrowed;
-}
-
 static uint32_t first_borrowed(const rvm_function *function) {
     return (uint32_t)function->words + function->owned;
 }
 
-/* The fact of a register that borrows what `slot` holds. */
-static rvm_fact borrow_from(const pass *p, uint32_t slot) {
-    if (slot >= first_borrowed(p->v.function)) return p->facts[slot];
-    return borrowed_fact(slot, p->facts[slot]);
+static int is_owned(const rvm_function *function, uint32_t slot) {
+    return slot >= function->words && slot < first_borrowed(function);
 }
 
-static void enter(pass *p) {
-    const rvm_function *function = p->v.function;
-    memset(p->facts, 0, function->slots * sizeof *p->facts);
-    for (uint32_t i = 0; i < function->num_params; i++) {
-        const uint32_t slot = function->param_slot[i];
-        const uint8_t class = function->param_class[i];
-        p->facts[slot] = class == RVM_CLASS_WORD ? 1
-                         : class == RVM_CLASS_OWNED ? ++p->filling
-                                                    : ROOT_KEPT;
+static rvm_fact fact_of(const pass *p, const state *at, uint32_t slot) {
+    return facts_get(&p->pool, at->facts, slot);
+}
+
+static int refuse_size(const pass *p) {
+    if (p->pool.is_out_of_memory)
+        return rvm_fail(p->v.error, "out-of-memory", "there is no memory for the executable");
+    return verifier_refuse(&p->v, "is in a program with too many jumps over too many registers");
+}
+
+static int set_fact(pass *p, state *at, uint32_t slot, rvm_fact fact) {
+    if (is_owned(p->v.function, slot)) {
+        const int was_full = fact_of(p, at, slot) != 0;
+        at->num_full += (uint32_t)(fact != 0) - (uint32_t)was_full;
     }
-    p->reachable = 1;
+    return facts_set(&p->pool, &at->facts, slot, fact) ? refuse_size(p) : 0;
+}
+
+/* Whether a borrowed register with this fact may be used in this state. */
+static int is_valid(const pass *p, const state *at, rvm_fact borrowed) {
+    if (borrowed == ROOT_KEPT) return 1;
+    if (borrowed == 0) return 0;
+    const uint32_t root = root_of(borrowed);
+    const rvm_fact filling = fact_of(p, at, root);
+    return filling != 0 && borrowed_fact(root, filling) == borrowed;
+}
+
+/* The fact of a register that borrows what `slot` holds. */
+static rvm_fact borrow_from(const pass *p, uint32_t slot) {
+    const rvm_fact fact = fact_of(p, &p->here, slot);
+    return slot >= first_borrowed(p->v.function) ? fact : borrowed_fact(slot, fact);
+}
+
+static int enter(pass *p) {
+    const rvm_function *function = p->v.function;
+    for (uint32_t i = 0; i < function->num_params; i++) {
+        const uint8_t class = function->param_class[i];
+        const rvm_fact fact = class == RVM_CLASS_WORD    ? 1
+                              : class == RVM_CLASS_OWNED ? ++p->filling
+                                                         : ROOT_KEPT;
+        if (set_fact(p, &p->here, function->param_slot[i], fact)) return -1;
+    }
+    p->here.is_reached = 1;
+    return 0;
 }
 
 /* --- effects of an instruction --------------------------------------------------------------------- */
@@ -110,8 +132,8 @@ static int consume(pass *p) {
     for (uint32_t i = 0; i < p->v.num_actions; i++) {
         const rvm_action *action = &p->v.actions[i];
         if (action->act != ACT_CONSUME) continue;
-        if (p->facts[action->slot] == 0) return refuse_register(p, action, "is empty");
-        p->facts[action->slot] = 0;
+        if (fact_of(p, &p->here, action->slot) == 0) return refuse_register(p, action, "is empty");
+        if (set_fact(p, &p->here, action->slot, 0)) return -1;
     }
     return 0;
 }
@@ -120,7 +142,7 @@ static int look(pass *p) {
     const uint32_t borrowed = first_borrowed(p->v.function);
     for (uint32_t i = 0; i < p->v.num_actions; i++) {
         const rvm_action *action = &p->v.actions[i];
-        const rvm_fact fact = p->facts[action->slot];
+        const rvm_fact fact = fact_of(p, &p->here, action->slot);
         if (action->act == ACT_READ && fact == 0)
             return refuse_register(p, action, "is read before it is written");
         if (action->act != ACT_LEND && action->act != ACT_LEND_KEPT) continue;
@@ -130,7 +152,7 @@ static int look(pass *p) {
                 return refuse_register(p, action, "is lent to a tail call but dies with its frame");
             continue;
         }
-        if (!is_valid(p->facts, fact))
+        if (!is_valid(p, &p->here, fact))
             return refuse_register(p, action, "is lent but nothing keeps its object alive");
         if (action->act == ACT_LEND_KEPT && fact != ROOT_KEPT)
             return refuse_register(p, action, "is lent to a tail call but dies with its frame");
@@ -148,73 +170,73 @@ static rvm_fact fact_of_borrowed_result(const pass *p) {
 static int write(pass *p) {
     for (uint32_t i = 0; i < p->v.num_actions; i++) {
         const rvm_action *action = &p->v.actions[i];
-        rvm_fact *fact = &p->facts[action->slot];
-        if (action->act == ACT_WRITE) *fact = 1;
-        if (action->act == ACT_BORROW) *fact = fact_of_borrowed_result(p);
-        if (action->act != ACT_FILL) continue;
-        if (*fact != 0) return refuse_register(p, action, "is written but full");
-        *fact = ++p->filling;
+        rvm_fact fact = 1;
+        if (action->act == ACT_BORROW) fact = fact_of_borrowed_result(p);
+        if (action->act == ACT_FILL) {
+            if (fact_of(p, &p->here, action->slot) != 0)
+                return refuse_register(p, action, "is written but full");
+            fact = ++p->filling;
+        }
+        const int writes =
+            action->act == ACT_WRITE || action->act == ACT_BORROW || action->act == ACT_FILL;
+        if (writes && set_fact(p, &p->here, action->slot, fact)) return -1;
     }
     return 0;
 }
 
 static int check_leaves_nothing(pass *p) {
     const rvm_function *function = p->v.function;
-    for (uint32_t slot = function->words; slot < first_borrowed(function); slot++)
-        if (p->facts[slot] != 0)
-            return verifier_refuse(&p->v, "leaves the function while %s is full",
-                                   verifier_slot(function, slot).text);
-    return 0;
+    if (p->here.num_full == 0) return 0;
+    uint32_t slot = function->words;
+    while (fact_of(p, &p->here, slot) == 0) slot++;
+    return verifier_refuse(&p->v, "leaves the function while %s is full",
+                           verifier_slot(function, slot).text);
 }
 
 /* --- joins ----------------------------------------------------------------------------------------- */
 
-static int count_work(pass *p) {
-    *p->work += p->v.function->slots + 1u;
-    if (*p->work <= MAX_WORK) return 0;
-    return verifier_refuse(&p->v, "is in a program with too many jumps over too many registers");
+static int count_work(pass *p, uint64_t work) {
+    *p->work += work;
+    return *p->work <= MAX_WORK ? 0 : refuse_size(p);
 }
 
-/* Make `facts` what holds both there and in `other`. Borrowed registers first, while the numbers of
- * fillings are those of each side; a root that both sides filled apart gets a new number. */
-static int meet(pass *p, rvm_fact *facts, const rvm_fact *other) {
+/* What holds of a slot whose facts `a` in `at` and `b` in `other` differ. `met` knows already what
+ * holds of the roots. */
+static int meet_fact(pass *p, state *met, const state *at, const state *other, uint32_t slot) {
     const rvm_function *function = p->v.function;
-    const uint32_t owned = function->words, borrowed = first_borrowed(function);
-    for (uint32_t slot = 0; slot < owned; slot++) facts[slot] &= other[slot];
-    for (uint32_t slot = borrowed; slot < function->slots; slot++) {
-        if (facts[slot] == ROOT_KEPT && other[slot] == ROOT_KEPT) continue;
-        const int agree = facts[slot] != ROOT_KEPT && other[slot] != ROOT_KEPT &&
-                          is_valid(facts, facts[slot]) && is_valid(other, other[slot]) &&
-                          root_of(facts[slot]) == root_of(other[slot]);
-        facts[slot] = agree ? borrowed_fact(root_of(facts[slot]), 0) + 1 : 0;
-    }
-    for (uint32_t slot = owned; slot < borrowed; slot++) {
-        if ((facts[slot] == 0) != (other[slot] == 0))
+    const rvm_fact a = fact_of(p, at, slot), b = fact_of(p, other, slot);
+    if (slot < function->words) return set_fact(p, met, slot, a & b);
+    if (slot < first_borrowed(function)) {
+        if ((a == 0) != (b == 0))
             return verifier_refuse(&p->v, "is where paths meet that disagree whether %s is full",
                                    verifier_slot(function, slot).text);
-        if (facts[slot] != other[slot]) facts[slot] = ++p->filling;
+        return set_fact(p, met, slot, ++p->filling);
     }
-    for (uint32_t slot = borrowed; slot < function->slots; slot++)
-        if (facts[slot] != 0 && facts[slot] != ROOT_KEPT)
-            facts[slot] = borrowed_fact(root_of(facts[slot]), facts[root_of(facts[slot])]);
-    return 0;
+    const int agree = a != ROOT_KEPT && b != ROOT_KEPT && is_valid(p, at, a) &&
+                      is_valid(p, other, b) && root_of(a) == root_of(b);
+    const uint32_t root = root_of(a);
+    return set_fact(p, met, slot, agree ? borrowed_fact(root, fact_of(p, met, root)) : 0);
 }
 
-static waiting_state *new_state(pass *p) {
-    waiting_state *state = p->unused;
-    if (state != NULL) {
-        p->unused = state->next;
-        return state;
+/* Make `at` what holds both there and in `other`, which is given away. Slots are met in order: words,
+ * owned, borrowed. A root that both sides filled apart gets a new number, and what borrows it on both
+ * sides follows. Where both sides have the same fact it stays: a borrower that one side has lost its
+ * root of is invalid behind the join too, for the root's number is another one there. */
+static int meet(pass *p, state *at, state *other) {
+    const uint64_t made = p->pool.made;
+    uint64_t work = 1;
+    int failed = 0;
+    state met = {facts_copy(at->facts), at->num_full, 1};
+    for (uint32_t slot = 0; !failed; slot++) {
+        slot = facts_next_difference(&p->pool, at->facts, other->facts, slot, &work);
+        if (slot >= p->v.function->slots) break;
+        failed = meet_fact(p, &met, at, other, slot);
     }
-    const uint64_t slots = p->v.function->slots;
-    if (++p->num_waiting * (slots + 1) > MAX_WAITING_FACTS) {
-        verifier_refuse(&p->v, "is in a program with too many jumps over too many registers");
-        return NULL;
-    }
-    state = malloc(sizeof *state + slots * sizeof(rvm_fact));
-    if (state == NULL)
-        rvm_fail(p->v.error, "out-of-memory", "there is no memory for the executable");
-    return state;
+    facts_drop(&p->pool, at->facts);
+    facts_drop(&p->pool, other->facts);
+    *at = met;
+    *other = (state){0};
+    return failed || count_work(p, work + p->pool.made - made) ? -1 : 0;
 }
 
 static int go_to(pass *p, uint64_t target) {
@@ -224,32 +246,28 @@ static int go_to(pass *p, uint64_t target) {
         return verifier_refuse(&p->v, "jumps to unit %llu, which is not among %u..%u",
                                (unsigned long long)target, next, function->num_units - 1);
     p->targets[target] = 1;
-    if (!p->reachable) return 0;
-    if (count_work(p)) return -1;
-    waiting_state *state = p->waiting[target];
-    if (state != NULL) return meet(p, state->facts, p->facts);
-    state = new_state(p);
-    if (state == NULL) return -1;
-    memcpy(state->facts, p->facts, function->slots * sizeof(rvm_fact));
-    p->waiting[target] = state;
+    if (!p->here.is_reached) return 0;
+    state copy = p->here;
+    facts_copy(copy.facts);
+    if (p->waiting[target].is_reached) return meet(p, &p->waiting[target], &copy);
+    p->waiting[target] = copy;
     return 0;
 }
 
 /* Take what the jumps to this place know. */
 static int arrive(pass *p, uint32_t unit) {
-    waiting_state *state = p->waiting[unit];
-    if (state == NULL) return 0;
-    if (count_work(p)) return -1;
-    if (p->reachable) {
-        if (meet(p, p->facts, state->facts)) return -1;
-    } else {
-        memcpy(p->facts, state->facts, p->v.function->slots * sizeof(rvm_fact));
-        p->reachable = 1;
-    }
-    p->waiting[unit] = NULL;
-    state->next = p->unused;
-    p->unused = state;
+    state *waiting = &p->waiting[unit];
+    if (!waiting->is_reached) return 0;
+    if (p->here.is_reached) return meet(p, &p->here, waiting);
+    p->here = *waiting;
+    *waiting = (state){0};
     return 0;
+}
+
+/* Nothing is known behind an instruction that control does not leave at its end. */
+static void leave(pass *p) {
+    facts_drop(&p->pool, p->here.facts);
+    p->here = (state){0};
 }
 
 /* --- the pass --------------------------------------------------------------------------------------- */
@@ -277,51 +295,38 @@ static int step(pass *p) {
     for (uint32_t u = 1; u < decoded->num_units; u++)
         if (p->targets[decoded->unit + u])
             return verifier_refuse(&p->v, "is jumped into at unit %u", decoded->unit + u);
-    if (p->reachable) {
+    if (p->here.is_reached) {
         if (consume(p) || look(p) || write(p)) return -1;
         if (leaves_function(decoded->opcode) && check_leaves_nothing(p)) return -1;
     }
     if (follow_labels(p)) return -1;
-    if (decoded->row->ends) p->reachable = 0;
+    if (decoded->row->ends) leave(p);
     return 0;
 }
 
 static int run(pass *p) {
     const rvm_function *function = p->v.function;
-    if (rvm_decode(function, 0, &p->v.decoded, p->v.error) || count_work(p)) return -1;
-    enter(p);
+    if (rvm_decode(function, 0, &p->v.decoded, p->v.error) || enter(p)) return -1;
     for (uint32_t unit = 0; unit < function->num_units; unit += p->v.decoded.num_units) {
         if (rvm_decode(function, unit, &p->v.decoded, p->v.error)) return -1;
         if (arrive(p, unit) || step(p)) return -1;
     }
-    return p->reachable ? verifier_refuse(&p->v, "is the end of the code, but control goes on") : 0;
-}
-
-/* After a whole pass nothing waits. */
-static void drop(pass *p, int failed) {
-    const int search = failed && p->waiting != NULL;
-    for (uint32_t unit = 0; search && unit < p->v.function->num_units; unit++)
-        free(p->waiting[unit]);
-    while (p->unused != NULL) {
-        waiting_state *next = p->unused->next;
-        free(p->unused);
-        p->unused = next;
-    }
-    free(p->waiting);
-    free(p->targets);
-    free(p->facts);
-    free(p->v.actions);
+    if (!p->here.is_reached) return 0;
+    return verifier_refuse(&p->v, "is the end of the code, but control goes on");
 }
 
 int rvm_verify_function(const rvm_program *program, const rvm_function *function, uint64_t *work,
                         rvm_load_error *error) {
     pass p = {.v = {.program = program, .function = function, .error = error}, .work = work};
-    p.facts = calloc(function->slots + 1u, sizeof *p.facts);
+    facts_open(&p.pool, function->slots, MAX_NODES);
     p.waiting = calloc(function->num_units, sizeof *p.waiting);
     p.targets = calloc(function->num_units, 1);
-    const int failed = p.facts == NULL || p.waiting == NULL || p.targets == NULL
+    const int failed = p.waiting == NULL || p.targets == NULL
                            ? rvm_fail(error, "out-of-memory", "there is no memory to verify")
                            : run(&p);
-    drop(&p, failed);
+    facts_close(&p.pool);
+    free(p.waiting);
+    free(p.targets);
+    free(p.v.actions);
     return failed;
 }

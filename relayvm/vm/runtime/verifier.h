@@ -3,6 +3,7 @@
 #define RVM_VERIFIER_H
 
 #include "decoder.h"
+#include "facts.h"
 #include "loader.h"
 
 /* LEND_KEPT: lent to a function that takes this frame's place, so its root must outlive the frame. */
@@ -13,12 +14,6 @@ typedef struct rvm_action {
     uint8_t act;
     uint8_t operand; /* number of the operand, for messages */
 } rvm_action;
-
-/* One 64-bit fact a slot. Words: 1 if set. Owned: 0 if empty, else the number of its filling.
- * Borrowed: 0 if invalid; ROOT_KEPT for what the caller or the constants keep; else the slot of the
- * owned root and the number of that root's filling: it is valid as long as that has not changed. */
-typedef uint64_t rvm_fact;
-#define ROOT_KEPT UINT64_MAX
 
 typedef struct rvm_verifier {
     const rvm_program *program;
