@@ -12,6 +12,7 @@ from relayvm.ops import (
     correlation,
     creation,
     deformable,
+    detections,
     dynamic,
     dynamic_filling,
     dynamic_parts,
@@ -46,6 +47,7 @@ from relayvm.ops import (
     space,
     sparse_matrices,
     sparse_tensors,
+    suppression,
     unary,
     upsampling,
 )
@@ -61,6 +63,7 @@ ROWS = table_of(
     correlation.OPERATORS,
     creation.OPERATORS,
     deformable.OPERATORS,
+    detections.OPERATORS,
     dynamic.OPERATORS,
     dynamic_filling.OPERATORS,
     dynamic_parts.OPERATORS,
@@ -95,6 +98,7 @@ ROWS = table_of(
     space.OPERATORS,
     sparse_matrices.OPERATORS,
     sparse_tensors.OPERATORS,
+    suppression.OPERATORS,
     unary.OPERATORS,
     upsampling.OPERATORS,
 )

@@ -44,6 +44,7 @@ Tensors = Annotated[TupleType, Constraint("a tuple of tensors", DTYPES, False, T
 
 Ints = tuple[int, ...]
 Dims = tuple[Dim, ...]
+Floats = tuple[float, ...]
 Pairs = tuple[tuple[int, int], ...]
 
 
@@ -95,7 +96,14 @@ def _kind(annotation: Any) -> str:
     if isinstance(annotation, str):
         return annotation
     parts = get_args(annotation) if type(None) in get_args(annotation) else (annotation,)
-    known = {int | Ints: "int | Ints", Dim: "Dim", Ints: "Ints", Dims: "Dims", Pairs: "Pairs"}
+    known = {
+        int | Ints: "int | Ints",
+        Dim: "Dim",
+        Ints: "Ints",
+        Dims: "Dims",
+        Floats: "Floats",
+        Pairs: "Pairs",
+    }
     names = [known.get(p) or getattr(p, "__name__", str(p)) for p in parts if p is not type(None)]
     return " | ".join(names + ["None"] * (len(parts) > len(names)))
 
@@ -198,6 +206,11 @@ def _read_dims(value: Any) -> Dims:
     )
 
 
+def _read_floats(value: Any) -> Floats:
+    given = value if isinstance(value, (tuple, list)) else (value,)
+    return tuple(_read_float(v) for v in given)
+
+
 def _read_sections(value: Any) -> int | Ints:
     return _read_ints(value) if isinstance(value, (tuple, list)) else _read_int(value)
 
@@ -218,6 +231,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "Dim": _read_dim,
     "Ints": _read_ints,
     "Dims": _read_dims,
+    "Floats": _read_floats,
     "Pairs": _read_pairs,
     "int | Ints": _read_sections,
 }
@@ -230,6 +244,7 @@ _KIND_TEXT = {
     "Dim": "a dim",
     "Ints": "a list of integers",
     "Dims": "a list of dims",
+    "Floats": "a list of numbers",
     "Pairs": "a list of pairs of integers",
     "int | Ints": "an integer or a list of integers",
 }

@@ -14,6 +14,7 @@ from cases_quantized import QUANTIZED_CASES
 from cases_random import RANDOM_CASES
 from cases_space import SPACE_CASES
 from cases_transform import TRANSFORM_CASES
+from cases_vision import VISION_CASES
 from operator_case import Case, Shape
 
 from relayvm.base.dtypes import BY_NAME, DType
@@ -240,6 +241,7 @@ CASES: dict[str, list[Case]] = {
     **POOLING_CASES,
     **RANDOM_CASES,
     **QUANTIZED_CASES,
+    **VISION_CASES,
     **TRANSFORM_CASES,
 }
 

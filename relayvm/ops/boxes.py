@@ -1,0 +1,161 @@
+"""Boxes as four numbers, and the choice of those that no better box overlaps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from relayvm.base.dims import Dim
+from relayvm.base.dtypes import BOOL, INT64, DType
+from relayvm.kernels import compute as te
+from relayvm.kernels.compute import ScalarExpr
+from relayvm.kernels.schedules.program import Cell, Memory, Writer
+from relayvm.ops.formulas import ARRAYS, SCALARS, Reading
+from relayvm.ops.numeric import Array
+
+Corners = Sequence[Any]
+
+
+def ordered(r: Reading, corners: Corners) -> list[Any]:
+    """Return least and greatest coordinates of a box that two opposite corners give."""
+    x, y, u, v = corners
+    return [
+        r.apply("minimum", x, u),
+        r.apply("minimum", y, v),
+        r.apply("maximum", x, u),
+        r.apply("maximum", y, v),
+    ]
+
+
+def area(r: Reading, box: Corners, edge: float = 0.0) -> Any:
+    """Return the area of an ordered box; `edge` is added to both sides."""
+    sides = [r.apply("subtract", box[k + 2], box[k]) for k in (0, 1)]
+    if edge:
+        sides = [r.apply("add", side, edge) for side in sides]
+    return r.apply("multiply", *sides)
+
+
+def overlap(r: Reading, a: Corners, b: Corners, areas: Sequence[Any], edge: float = 0.0) -> Any:
+    """Return the area that two ordered boxes share divided by that of their union, 0 where it has
+    none.
+    """
+    sides = []
+    for k in (0, 1):
+        high = r.apply("minimum", a[k + 2], b[k + 2])
+        side = r.apply("subtract", high, r.apply("maximum", a[k], b[k]))
+        side = r.apply("add", side, edge) if edge else side
+        sides.append(r.apply("maximum", side, 0.0))
+    shared = r.apply("multiply", sides[1], sides[0])
+    union = r.apply("subtract", r.apply("add", *areas), shared)
+    nothing = r.apply("less_equal", union, 0.0)
+    safe = r.select(nothing, r.apply("add", r.apply("multiply", union, 0.0), 1.0), union)
+    return r.select(nothing, r.apply("multiply", shared, 0.0), r.apply("divide", shared, safe))
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When a box is dropped for a better one: their overlap is above the threshold, or at least
+    it with `inclusive`; `edge` is added to the sides of boxes.
+    """
+
+    inclusive: bool
+    edge: float = 0.0
+
+    def drops(self, r: Reading, shared: Any, threshold: Any) -> Any:
+        """Return whether an overlap is too much."""
+        return r.apply("greater_equal" if self.inclusive else "greater", shared, threshold)
+
+
+# -- numpy ----------------------------------------------------------------------------------------
+
+
+class ArrayChoice:
+    """The boxes chosen so far of one line, best first."""
+
+    def __init__(self, rule: Rule, threshold: Array, dtype: DType) -> None:
+        self.rule, self.threshold = rule, threshold
+        self.boxes = np.empty((0, 4), dtype.numpy)
+        self.labels: list[Any] = []
+
+    @property
+    def count(self) -> int:
+        """How many are chosen."""
+        return len(self.boxes)
+
+    def is_clear(self, box: Array, label: Any = None) -> bool:
+        """Return whether none of the chosen boxes (of this label) overlaps a box too much."""
+        rivals = self.boxes
+        if label is not None:
+            rivals = rivals[np.array([other == label for other in self.labels], bool)]
+        if not len(rivals):
+            return True
+        columns, own = list(rivals.T), [np.array(v) for v in box]
+        edge = self.rule.edge
+        areas = area(ARRAYS, columns, edge), area(ARRAYS, own, edge)
+        shared = overlap(ARRAYS, columns, own, areas, edge)
+        return not bool(self.rule.drops(ARRAYS, shared, self.threshold).any())
+
+    def add(self, box: Array, label: Any = None) -> None:
+        """Choose a box."""
+        self.boxes = np.concatenate([self.boxes, box[None]])
+        self.labels.append(label)
+
+
+# -- Loops ----------------------------------------------------------------------------------------
+
+
+class Choice:
+    """The same in memory: the ordered corners of chosen boxes, their areas and labels.
+
+    All lines share the memory, which is indexed by line and place.
+    """
+
+    def __init__(
+        self, w: Writer, rule: Rule, lines: Dim, size: Dim, dtype: DType, labelled: bool = False
+    ) -> None:
+        self.w, self.rule, self.size = w, rule, size
+        self.parts = [w.scratch((lines, size), dtype) for _ in range(5)]
+        self.labels: Memory | None = w.scratch((lines, size), dtype) if labelled else None
+
+    def counter(self) -> Cell:
+        """Return the number of chosen boxes of a line, at first 0."""
+        return self.w.cell(te.const(0, INT64))
+
+    def is_clear(
+        self,
+        line: ScalarExpr,
+        count: Cell,
+        box: Corners,
+        threshold: ScalarExpr,
+        label: ScalarExpr | None = None,
+    ) -> ScalarExpr:
+        """Return whether none of the chosen boxes (of this label) overlaps a box too much."""
+        w, edge = self.w, self.rule.edge
+        own = w.let(area(SCALARS, box, edge))
+        clear = w.cell(te.const(True, BOOL))
+        with w.loop_while(0, count.value, clear) as k:
+            place = w.let(te.index(k, self.size, "clip"))
+            *rival, other = (part[line, place] for part in self.parts)
+            shared = overlap(SCALARS, rival, box, (other, own), edge)
+            dropped = self.rule.drops(SCALARS, shared, threshold)
+            if label is not None:
+                assert self.labels is not None
+                same = self.labels[line, place].equal(label)
+                dropped = te.scalar("logical_and", same, dropped)
+            clear.value = te.scalar("logical_not", dropped)
+        return clear.value
+
+    def add(
+        self, line: ScalarExpr, count: Cell, box: Corners, label: ScalarExpr | None = None
+    ) -> None:
+        """Choose a box."""
+        w = self.w
+        place = w.let(te.index(count.value, self.size, "clip"))
+        for part, value in zip(self.parts, (*box, area(SCALARS, box, self.rule.edge))):
+            part[line, place] = value
+        if label is not None and self.labels is not None:
+            self.labels[line, place] = label
+        count.value = count.value + 1
