@@ -6,14 +6,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from relayvm.cli.options import positive
+from relayvm.cli.options import add_command, positive
 
 
 def add_commands(commands: Any) -> None:
     """Add the commands of this file to the parser."""
-    bench = commands.add_parser("bench", help="measure this machine beside named peers")
+    bench = add_command(commands, "bench", "measure this machine beside named peers")
     kinds = bench.add_subparsers(dest="bench", metavar="BENCHMARK", required=True)
-    trees = kinds.add_parser("treelstm", help="Tree-LSTM over parse trees, one tree a call")
+    trees = add_command(kinds, "treelstm", "Tree-LSTM over parse trees, one tree a call")
     trees.add_argument(
         "--trees",
         type=Path,
@@ -21,8 +21,14 @@ def add_commands(commands: Any) -> None:
         metavar="FILE",
         help="binary trees in Penn Treebank brackets, one a line",
     )
-    trees.add_argument("--repeat", type=positive, default=5, help="passes; the median counts")
-    trees.add_argument("--limit", type=positive, help="use only the first trees")
+    trees.add_argument(
+        "--repeat",
+        type=positive,
+        default=5,
+        metavar="N",
+        help="passes over them; the median counts (default: 5)",
+    )
+    trees.add_argument("--limit", type=positive, metavar="N", help="use the first trees only")
     trees.set_defaults(run=run_treelstm)
 
 

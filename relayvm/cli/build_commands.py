@@ -10,18 +10,31 @@ from pathlib import Path
 from typing import Any
 
 from relayvm.base.diagnostics import error
-from relayvm.cli.options import named_file, read_arrays, writing
+from relayvm.cli.options import add_command, named_file, read_arrays, writing
 
 
 def add_commands(commands: Any) -> None:
     """Add the commands of this file to the parser."""
-    compile_ = commands.add_parser("compile", help="compile a program to an executable file")
+    compile_ = add_command(commands, "compile", "compile a program to an executable file")
     compile_.add_argument("model", type=Path, help="program text (.relay)")
     compile_.add_argument(
-        "-o", "--output", type=Path, help="executable to write (default: MODEL.rvm)"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="executable to write (default: MODEL.rvm)",
     )
-    compile_.add_argument("--target", default="cpu", help="device, for example `cpu -mcpu=generic`")
-    compile_.add_argument("--opt-level", type=int, default=3, choices=range(5), metavar="0-4")
+    compile_.add_argument(
+        "--target", default="cpu", help="device, for example `cpu -mcpu=generic` (default: cpu)"
+    )
+    compile_.add_argument(
+        "--opt-level",
+        type=int,
+        default=3,
+        choices=range(5),
+        metavar="0-4",
+        help="how much the passes do; `relayvm opt --list` shows which run (default: 3)",
+    )
     compile_.add_argument(
         "--param",
         type=named_file,
@@ -34,20 +47,36 @@ def add_commands(commands: Any) -> None:
         "--entry",
         action="append",
         metavar="NAME",
-        help="function to keep callable; may be repeated",
+        help="function to keep callable, `last[int32]` with type arguments; may be repeated"
+        " (default: all that the program defines)",
     )
     compile_.add_argument(
         "--emit",
         choices=("executable", "relay", "assembly", "python"),
         default="executable",
-        help="print the optimised program, its bytecode, or the program as Python over numpy,"
-        " instead of writing an executable",
+        help="what to make: a file, or on standard output the optimised program, its bytecode, or"
+        " the program as Python over numpy (default: executable)",
     )
     compile_.set_defaults(run=run_compile)
-    opt = commands.add_parser("opt", help="run passes over a program and print the result")
+    opt = add_command(
+        commands,
+        "opt",
+        "run passes over a program and print the result",
+        epilog="Options of a pass stand in brackets: --passes='inline[marked_only=true],to_anf'.",
+    )
     opt.add_argument("file", type=Path, nargs="?", help="program text; `-` reads standard input")
-    opt.add_argument("--passes", default="", metavar="A,B[x=1]", help="passes in order")
-    opt.add_argument("--list", action="store_true", help="list all passes")
+    opt.add_argument(
+        "--passes",
+        default="",
+        metavar="A,B[x=1]",
+        help="passes in order; what one requires runs before it",
+    )
+    opt.add_argument(
+        "--list",
+        action="store_true",
+        help="list all passes with the level from which `compile` runs them, if it does, and their"
+        " options",
+    )
     opt.add_argument("--show-types", action="store_true", help="print the type of each expression")
     opt.add_argument("--library", action="store_true", help="print what the prelude supplies, too")
     opt.set_defaults(run=run_opt)
@@ -98,9 +127,11 @@ def run_opt(options: argparse.Namespace) -> int:
     from relayvm.ir.printer import print_module
 
     if options.list:
+        print(f"{'PASS':33} LEVEL  WHAT IT DOES [OPTIONS]")
         for row in PASSES.values():
             given = ", ".join(f"{name}={value}".lower() for name, value in row.options)
-            print(f"{row.name:34} {row.doc}" + (f" [{given}]" if given else ""))
+            level = str(row.opt_level) if row.in_pipeline else "-"
+            print(f"{row.name:33} {level:5}  {row.doc}" + (f" [{given}]" if given else ""))
         return 0
     if options.file is None:
         raise error("bad-option", "`relayvm opt` needs a file, or --list")

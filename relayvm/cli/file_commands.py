@@ -12,6 +12,7 @@ import numpy as np
 from relayvm.base.diagnostics import error
 from relayvm.cli.describe import describe_executable
 from relayvm.cli.options import (
+    add_command,
     add_machine_options,
     count,
     machine_arguments,
@@ -26,19 +27,31 @@ from relayvm.vm.executable import read_executable
 
 def add_commands(commands: Any) -> None:
     """Add the commands of this file to the parser."""
-    run = commands.add_parser("run", help="run an executable")
-    run.add_argument("file", type=Path)
-    run.add_argument("--entry", default="main", help="function to call (default: main)")
+    run = add_command(commands, "run", "run an executable")
+    run.add_argument("file", type=Path, help="executable (.rvm)")
     run.add_argument(
-        "--input", type=named_file, action="append", default=[], metavar="NAME=FILE.npy"
+        "--entry", default="main", metavar="NAME", help="function to call (default: main)"
+    )
+    run.add_argument(
+        "--input",
+        type=named_file,
+        action="append",
+        default=[],
+        metavar="NAME=FILE.npy",
+        help="array for a parameter of the function; may be repeated",
     )
     run.add_argument("--random", action="store_true", help="make up the inputs that are not given")
-    run.add_argument("--seed", type=count, default=0, help="seed of --random")
+    run.add_argument("--seed", type=count, default=0, help="seed of --random (default: 0)")
     run.add_argument(
-        "--size", type=count, default=8, help="size of axes that are `?` or symbols under --random"
+        "--size",
+        type=count,
+        default=8,
+        help="size of axes that are `?` or symbols under --random (default: 8)",
     )
     run.add_argument("--native", action="store_true", help="trust the native code in the file")
-    run.add_argument("--output", type=Path, help="folder that receives the results as .npy files")
+    run.add_argument(
+        "--output", type=Path, metavar="FOLDER", help="where results are written as .npy files"
+    )
     run.add_argument(
         "--check-finite", action="store_true", help="fail if a result has a NaN or an infinity"
     )
@@ -49,8 +62,8 @@ def add_commands(commands: Any) -> None:
         ("inspect", run_inspect, "print what a file holds"),
         ("disassemble", run_disassemble, "print the bytecode of a file"),
     ):
-        parser = commands.add_parser(name, help=text)
-        parser.add_argument("file", type=Path)
+        parser = add_command(commands, name, text)
+        parser.add_argument("file", type=Path, help="executable (.rvm)")
         parser.set_defaults(run=action)
         if name == "inspect":
             parser.add_argument("--nests", action="store_true", help="print the loop nests, too")
@@ -60,9 +73,11 @@ def add_commands(commands: Any) -> None:
                 action="store_true",
                 help="print the contents of constants, so that `assemble` gets the same program",
             )
-    assemble = commands.add_parser("assemble", help="make an executable from bytecode text")
-    assemble.add_argument("file", type=Path)
-    assemble.add_argument("-o", "--output", type=Path, required=True)
+    assemble = add_command(commands, "assemble", "make an executable from bytecode text")
+    assemble.add_argument("file", type=Path, help="bytecode text, as `disassemble` prints it")
+    assemble.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="executable to write"
+    )
     assemble.set_defaults(run=run_assemble)
 
 

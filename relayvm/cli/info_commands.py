@@ -12,18 +12,19 @@ import relayvm
 from relayvm.base.diagnostics import error
 from relayvm.base.error_codes import ERROR_CODES
 from relayvm.base.settings import SETTINGS, setting
+from relayvm.cli.options import add_command
 
 
 def add_commands(commands: Any) -> None:
     """Add the commands of this file to the parser."""
-    explain = commands.add_parser("explain", help="explain an error code")
+    explain = add_command(commands, "explain", "explain an error code")
     explain.add_argument("code", nargs="?", help="the code in brackets; none lists them all")
     explain.set_defaults(run=run_explain)
-    settings = commands.add_parser("settings", help="list environment switches and their values")
+    settings = add_command(commands, "settings", "list environment switches and their values")
     settings.set_defaults(run=run_settings)
-    info = commands.add_parser("info", help="print versions, the host's CPU and its features")
+    info = add_command(commands, "info", "print versions, the host's CPU and its features")
     info.set_defaults(run=run_info)
-    cache = commands.add_parser("cache", help="show or clear the cache of compiled kernels")
+    cache = add_command(commands, "cache", "show or clear the cache of compiled kernels")
     cache.add_argument("--clear", action="store_true", help="remove all entries")
     cache.set_defaults(run=run_cache)
 

@@ -13,6 +13,14 @@ import numpy as np
 from relayvm.base.diagnostics import error
 
 
+def add_command(commands: Any, name: str, text: str, epilog: str = "") -> argparse.ArgumentParser:
+    """Add a command that says what it does in the list of commands and in its own help."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=epilog
+    )
+    return parser
+
+
 def read_text(path: Path) -> str:
     """Return the text of a file; raises RelayError `unreadable-file`."""
     try:
@@ -89,10 +97,18 @@ def read_arrays(pairs: list[tuple[str, Path]]) -> dict[str, np.ndarray]:
 
 def add_machine_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a machine: engine, threads and limits."""
-    parser.add_argument("--engine", choices=("auto", "interpreter"), default="auto")
-    parser.add_argument("--max-steps", type=count, help="calls and kernel work before a trap")
-    parser.add_argument("--max-memory", type=count, metavar="BYTES", help="bytes before a trap")
-    parser.add_argument("--max-depth", type=count, help="nested calls before a trap")
+    parser.add_argument(
+        "--engine",
+        choices=("auto", "interpreter"),
+        default="auto",
+        help="how bytecode runs (default: auto)",
+    )
+    for name, unit, text in (
+        ("--max-steps", "STEPS", "calls and kernel work before a trap (default: no limit)"),
+        ("--max-memory", "BYTES", "memory before a trap (default: what the computer has)"),
+        ("--max-depth", "CALLS", "nested calls before a trap (default: 2,000,000)"),
+    ):
+        parser.add_argument(name, type=count, metavar=unit, help=text)
 
 
 def machine_arguments(options: argparse.Namespace) -> dict[str, Any]:

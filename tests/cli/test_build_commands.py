@@ -161,8 +161,12 @@ def test_opt_reads_standard_input(command, monkeypatch) -> None:
 def test_opt_lists_all_passes(command) -> None:
     from relayvm.compiler.passes import PASSES
 
-    lines = command("opt", "--list").out.splitlines()
+    header, *lines = command("opt", "--list").out.splitlines()
+    assert header.split()[:2] == ["PASS", "LEVEL"]
     assert [line.split()[0] for line in lines] == list(PASSES)
+    for line, row in zip(lines, PASSES.values()):
+        assert line.split()[1] == (str(row.opt_level) if row.in_pipeline else "-")
+        assert all(f"{name}=" in line for name, _ in row.options)
 
 
 @pytest.mark.parametrize(

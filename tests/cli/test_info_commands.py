@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 import relayvm
 from relayvm.base.error_codes import ERROR_CODES
 from relayvm.base.settings import SETTINGS
-from relayvm.cli.main import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED
+from relayvm.cli.main import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, make_parser
 
 NAMES = "compile opt run verify inspect disassemble assemble bench explain settings info cache"
 TREES = "(3 (2 a) (3 (2 good) (2 film)))\n\n(1 (2 dull) (2 story))\n(2 short)\n"
@@ -26,6 +27,21 @@ def test_every_command_has_help(command, name) -> None:
     done = command(name, "--help")
     assert done.code == 0 and done.out.startswith(f"usage: relayvm {name}")
     assert name in command("--help").out.split()
+
+
+def test_every_command_and_argument_says_what_it_is() -> None:
+    parsers = [("relayvm", make_parser())]
+    for name, parser in parsers:
+        assert parser.description and parser.description.endswith("."), name
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                parsers += action.choices.items()
+            else:
+                assert action.help, f"{name} {action.dest}"
+                default = f"(default: {action.default})"
+                plain = action.default in (None, False, "", [], argparse.SUPPRESS)
+                assert plain or default in action.help, f"{name} {action.dest}: {default}"
+    assert {name for name, _ in parsers} >= set(NAMES.split())
 
 
 def test_explain_prints_what_a_code_means(command) -> None:
