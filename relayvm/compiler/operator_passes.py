@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from relayvm.compiler.pipeline import Pass, Property
+from relayvm.compiler.steps import OptionValue
+from relayvm.compiler.transforms.canonicalize import canonicalize_cast, canonicalize_ops
+from relayvm.compiler.transforms.dynamic_to_static import dynamic_to_static
+from relayvm.compiler.transforms.fast_math import div_to_mul, fast_math
+from relayvm.compiler.transforms.fold_padding import flatten_atrous_conv, fold_explicit_padding
 from relayvm.compiler.transforms.simplify_expr import simplify_expr
+from relayvm.ir.module import Module
 
 _TYPED = frozenset({Property.TYPED})
 _SHAPE_OF_TERMS = frozenset({Property.ANF, Property.FUSED})
 
-OPERATOR_PASSES = (
-    Pass(
-        "simplify_expr",
-        simplify_expr,
-        "replace expressions by simpler ones",
+
+def _row(
+    run: Callable[..., Module],
+    doc: str,
+    rounds: bool = False,
+    keeps_types: bool = True,
+    **options: OptionValue,
+) -> Pass:
+    """Return the row of a pass that runs only by name."""
+    return Pass(
+        run.__name__,
+        run,
+        doc,
         requires=_TYPED,
-        breaks=_SHAPE_OF_TERMS,
-        options=(("exact", False),),
+        breaks=_SHAPE_OF_TERMS if keeps_types else _SHAPE_OF_TERMS | _TYPED,
+        options=tuple(options.items()),
         in_pipeline=False,
-        rounds=True,
-    ),
+        rounds=rounds,
+    )
+
+
+OPERATOR_PASSES = (
+    _row(simplify_expr, "replace expressions by simpler ones", rounds=True, exact=False),
+    _row(canonicalize_ops, "write biases as sums"),
+    _row(canonicalize_cast, "give each user of a widening cast one of its own"),
+    _row(div_to_mul, "multiply by reciprocals of constants", rounds=True),
+    _row(fast_math, "approximate exponential functions", rounds=True),
+    _row(fold_explicit_padding, "let convolutions and poolings pad by themselves"),
+    _row(flatten_atrous_conv, "write convolutions of interleaved blocks as dilated ones"),
+    _row(dynamic_to_static, "write what constants decide as attributes", keeps_types=False),
 )

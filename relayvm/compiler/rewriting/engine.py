@@ -6,11 +6,15 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from relayvm.base.dims import AnyDim, dims_equal
 from relayvm.base.shapes import ShapeError
 from relayvm.compiler.analysis.purity import Purity
 from relayvm.compiler.analysis.scopes import is_atomic
-from relayvm.ir.expr import Call, Expr, Function, Let, Var
+from relayvm.compiler.rewriting.build import field as field_of
+from relayvm.compiler.rewriting.build import tuple_of, typed_call
+from relayvm.ir.expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
 from relayvm.ir.module import Module
+from relayvm.ir.types import TensorType, TupleType
 from relayvm.ir.visit import built, children, post_order, with_parts
 from relayvm.ops.operator import Operator
 
@@ -37,13 +41,15 @@ class Site:
                 self._values[id(node.var)] = node.value
 
     def definition(self, expr: Expr) -> Expr:
-        """Return the operator call that a let gives a variable, if its operands are atoms; else the
-        expression itself.
+        """Return the constant or operator call that a let gives a variable, if the operands are
+        atoms; else the expression itself.
         """
         after: Expr | None = expr
         while isinstance(after, Var):
-            value = self._values.get(id(after))
+            value = self._values.get(id(self._before.get(id(after), after)))
             after = None if value is None else self.done.get(id(value))
+        if isinstance(after, Constant):
+            return after
         if isinstance(after, Call) and all(map(is_atomic, after.args)):
             return after if isinstance(after.op, Operator) else expr
         return expr
@@ -94,10 +100,12 @@ class CallRule:
     rounds: bool = False
 
 
-def rewrite_calls(module: Module, rules: Sequence[CallRule]) -> Module:
+def rewrite_calls(module: Module, rules: Sequence[CallRule], *, refines: bool = False) -> Module:
     """Return the module with the rules applied, operands first, until none fits; linear.
 
-    Types and spans are kept; where no rule fits the module is the same object.
+    Types and spans are kept; where no rule fits the module is the same object. With `refines` a
+    replacement may know sizes that were `?`: what follows from them is known too, up to where
+    control flow meets, and types must be inferred again.
     """
     by_op: dict[str, list[CallRule]] = defaultdict(list)
     for rule in rules:
@@ -105,46 +113,113 @@ def rewrite_calls(module: Module, rules: Sequence[CallRule]) -> Module:
     purity = Purity(module)
     functions = {}
     for name, function in module.functions.items():
-        functions[name] = _rewrite(function, by_op, purity)
+        functions[name] = _Rewriter(function, by_op, purity, refines).rewrite(function)
     return module.with_functions(functions)
 
 
-def _rewrite(root: Function, rules: Mapping[str, Sequence[CallRule]], purity: Purity) -> Function:
-    site = Site(root, purity)
-    for node in site.order:
-        site.put(node, _settled(with_parts(node, site.done), rules, site))
-    result = site.done[id(root)]
-    assert isinstance(result, Function)
-    return result
+class _Rewriter:
+    """The walk over one function."""
 
+    def __init__(
+        self, root: Function, rules: Mapping[str, Sequence[CallRule]], purity: Purity, refines: bool
+    ) -> None:
+        self.site = Site(root, purity)
+        self.rules = rules
+        self.refines = refines
+        self.renewed: dict[int, Var] = {}
 
-def _settled(
-    node: Expr, rules: Mapping[str, Sequence[CallRule]], site: Site, depth: int = MADE_DEPTH
-) -> Expr:
-    """Return what a node becomes once no rule fits it, nor what rules put below it."""
-    for _ in range(TURN_LIMIT):
-        new = _replaced(node, rules, site)
-        if new is None:
-            break
-        node = new
-        if depth and isinstance(node, Call) and not site.knows(node):
-            parts = [
-                arg if site.knows(arg) else _settled(arg, rules, site, depth - 1)
-                for arg in node.args
-            ]
-            if any(a is not b for a, b in zip(parts, node.args)):
-                node = built(node, (node.op, *parts))
-    return node
+    def rewrite(self, root: Function) -> Function:
+        """Return the function with the rules applied."""
+        site = self.site
+        bound: dict[int, list[Var]] = defaultdict(list)
+        if self.refines:
+            for node in site.order:
+                if isinstance(node, Let):
+                    bound[id(node.value)].append(node.var)
+        for node in site.order:
+            after: Expr = self.renewed.get(id(node), node)
+            if after is node:
+                after = with_parts(node, site.done)
+                if self.refines and after is not node:
+                    after = self.retyped(after)
+                after = self.settled(after)
+            site.put(node, after)
+            for var in bound.get(id(node), ()):
+                self.renew(var, after)
+        result = site.done[id(root)]
+        assert isinstance(result, Function)
+        return result
 
+    def settled(self, node: Expr, depth: int = MADE_DEPTH) -> Expr:
+        """Return what a node becomes once no rule fits it, nor what rules put below it."""
+        site = self.site
+        for _ in range(TURN_LIMIT):
+            new = self.replaced(node)
+            if new is None:
+                break
+            node = new
+            if depth and isinstance(node, Call) and not site.knows(node):
+                parts = [a if site.knows(a) else self.settled(a, depth - 1) for a in node.args]
+                if any(a is not b for a, b in zip(parts, node.args)):
+                    node = built(node, (node.op, *parts))
+        return node
 
-def _replaced(node: Expr, rules: Mapping[str, Sequence[CallRule]], site: Site) -> Expr | None:
-    if not isinstance(node, Call) or not isinstance(node.op, Operator):
+    def replaced(self, node: Expr) -> Expr | None:
+        if not isinstance(node, Call) or not isinstance(node.op, Operator):
+            return None
+        for rule in self.rules.get(node.op.name, ()):
+            try:
+                new = rule.apply(node, self.site)
+            except ShapeError:
+                continue
+            if new is None or new is node:
+                continue
+            if new.checked_type == node.checked_type or (self.refines and _refines(new, node)):
+                return new
         return None
-    for rule in rules.get(node.op.name, ()):
-        try:
-            new = rule.apply(node, site)
-        except ShapeError:
-            continue
-        if new is not None and new is not node and new.checked_type == node.checked_type:
-            return new
-    return None
+
+    # --- types that become more exact --------------------------------------------------------
+
+    def retyped(self, node: Expr) -> Expr:
+        """Return a node with the type that follows from its operands."""
+        match node:
+            case Call() if isinstance(node.op, Operator):
+                new: Expr = typed_call(node.op, node.args, node.attrs, node.span)
+            case Tuple():
+                new = tuple_of(node.fields, node.span)
+            case TupleGetItem():
+                new = field_of(node.tuple_value, node.index, node.span)
+            case Let():
+                var = self.renewed.get(id(node.var), node.var)
+                kind = node.body.checked_type
+                return Let(var, node.value, node.body, span=node.span, checked_type=kind)
+            case _:
+                return node
+        return node if new.checked_type == node.checked_type else new
+
+    def renew(self, var: Var, value: Expr) -> None:
+        """Give the variable of a let the type that its value has got."""
+        if value.checked_type != var.checked_type and _refines(value, var):
+            kind = value.checked_type
+            self.renewed[id(var)] = Var(var.name, kind, span=var.span, checked_type=kind)
+
+
+def _refines(new: Expr, old: Expr) -> bool:
+    """Return True if a type is another one but for sizes that were not known."""
+    pending = [(new.checked_type, old.checked_type)]
+    while pending:
+        a, b = pending.pop()
+        if isinstance(a, TupleType) and isinstance(b, TupleType):
+            if len(a.fields) != len(b.fields):
+                return False
+            pending.extend(zip(a.fields, b.fields))
+        elif isinstance(a, TensorType) and isinstance(b, TensorType):
+            if a.dtype is not b.dtype or a.rank != b.rank:
+                return False
+            if not all(
+                isinstance(y, AnyDim) or dims_equal(x, y) is True for x, y in zip(a.shape, b.shape)
+            ):
+                return False
+        elif a != b:
+            return False
+    return True

@@ -1,0 +1,141 @@
+"""Operators whose shape is a tensor, with that tensor as an attribute where it is a constant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from relayvm.compiler.rewriting import CallRule, Site, rewrite_calls
+from relayvm.compiler.rewriting.build import attrs_of, call, constant, is_static, tensor
+from relayvm.ir.expr import Call, Constant, Expr, Tuple
+from relayvm.ir.module import Module
+from relayvm.ir.types import TensorType
+from relayvm.ops import OPS
+from relayvm.ops.operator import Fusion, Operator
+
+
+def dynamic_to_static(module: Module) -> Module:
+    """Write what constants decide as attributes.
+
+    `dyn.reshape(%x, meta[relay.Constant][0])` -> `reshape(%x, newshape=[3, 2])`. Shapes that types
+    tell, and arithmetic on them, count as constants.
+    """
+    rules = [CallRule(f"static {name}", name, _static) for name in _STATIC]
+    rules += [CallRule("shape_of", "shape_of", _known_shape)]
+    rules += [CallRule("ndarray_size", "ndarray_size", _known_size)]
+    rules += [CallRule("fold", name, _folded) for name in _SHAPE_ARITHMETIC]
+    return rewrite_calls(module, rules, refines=True)
+
+
+# Operators of programs that compute shapes.
+_SHAPE_ARITHMETIC = tuple(
+    row.name
+    for row in OPS.values()
+    if row.name in ("take", "concatenate", "strided_slice", "where", "prod", "stack", "gather")
+    or row.fusion in (Fusion.ELEMENTWISE, Fusion.BROADCAST)
+)
+_LARGEST_SHAPE = 64
+
+
+def _known_shape(node: Call, site: Site) -> Expr | None:
+    kind = node.args[0].checked_type
+    if not is_static(kind) or not site.is_pure(node.args[0]):
+        return None
+    return constant(tensor(node.args[0]).shape, tensor(node).dtype)
+
+
+def _known_size(node: Call, site: Site) -> Expr | None:
+    kind = node.args[0].checked_type
+    if not is_static(kind) or not site.is_pure(node.args[0]):
+        return None
+    size = np.prod(np.array(tensor(node.args[0]).shape, np.int64))
+    return constant(size, tensor(node).dtype)
+
+
+def _folded(node: Call, site: Site) -> Expr | None:
+    """Return what arithmetic on small constants gives: it computes shapes."""
+    assert isinstance(node.op, Operator)
+    values = [_value(arg, site) for arg in node.args]
+    kind = node.checked_type
+    if not values or any(v is None for v in values) or not isinstance(kind, TensorType):
+        return None
+    if not kind.dtype.is_integer and not kind.dtype.is_bool:
+        return None
+    data = node.op.evaluate(values, node.attrs)
+    if not isinstance(data, np.ndarray) or data.size > _LARGEST_SHAPE:
+        return None
+    exact = TensorType(data.shape, kind.dtype)
+    return Constant(data, span=node.span, checked_type=exact)
+
+
+def _value(expr: Expr, site: Site) -> np.ndarray | tuple[np.ndarray, ...] | None:
+    """Return the value of a small constant or of a tuple of some."""
+    found = site.definition(expr)
+    if isinstance(found, Tuple):
+        parts = [site.definition(part) for part in found.fields]
+        arrays = [part.data for part in parts if isinstance(part, Constant)]
+        small = all(data.size <= _LARGEST_SHAPE for data in arrays)
+        return tuple(arrays) if small and len(arrays) == len(parts) else None
+    if isinstance(found, Constant) and found.data.size <= _LARGEST_SHAPE:
+        return found.data if found.data.dtype.kind in "iub" else None
+    return None
+
+
+def _ints(expr: Expr) -> tuple[int, ...]:
+    assert isinstance(expr, Constant)
+    return tuple(int(v) for v in expr.data.reshape(-1))
+
+
+def _one(expr: Expr) -> int:
+    (value,) = _ints(expr)
+    return value
+
+
+def _number(expr: Expr) -> float:
+    assert isinstance(expr, Constant)
+    return float(expr.data.reshape(()))
+
+
+def _pairs(expr: Expr) -> tuple[tuple[int, ...], ...]:
+    assert isinstance(expr, Constant)
+    return tuple(tuple(int(v) for v in row) for row in expr.data)
+
+
+# For each operator: how many operands stay, and the attributes that the others become.
+_STATIC: dict[str, tuple[int, Sequence[tuple[str, Callable[[Expr], Any]]]]] = {
+    "dyn.broadcast_to": (1, [("shape", _ints)]),
+    "dyn.expand_dims": (1, [("axis", _one)]),
+    "dyn.full": (1, [("shape", _ints)]),
+    "dyn.nn.pad": (1, [("pad_width", _pairs)]),
+    "dyn.nn.upsampling": (1, [("scale_h", _number), ("scale_w", _number)]),
+    "dyn.nn.upsampling3d": (
+        1,
+        [("scale_d", _number), ("scale_h", _number), ("scale_w", _number)],
+    ),
+    "dyn.one_hot": (3, [("depth", _one)]),
+    "dyn.ones": (0, [("shape", _ints)]),
+    "dyn.reshape": (1, [("newshape", _ints)]),
+    "dyn.sparse_to_dense": (3, [("output_shape", _ints)]),
+    "dyn.squeeze": (1, [("axis", _ints)]),
+    "dyn.strided_slice": (1, [("begin", _ints), ("end", _ints), ("strides", _ints)]),
+    "dyn.tile": (1, [("reps", _ints)]),
+    "dyn.topk": (1, [("k", _one)]),
+    "dyn.zeros": (0, [("shape", _ints)]),
+}
+
+
+def _static(node: Call, site: Site) -> Expr | None:
+    name = node.op.name  # type: ignore[attr-defined]
+    kept, rows = _STATIC[name]
+    operands = [site.definition(arg) for arg in node.args]
+    args = list(node.args[:kept])
+    if name == "dyn.nn.pad":
+        args.append(node.args[2])
+    values = operands[kept : kept + len(rows)]
+    if not all(isinstance(v, Constant) for v in values):
+        return None
+    attrs = attrs_of(node)
+    attrs.update((attr, read(value)) for (attr, read), value in zip(rows, values))
+    return call(name.removeprefix("dyn."), args, node.span, **attrs)

@@ -1,0 +1,112 @@
+"""What passes over operator calls make of the programs in their golden files means the same."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relayvm.base.source import Source
+from relayvm.compiler.evaluate import Evaluator
+from relayvm.compiler.infer_types import infer_types
+from relayvm.compiler.operator_passes import OPERATOR_PASSES
+from relayvm.compiler.passes import run_passes
+from relayvm.compiler.steps import split_steps
+from relayvm.ir.module import Module
+from relayvm.ir.prelude import parse_program
+from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ops import OPS
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+FILES = [p for row in OPERATOR_PASSES for p in sorted((GOLDEN / row.name).glob("*.rly"))]
+SIZE_OF_UNKNOWN = 2
+# How far floats may move, beside the last bits: half precision, approximations, quantization.
+TOLERANCE = {"fast_math": 2e-2, "to_mixed_precision": 2e-2, "fake_quantization_to_integer": 1.5}
+
+
+def argument(kind: Type, rng: random.Random) -> object:
+    if isinstance(kind, TupleType):
+        return tuple(argument(f, rng) for f in kind.fields)
+    assert isinstance(kind, TensorType)
+    shape = tuple(d if isinstance(d, int) else SIZE_OF_UNKNOWN for d in kind.shape)
+    size = int(np.prod(shape, dtype=int))
+    if kind.dtype.is_float:
+        values = [
+            rng.choice([0.0, -1.0, rng.uniform(-2, 2), rng.uniform(0, 2)]) for _ in range(size)
+        ]
+    elif kind.dtype.is_bool:
+        values = [rng.random() < 0.5 for _ in range(size)]
+    else:
+        low, high = max(kind.dtype.min, -100), min(kind.dtype.max, 100)
+        values = [rng.randint(int(low), int(high)) for _ in range(size)]
+    return np.array(values).astype(kind.dtype.numpy).reshape(shape)
+
+
+def compare(a: object, b: object, tolerance: float) -> None:
+    if isinstance(a, tuple):
+        assert len(a) == len(b)
+        for x, y in zip(a, b):
+            compare(x, y, tolerance)
+        return
+    assert (a.dtype, a.shape) == (b.dtype, b.shape)
+    if tolerance == 0:
+        np.testing.assert_array_equal(a, b)
+        return
+    wide = [v.astype(np.float64) for v in (a, b)]
+    eps = np.finfo(a.dtype).eps if a.dtype.kind == "f" else 0
+    np.testing.assert_allclose(*wide, rtol=max(tolerance, 16 * eps), atol=max(tolerance, 16 * eps))
+
+
+def is_runnable(module: Module) -> bool:
+    pending = [p.checked_type for p in module["main"].params]
+    while pending:
+        kind = pending.pop()
+        if isinstance(kind, TupleType):
+            pending.extend(kind.fields)
+        elif not isinstance(kind, TensorType):
+            return False
+    return True
+
+
+def ids(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=ids)
+def test_a_pass_keeps_the_results_of_its_golden_programs(path):
+    text = path.read_text(encoding="utf-8").split("// ----\n")[0]
+    steps = split_steps(text.split("\n")[0].removeprefix("// opt --passes="))
+    module = infer_types(parse_program(Source(path.name, text), OPS))
+    if not is_runnable(module):
+        pytest.skip("takes what is no tensor")
+    after = infer_types(run_passes(module, steps, verify=True))
+    rounds = next(row.rounds for row in OPERATOR_PASSES if row.name == path.parent.name)
+    tolerance = TOLERANCE.get(path.parent.name, 1e-6 if rounds else 0)
+    rng = random.Random(path.name)
+    for _ in range(3):
+        args = [argument(p.checked_type, rng) for p in module["main"].params]
+        compare(
+            Evaluator(module).call("main", args), Evaluator(after).call("main", args), tolerance
+        )
+
+
+@pytest.mark.parametrize("row", OPERATOR_PASSES, ids=lambda row: row.name)
+def test_a_program_without_work_for_a_pass_stays_the_same_object(row):
+    text = (
+        "def @main(%x: Tensor[(2), int32]) { let %y = negative(%x); if (True) { %y } else { %x } }"
+    )
+    module = infer_types(parse_program(text, OPS))
+    assert row.run(module, **dict(row.options)) is module
+
+
+@pytest.mark.parametrize("row", OPERATOR_PASSES, ids=lambda row: row.name)
+def test_a_pass_takes_a_long_chain_without_recursion(row):
+    length = 3 * sys.getrecursionlimit()
+    lines = "".join(f"  let %v{i + 1} = tanh(%v{i});\n" for i in range(length))
+    text = f"def @main(%v0: Tensor[(2), float32]) {{\n{lines}  %v{length}\n}}"
+    module = infer_types(parse_program(text, OPS))
+    after = row.run(module, **dict(row.options))
+    assert "main" in after.functions
