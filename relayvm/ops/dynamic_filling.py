@@ -59,10 +59,14 @@ def dyn_broadcast_to(data: AnyTensor, shape: Integer) -> TensorType:
 
 def _broadcast_shape(source: Dims, shape: Array) -> Dims:
     wanted = sizes_in(shape, "`shape` of `dyn.broadcast_to`")
+    _require_broadcast(source, wanted)
+    return wanted
+
+
+def _require_broadcast(source: Dims, wanted: Dims) -> None:
     for a, b in zip(reversed(source), reversed(wanted)):
         if a != 1 and dims_equal(a, b) is False:
             raise ShapeError(f"a size of {a} does not broadcast to {b}", "bad-value")
-    return wanted
 
 
 @dyn_broadcast_to.value_shape
@@ -286,9 +290,7 @@ def collapse_sum_to(data: Numeric, shape: Integer) -> TensorType:
 
 def _collapsed(source: Dims, shape: Array) -> Ints:
     wanted = sizes_in(shape, "`shape` of `collapse_sum_to`")
-    for a, b in zip(reversed(source), reversed(wanted)):
-        if b != 1 and dims_equal(a, b) is False:
-            raise ShapeError(f"a size of {b} does not broadcast to {a}", "bad-value")
+    _require_broadcast(wanted, source)
     return wanted
 
 

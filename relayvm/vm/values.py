@@ -36,11 +36,11 @@ class NativeValue:
         layout: int,
         machine: VirtualMachine | None = None,
     ) -> None:
-        self._item = item
         self.converter = converter
         self.layout = layout
         self.machine = machine
         lib.rvm_program_retain(converter.program)  # a cycle may be collected program first
+        self._item = item
 
     def retained(self) -> int:
         """Return the object with one more count, which the caller owns."""
@@ -55,7 +55,8 @@ class NativeValue:
         raise TypeError(f"a {kind} is neither pickled nor deeply copied: it lives in its program")
 
     def __del__(self) -> None:
-        if lib is not None:  # module teardown
+        # Neither at module teardown nor where the constructor raised.
+        if lib is not None and hasattr(self, "_item"):
             lib.rvm_value_drop(self._item, self.converter.program)
 
 
@@ -121,11 +122,8 @@ def _show_all(values: Sequence[Any], depth: int) -> str:
     return ", ".join(shown + ["..."] * (len(values) > REPR_FIELDS))
 
 
-class Closure(NativeValue):
-    """A function value that a program returned; call it like a Python function.
-
-    It runs on the machine that returned it.
-    """
+class TypedValue(NativeValue):
+    """A value that knows its type: the layout alone does not tell it."""
 
     __slots__ = ("type",)
 
@@ -139,6 +137,15 @@ class Closure(NativeValue):
     ) -> None:
         super().__init__(converter, item, layout, machine)
         self.type = type_
+
+
+class Closure(TypedValue):
+    """A function value that a program returned; call it like a Python function.
+
+    It runs on the machine that returned it.
+    """
+
+    __slots__ = ()
 
     def __call__(self, *args: Any) -> Any:
         if self.machine is None:
@@ -149,21 +156,10 @@ class Closure(NativeValue):
         return f"<function {self.type.text}>"
 
 
-class Reference(NativeValue):
+class Reference(TypedValue):
     """A mutable cell shared with programs: `read()` its value, `write(value)` another."""
 
-    __slots__ = ("type",)
-
-    def __init__(
-        self,
-        converter: Converter,
-        item: int,
-        layout: int,
-        type_: ValueType,
-        machine: VirtualMachine | None,
-    ) -> None:
-        super().__init__(converter, item, layout, machine)
-        self.type = type_
+    __slots__ = ()
 
     def _word_content(self) -> bool:
         fields = self.type.fields
