@@ -7,7 +7,7 @@ is evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Union
 
 import numpy as np
@@ -52,6 +52,9 @@ MAX_INLINE = 60
 MAX_COLUMNS = 100
 MAX_INDENT = 40
 
+# What stands behind the text of an expression.
+Annotate = Callable[[Expr], str]
+
 # A text that may have many lines: strings and texts in order; a number is a line end that changes
 # the indentation.
 Rope = list[Union[str, int, "Rope"]]
@@ -65,10 +68,12 @@ def print_module(
     library: bool = False,
     metadata: bool = True,
     section: Section | None = None,
+    annotate: Annotate | None = None,
 ) -> str:
     """Return a module as text; `library` includes what came from the prelude.
 
-    `show_types` adds inferred types as comments. `metadata` adds the section of constants that have
+    `show_types` adds inferred types as comments, `annotate` what it returns of an expression.
+    `metadata` adds the section of constants that have
     no literal; without it the text is for reading only. The constants are kept in `section`, which
     says how they are written: within the text, or in a file beside it.
     """
@@ -83,18 +88,24 @@ def print_module(
             parts.append(_print_type_data(data, reserved))
     for name, function in module.functions.items():
         if name not in hidden:
-            printer = _Printer(section, show_types, reserved)
+            printer = _Printer(section, show_types, reserved, annotate)
             parts.append(printer.definition(name, function))
     text = "\n".join(parts)
     return "".join([text, "\n", *section.parts()]) if section.constants and metadata else text
 
 
 def print_expr(
-    expr: Expr, *, show_types: bool = False, module: Module | None = None, metadata: bool = True
+    expr: Expr,
+    *,
+    show_types: bool = False,
+    module: Module | None = None,
+    metadata: bool = True,
+    annotate: Annotate | None = None,
 ) -> str:
     """Return an expression as text for `parse_expr`, without a final newline."""
     section = Section()
-    printer = _Printer(section, show_types, reserved_names(module.types if module else ()))
+    reserved = reserved_names(module.types if module else ())
+    printer = _Printer(section, show_types, reserved, annotate)
     text = printer.expression(expr)
     return "".join([text, "\n", *section.parts()]) if section.constants and metadata else text
 
@@ -161,9 +172,15 @@ def _is_default(value: AttrValue, default: AttrValue) -> bool:
 class _Printer:
     """Prints one function or expression."""
 
-    def __init__(self, section: Section, show_types: bool, reserved: frozenset[str]) -> None:
+    def __init__(
+        self,
+        section: Section,
+        show_types: bool,
+        reserved: frozenset[str],
+        annotate: Annotate | None = None,
+    ) -> None:
         self.section = section
-        self.show_types = show_types
+        self.annotate = annotate or (self._type_comment if show_types else None)
         self.types = TypeNames(reserved, lambda data: _meta_constant(section, data))
         self.names = Names()
         self.scopes: Scopes
@@ -307,16 +324,20 @@ class _Printer:
                 text = f"ref_write({ref}, {yield self._operand(node.value)})"
             case _:
                 raise TypeError(f"{type(node).__name__} is not an expression")
-        if self.show_types and node.checked_type is not None:
-            comment = f" /* ty={self.types.type(node.checked_type)} */"
+        comment = self.annotate(node) if self.annotate else ""
+        if comment:
             text = text + comment if isinstance(text, str) else [text, comment]
         return text
+
+    def _type_comment(self, node: Expr) -> str:
+        ty = node.checked_type
+        return "" if ty is None else f" /* ty={self.types.type(ty)} */"
 
     def _callee(self, node: Expr) -> Recursive[Any]:
         """Return what stands before `(` or `.`: other texts than names and calls are bound or put
         in parentheses.
         """
-        bind = not isinstance(node, (Call, TupleGetItem)) or self.show_types
+        bind = not isinstance(node, (Call, TupleGetItem)) or self.annotate is not None
         text = yield self._operand(node, bind)
         # `Nil()` is `Nil`: what calls the value of `Nil` is `(Nil)()`.
         return f"({text})" if isinstance(node, Constant) or self._is_atom(node) else text

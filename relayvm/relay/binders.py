@@ -6,7 +6,7 @@ TVM warns of them and runs them by scope; the language below wants one binder fo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from relayvm.base.trampoline import Recursive, trampoline
@@ -104,6 +104,31 @@ def with_one_binder_each(expr: Expr) -> Expr:
         return _renewed(node, again)
 
     return rewrite(expr, step)
+
+
+def with_own_binders(functions: Mapping[str, Function]) -> dict[str, Function]:
+    """Return functions no two of which bind the same variable: later ones get new variables.
+
+    `def @f(%x) { %x }`, `def @g(%x) { @f(%x) }` with one `%x` -> `def @g(%x1) { @f(%x1) }`
+    """
+    if len(functions) < 2:
+        return dict(functions)
+    seen: set[Var] = set()
+    result: dict[str, Function] = {}
+    for name, given in functions.items():
+        function = given
+        own = {var for node in post_order(function) for var in binders(node)}
+        if again := own & seen:
+            renewed = rewrite(function, _renewing(again))
+            assert isinstance(renewed, Function)
+            function = renewed
+        seen |= own
+        result[name] = function
+    return result
+
+
+def _renewing(again: set[Var]) -> Callable[[Expr], Expr]:
+    return lambda node: _renewed(node, again & {*binders(node)})
 
 
 def _renewed(node: Expr, again: set[Var]) -> Expr:

@@ -265,10 +265,16 @@ def var(
 
 
 def const(value: Any, dtype: str | None = None, span: IrSpan | None = None) -> ir.Constant:
-    """Return a constant; without `dtype`, int64 becomes int32 and float64 becomes float32."""
+    """Return a constant; without `dtype`, Python's numbers are int32 and float32, and arrays are
+    what they are.
+    """
     if isinstance(value, (ir.Expr, str)) or value is None:
         raise ValueError("value has to be scalar or NDArray")
-    return _constant(value, None if not dtype else as_dtype(dtype).name, span)
+    wanted = as_dtype(dtype).name if dtype else None
+    if wanted is None and isinstance(value, (np.ndarray, np.generic)):
+        # A float64 of numpy is a float of Python as well.
+        wanted = None if isinstance(value, float) else value.dtype.name
+    return _constant(value, wanted, span)
 
 
 def _constant(value: Any, dtype: str | None, span: IrSpan | None) -> ir.Constant:

@@ -120,8 +120,8 @@ def _same_as(self: object, other: object) -> bool:
 
 
 def _astext(self: Any, show_meta_data: bool = True, annotate: Any = None) -> str:
-    """Return the text."""
-    return astext(self, show_meta_data)
+    """Return the text; what `annotate` returns of a node stands behind its text."""
+    return astext(self, show_meta_data, annotate)
 
 
 def _text(self: Any) -> str:
@@ -190,10 +190,21 @@ def _places(end: bool, column: bool) -> property:
 class _Id:
     """What TVM keeps apart from a variable to tell it from others of the same name."""
 
-    __slots__ = ("name_hint",)
+    __slots__ = ("_var", "name_hint")
 
-    def __init__(self, name: str) -> None:
-        self.name_hint = name
+    def __init__(self, var: ir.Var) -> None:
+        self.name_hint = var.name
+        self._var = var
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Id) and self._var is other._var
+
+    def __hash__(self) -> int:
+        return hash(self._var)
+
+    def same_as(self, other: object) -> bool:
+        """Tell whether both are of one variable."""
+        return self == other
 
 
 def _of_name(method: str) -> Method:
@@ -212,7 +223,7 @@ IDIOMS: tuple[tuple[type, dict[str, Any]], ...] = (
         ir.Var,
         {
             "name_hint": _alias("name"),
-            "vid": property(lambda self: _Id(self.name)),
+            "vid": property(_Id),
             "__call__": _call,
         },
     ),
@@ -250,7 +261,16 @@ IDIOMS: tuple[tuple[type, dict[str, Any]], ...] = (
             "astype": _no_cast,
         },
     ),
-    (ir.Attrs, {"__getattr__": _attribute, "get_str": lambda self, key: str(self[key])}),
+    (
+        ir.Attrs,
+        {
+            "__getattr__": _attribute,
+            "get_str": lambda self, key: str(self[key]),
+            "get_int": lambda self, key: int(self[key]),
+            "get_int_tuple": lambda self, key: tuple(int(v) for v in self[key]),
+            "same_as": _same_as,
+        },
+    ),
     (types.TensorType, {"concrete_shape": property(_concrete_shape)}),
     (types.TypeRelation, {"func": _alias("name")}),
     (types.TypeVar, {"name_hint": _alias("name")}),

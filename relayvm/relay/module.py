@@ -27,9 +27,9 @@ from relayvm.ir.prelude import import_from_std, prelude
 from relayvm.ir.types import GlobalTypeVar
 from relayvm.ir.visit import free_type_vars, post_order, rewrite
 from relayvm.ops import OPS
-from relayvm.relay.binders import free_variables, with_one_binder_each
+from relayvm.relay.binders import free_variables, with_one_binder_each, with_own_binders
 from relayvm.relay.ndarray import as_ndarray
-from relayvm.relay.node import as_attrs, as_expr
+from relayvm.relay.node import as_attrs, as_expr, as_mapping
 from relayvm.relay.text import astext
 
 Name = Any  # a text, a GlobalVar or a GlobalTypeVar
@@ -81,9 +81,9 @@ class IRModule:
         self._vars: dict[str, GlobalVar] = {}
         self._type_vars: dict[str, GlobalTypeVar] = {}
         self._module: Module | None = None
-        for key, data in (type_definitions or {}).items():
+        for key, data in as_mapping(type_definitions, "`type_definitions`").items():
             self[key] = data
-        for key, function in (functions or {}).items():
+        for key, function in as_mapping(functions, "`functions`").items():
             self[key] = function
 
     # --- the immutable module ------------------------------------------------------------
@@ -92,7 +92,8 @@ class IRModule:
     def module(self) -> Module:
         """The program as passes take it."""
         if self._module is None:
-            self._module = Module(self._functions, self._types, self._library, self._attrs)
+            functions = with_own_binders(self._functions)
+            self._module = Module(functions, self._types, self._library, self._attrs)
         return self._module
 
     def _changed(self) -> None:
@@ -124,7 +125,12 @@ class IRModule:
         if isinstance(var, GlobalTypeVar):
             self.get_global_type_var(var.name)
             return self._types[var.name]
-        return self.module[_name_of(var)]
+        return self._function(_name_of(var))
+
+    def _function(self, name: str) -> Function:
+        """Return a function; raises RelayError where the module has none of the name."""
+        found = self._functions.get(name)
+        return self.module[name] if found is None else found
 
     def __setitem__(self, var: Name, val: Any) -> None:
         """Put a function or a data type under a name, in the place of what was there."""
@@ -145,14 +151,14 @@ class IRModule:
     def _as_function(self, val: Any) -> Function:
         expr = as_expr(val, "a module")
         if isinstance(expr, GlobalVar):
-            return self.module[expr.name]
+            return self._function(expr.name)
         made = with_one_binder_each(expr if isinstance(expr, Function) else Function((), expr))
         assert isinstance(made, Function)
         return made
 
     def __delitem__(self, var: Name) -> None:
         """Remove a function."""
-        self.module[_name_of(var)]
+        self._function(_name_of(var))
         del self._functions[_name_of(var)]
         self._changed()
 
@@ -165,6 +171,9 @@ class IRModule:
 
     def __len__(self) -> int:
         return len(self._functions)
+
+    def __bool__(self) -> bool:
+        return True
 
     def update(self, other: IRModule | Mapping[Name, Function]) -> None:
         """Put the definitions of another module into this one."""
@@ -193,7 +202,7 @@ class IRModule:
 
     def get_global_var(self, name: str) -> GlobalVar:
         """Return the variable of a function; the same one each time."""
-        self.module[name]
+        self._function(name)
         return self._var(name)
 
     def get_global_vars(self) -> list[GlobalVar]:
@@ -310,8 +319,8 @@ class IRModule:
     # --- text ----------------------------------------------------------------------------
 
     def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
-        """Return the program as text."""
-        return astext(self.module, show_meta_data)
+        """Return the program as text; what `annotate` returns of a node stands behind its text."""
+        return astext(self.module, show_meta_data, annotate)
 
     def script(self, **_: Any) -> str:
         """Return the program as text."""
@@ -342,9 +351,13 @@ def _read(path: Path) -> Module:
 
 def tag_of(constructor: Constructor) -> int:
     """Return the tag: a byte of a hash of the type's name above the place in the definition."""
-    digest = hashlib.blake2b(constructor.belong_to.name.encode(), digest_size=1).digest()
-    high = digest[0] << 24
-    return (high - (1 << 32) if high >= 1 << 31 else high) | constructor.index
+    return tag_in(constructor.belong_to.name, constructor.index)
+
+
+def tag_in(type_name: str, index: int) -> int:
+    """Return the tag of the constructor of a type at a place in its definition."""
+    high = hashlib.blake2b(type_name.encode(), digest_size=1).digest()[0] << 24
+    return (high - (1 << 32) if high >= 1 << 31 else high) | index
 
 
 def wrap(module: Module, like: IRModule | None = None) -> IRModule:

@@ -135,6 +135,15 @@ def as_dtype(value: object) -> DType:
     return BY_NAME[name]
 
 
+def as_mapping(value: Mapping[Any, Any] | None, what: str) -> Mapping[Any, Any]:
+    """Return a mapping, an empty one for None; `what` names it where it is none."""
+    if value is None:
+        return {}
+    if not hasattr(value, "items"):
+        raise error("bad-option", f"{what} is a mapping from names, not {_shown(value)}")
+    return value
+
+
 def as_attrs(value: Mapping[str, AttrValue] | None) -> Attrs:
     """Return attributes from a mapping, or none from None."""
     if not value:

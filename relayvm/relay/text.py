@@ -13,15 +13,15 @@ from relayvm.ir.types import Type
 Annotate = Callable[[Any], str]
 
 
-def astext(item: Any, show_meta_data: bool = True) -> str:
+def astext(item: Any, show_meta_data: bool = True, annotate: Annotate | None = None) -> str:
     """Return an item as text; without `show_meta_data` constants that have no literal are only
-    named.
+    named. What `annotate` returns of an expression stands behind its text.
     """
     item = getattr(item, "module", item)
     if isinstance(item, Module):
-        return print_module(item, metadata=show_meta_data)
+        return print_module(item, metadata=show_meta_data, annotate=annotate)
     if isinstance(item, Expr):
-        return print_expr(item, metadata=show_meta_data)
+        return print_expr(item, metadata=show_meta_data, annotate=annotate)
     if isinstance(item, Type):
         return print_type(item)
     return str(item)

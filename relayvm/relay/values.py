@@ -15,7 +15,7 @@ from relayvm.base.diagnostics import error
 from relayvm.compiler import evaluate
 from relayvm.ir.expr import Constant, Constructor
 from relayvm.ir.module import Module
-from relayvm.relay.module import tag_of
+from relayvm.relay.module import tag_in, tag_of
 from relayvm.relay.ndarray import as_ndarray
 from relayvm.vm import values as vm
 
@@ -136,7 +136,7 @@ def _data(value: Any, module: Module | None) -> ConstructorValue:
     definition = module.types.get(type_name) if module else None
     constructors = definition.constructors if definition else ()
     constructor = next((c for c in constructors if c.name == value.constructor), None)
-    tag = tag_of(constructor) if constructor else value.tag
+    tag = tag_in(type_name, value.tag)
     made = ConstructorValue(tag, lambda: [to_relay(f, module) for f in value.fields], constructor)
     made.native = value
     return made

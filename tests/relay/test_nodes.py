@@ -56,7 +56,7 @@ def test_signatures_are_those_of_the_original():
         "type_args",
         "span",
     ]
-    assert str(inspect.signature(relay.Any)) == "() -> 'AnyDim'"
+    assert list(inspect.signature(relay.Any).parameters) == ["span"]
 
 
 def test_names_without_objects_of_their_own_cannot_be_called():
@@ -68,7 +68,8 @@ def test_a_constant_has_the_dtype_of_tvm():
     assert relay.const(1).data.dtype == "int32"
     assert relay.const(1.5).data.dtype == "float32"
     assert relay.const(True).data.dtype == "bool"
-    assert relay.const(np.arange(2)).data.dtype == "int32"
+    assert relay.const(np.arange(2)).data.dtype == "int64"
+    assert relay.const([0, 1]).data.dtype == "int32"
     assert relay.const(np.float16(1)).data.dtype == "float16"
     assert relay.const([1.0, 2.0]).data.shape == (2,)
     assert relay.const(3, "uint8").data.dtype == "uint8"

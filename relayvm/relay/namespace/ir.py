@@ -105,6 +105,7 @@ def install() -> None:
         "transform": transform,
         "Span": base.Span,
         "SourceName": base.SourceName,
+        "BaseExpr": expr.Expr,
         "RelayExpr": expr.Expr,
         "BaseFunc": expr.Function,
         "GlobalVar": expr.GlobalVar,
@@ -121,7 +122,9 @@ def install() -> None:
                 "TupleType",
                 "Type",
                 "TypeCall",
+                "TypeConstraint",
                 "TypeKind",
+                "TypeRelation",
                 "TypeVar",
             ]
         },
