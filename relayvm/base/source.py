@@ -21,6 +21,8 @@ class Source:
     line_starts: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise TypeError(f"the text of a program is a str, not a `{type(self.text).__name__}`")
         object.__setattr__(self, "text", self.text.removeprefix("\ufeff"))
         starts = [0]
         position = self.text.find("\n")

@@ -10,6 +10,7 @@ from relayvm.base.dims import Dim, DimVar
 from relayvm.base.source import Source
 from relayvm.compiler.analysis.operand_values import check_operand_values
 from relayvm.compiler.analysis.tensor_sizes import check_sizes
+from relayvm.compiler.analysis.variables import check_variables
 from relayvm.compiler.entries import entry_names
 from relayvm.compiler.passes import run_passes
 from relayvm.compiler.transforms.instantiate import needs_uniform
@@ -47,6 +48,7 @@ def optimize(
             if not isinstance(name, str) or ("[" in name) != name.endswith("]"):
                 message = f"an entry is a name such as `main` or `f[int32]`, not `{name}`"
                 raise error("bad-option", message)
+    check_variables(module)
     typed = run_passes(module, ["infer_types"])
     check_sizes(typed)
     check_operand_values(typed)

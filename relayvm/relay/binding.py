@@ -10,6 +10,7 @@ from relayvm.base.diagnostics import error
 from relayvm.ir.expr import Expr, Function, Var
 from relayvm.ir.visit import bound_vars, free_vars, substitute
 from relayvm.relay.expr import const
+from relayvm.relay.node import as_mapping
 
 
 def bind_variables(expr: Expr, binds: Mapping[Var | str, Any]) -> Expr:
@@ -36,7 +37,7 @@ def bind_variables(expr: Expr, binds: Mapping[Var | str, Any]) -> Expr:
 def _values(expr: Expr, binds: Mapping[Var | str, Any]) -> dict[Var, Expr]:
     names = {p.name: p for p in expr.params} if isinstance(expr, Function) else {}
     values: dict[Var, Expr] = {}
-    for key, value in binds.items():
+    for key, value in as_mapping(binds, "what is bound").items():
         variable = names.get(key) if isinstance(key, str) else key
         if not isinstance(variable, Var):
             known = ", ".join(f"`{name}`" for name in names) or "none"

@@ -110,6 +110,9 @@ class Executable:
 
     def section(self, name: str) -> memoryview:
         """Return the bytes of a section of the file, by its name in `format.SECTIONS`."""
+        if name not in SECTION_NUMBER:
+            known = ", ".join(f"`{n}`" for n in SECTION_NUMBER)
+            raise error("bad-option", f"a file has no section {name!r}; it has {known}")
         size, handle = ffi.new("size_t *"), self.handle
         begin = lib.rvm_program_section(handle, SECTION_NUMBER[name], size)
         holder = ffi.gc(begin, lambda _: handle)  # keeps the program while the bytes are in use

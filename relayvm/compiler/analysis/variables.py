@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import DType, dtype_of
 from relayvm.ir.expr import Call, Constant, Constructor, Expr, Function, Let, Match, Var
-from relayvm.ir.module import TypeData
+from relayvm.ir.module import Module, TypeData
 from relayvm.ir.scope import Scope, Scopes
 from relayvm.ir.types import (
     FuncType,
@@ -168,6 +169,32 @@ def is_well_formed(expr: Expr) -> bool:
         for node in scopes.nodes
         if isinstance(node, Var)
     )
+
+
+def check_variables(module: Module) -> None:
+    """Raise RelayError if a function uses a variable where it is not bound, or binds one twice: no
+    text does, programs built in Python may.
+    """
+    for name, function in module.functions.items():
+        scopes = Scopes(function)
+        regions: dict[Var, Scope] = {}
+        for node in scopes.nodes:
+            for var, region in _bound_here(node, scopes):
+                if var in regions:
+                    message = f"`%{var.name}` is bound more than once in `@{name}`"
+                    way = "make a variable for each binder; equal names are no matter"
+                    raise error("ill-formed", message, node.span, help=way)
+                regions[var] = region
+        for node in scopes.nodes:
+            if not isinstance(node, Var):
+                continue
+            if node not in regions:
+                message = f"`%{node.name}` is bound nowhere in `@{name}`"
+                way = "make it a parameter, or give it a value with `let`"
+                raise error("unknown-variable", message, node.span, help=way)
+            if not regions[node].encloses(scopes.of[id(node)]):
+                message = f"`%{node.name}` is used in `@{name}` outside of its scope"
+                raise error("ill-formed", message, node.span)
 
 
 def _bound_here(node: Expr, scopes: Scopes) -> Iterator[tuple[Var, Scope]]:

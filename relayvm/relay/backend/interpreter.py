@@ -7,6 +7,7 @@ from typing import Any
 
 from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import AnyDim
+from relayvm.compiler.analysis.variables import check_variables
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.passes import run_passes
 from relayvm.ir.expr import Expr, Function, GlobalVar
@@ -75,6 +76,7 @@ def _evaluator(entry: Entry, args: tuple[Any, ...]) -> tuple[Evaluator, str]:
     """Return an evaluator of a typed module, and the name of the entry; types that nothing else
     tells are those of arguments.
     """
+    check_variables(entry.module)
     try:
         return Evaluator(run_passes(entry.module, ["infer_types"])), entry.name
     except RelayError as failure:

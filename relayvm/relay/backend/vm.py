@@ -19,6 +19,7 @@ from relayvm.relay.machine import Executable
 from relayvm.relay.module import IRModule, unwrap, wrap
 from relayvm.relay.namespace.transform import PassContext
 from relayvm.relay.ndarray import NDArray, as_ndarray
+from relayvm.relay.node import as_mapping
 from relayvm.relay.values import to_machine, to_relay
 from relayvm.vm.machine import VirtualMachine
 
@@ -51,7 +52,8 @@ class VMCompiler:
 
     def set_params(self, params: Params) -> None:
         """Give values to parameters of `main`."""
-        self._params = {name: as_ndarray(np.asarray(value)) for name, value in params.items()}
+        given = as_mapping(params, "`params`")
+        self._params = {name: as_ndarray(np.asarray(value)) for name, value in given.items()}
 
     def get_params(self) -> dict[str, NDArray]:
         """Return the values that were given."""
@@ -125,8 +127,9 @@ def with_params(module: Module, params: Params, entry: str = "main") -> Module:
 
     Raises RelayError `wrong-argument` for an array of another type than the parameter's.
     """
-    names = {p.name for p in module[entry].params} if params else set()
-    values = {name: np.asarray(value) for name, value in params.items() if name in names}
+    given = as_mapping(params, "`params`")
+    names = {p.name for p in module[entry].params} if given else set()
+    values = {name: np.asarray(value) for name, value in given.items() if name in names}
     return bind_params(module, values, entry)
 
 

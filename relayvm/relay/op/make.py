@@ -59,9 +59,9 @@ def tuple_of(values: Any, name: str) -> Expr:
 
 
 def _attributes(op: Operator, given: dict[str, Any]) -> Attrs:
-    kinds = {a.name: a.kind for a in op.attributes}
+    dtypes = {a.name for a in op.attributes if a.kind == "DType | None"}
     values = {
-        name: None if value == "" and kinds.get(name) == "DType | None" else attr_value(value)
+        name: None if name in dtypes and _is_empty(value) else attr_value(value)
         for name, value in given.items()
     }
     try:
@@ -69,6 +69,10 @@ def _attributes(op: Operator, given: dict[str, Any]) -> Attrs:
     except ShapeError as failure:
         raise error(failure.code or "bad-attribute", failure.message) from None
     return Attrs(complete) if complete else NO_ATTRS
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, str) and not value
 
 
 # -- Constants and expressions in the place of attributes -----------------------------------------
@@ -111,10 +115,10 @@ def padding(value: Any, axes: int) -> Sequence[int]:
     One number pads all sides; one an axis pads both its sides; two an axis are taken as they are.
     Raises RelayError `bad-attribute` for another number of them.
     """
-    if isinstance(value, Iterable):
-        given = tuple(int(v) for v in value)
-    else:
-        given = (int(value),)
+    try:
+        given = tuple(int(v) for v in (value if isinstance(value, Iterable) else (value,)))
+    except (TypeError, ValueError, OverflowError) as reason:
+        raise error("bad-attribute", f"`padding` is no number or list of them: {reason}") from None
     if len(given) == 1:
         return given * (2 * axes)
     if len(given) == axes:
