@@ -54,13 +54,13 @@ from relayvm.ir.types import (
 )
 from relayvm.ir.visit import (
     LEAVES,
+    TypeVariables,
     attr_variables,
     node_types,
     pattern_vars,
     pattern_walk,
     type_children,
     type_variables,
-    type_walk,
 )
 
 
@@ -87,6 +87,12 @@ class _Verifier:
         self.sink = DiagnosticSink()
         self.binders: dict[Var, Span | None] = {}
         self.where = ""
+        # Types without holes, and pairs that agree; by identity, so that types which grow from
+        # node to node are looked at once. They are kept: ids of dead ones would come again.
+        self._whole: dict[int, Type] = {}
+        self._variables = TypeVariables()
+        self._sound: dict[int, Type] = {}
+        self._agreeing: dict[tuple[int, int], tuple[Type, Type]] = {}
 
     def fail(self, message: str, span: Span | None, notes: Iterable[Note] = ()) -> None:
         self.sink.add(Diagnostic("ill-formed", f"{message}{self.where}", span, "", tuple(notes)))
@@ -171,8 +177,10 @@ class _Verifier:
         if isinstance(node, Function):
             here = scopes.binding[id(node)][0]
         for type_ in node_types(node):
-            visible = {v for v in type_variables(type_) if v in params and params[v].encloses(here)}
-            self.type(type_, visible, node.span)
+            variables = self._variables(type_)
+            visible = {v for v in variables if v in params and params[v].encloses(here)}
+            if id(type_) not in self._sound or len(visible) < len(variables):
+                self.type(type_, visible, node.span)
         if isinstance(node, Call):
             for value in node.attrs.values():
                 for dim in attr_variables(value):
@@ -184,6 +192,8 @@ class _Verifier:
     def type(self, root: Type, visible: set[TypeParam], outer: Span | None) -> None:
         """Check the names and kinds in a type."""
         inner: dict[TypeParam, int] = {}
+        seen: dict[int, Type] = {}
+        failures = len(self.sink.diagnostics)
         waiting: list[Type | tuple[TypeParam, ...]] = [root]
         while waiting:
             type_ = waiting.pop()
@@ -191,6 +201,9 @@ class _Verifier:
                 for param in type_:
                     inner[param] -= 1
                 continue
+            if id(type_) in self._sound and not self._variables(type_):
+                continue
+            seen[id(type_)] = type_
             span = type_.span or outer
             if isinstance(type_, (TypeVar, TensorType, ShapeArg)):
                 for variable in type_variables(type_):
@@ -206,6 +219,10 @@ class _Verifier:
                 for param in type_.type_params:
                     inner[param] = inner.get(param, 0) + 1
             waiting.extend(reversed(type_children(type_)))
+        if len(self.sink.diagnostics) == failures:
+            # Parts with variables are sound where these are visible, as is asked of the root alone.
+            self._sound.update({i: t for i, t in seen.items() if not self._variables(t)})
+            self._sound[id(root)] = root
 
     def _data_type(
         self,
@@ -284,11 +301,11 @@ class _Verifier:
         if node.checked_type is None:
             self.fail(f"a {type(node).__name__} has no type", node.span)
             return
-        if _has_hole(node.checked_type):
+        if self._has_hole(node.checked_type):
             shown = print_type(node.checked_type)
             self.fail(f"the type `{shown}` of a {type(node).__name__} has holes", node.span)
         expected = _expected_type(node)
-        if expected is not None and not _compatible(node.checked_type, expected):
+        if expected is not None and not self._compatible(node.checked_type, expected):
             self.fail(
                 f"a {type(node).__name__} has type `{print_type(node.checked_type)}`, "
                 f"but its parts make `{print_type(expected)}`",
@@ -297,9 +314,45 @@ class _Verifier:
         if isinstance(node, If) and node.cond.checked_type not in (None, scalar_type(BOOL)):
             self.fail("the condition is no rank-0 bool", node.cond.span)
 
+    def _has_hole(self, type_: Type) -> bool:
+        waiting, seen = [type_], {}
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, IncompleteType):
+                return True
+            below = type_children(part)
+            if below and id(part) not in self._whole and id(part) not in seen:
+                seen[id(part)] = part
+                waiting.extend(below)
+        self._whole.update(seen)
+        return False
 
-def _has_hole(type_: Type) -> bool:
-    return any(isinstance(part, IncompleteType) for part in type_walk(type_))
+    def _compatible(self, a: Type, b: Type) -> bool:
+        """Tell whether two types agree but for dims, which inference may know better at one place
+        than at another.
+        """
+        waiting, seen = [(a, b)], {}
+        while waiting:
+            x, y = waiting.pop()
+            key = (id(x), id(y))
+            if x is y or key in self._agreeing or key in seen:
+                continue
+            match x, y:
+                case TensorType(), TensorType():
+                    fits = x.dtype is y.dtype and x.rank == y.rank
+                case TypeCall(), TypeCall():
+                    fits = x.func == y.func
+                case (TupleType(), TupleType()) | (RefType(), RefType()):
+                    below = type_children(x), type_children(y)
+                    fits = len(below[0]) == len(below[1])
+                    waiting.extend(zip(*below))
+                    seen[key] = (x, y)
+                case _:
+                    fits = type(x) is type(y)
+            if not fits:
+                return False
+        self._agreeing.update(seen)
+        return True
 
 
 def _expected_type(node: Expr) -> Type | None:
@@ -323,26 +376,3 @@ def _expected_type(node: Expr) -> Type | None:
         case _:
             pass
     return None
-
-
-def _compatible(a: Type, b: Type) -> bool:
-    """Tell whether two types agree but for dims, which inference may know better at one place than
-    at another.
-    """
-    waiting = [(a, b)]
-    while waiting:
-        x, y = waiting.pop()
-        match x, y:
-            case TensorType(), TensorType():
-                fits = x.dtype is y.dtype and x.rank == y.rank
-            case TypeCall(), TypeCall():
-                fits = x.func == y.func
-            case (TupleType(), TupleType()) | (RefType(), RefType()):
-                below = type_children(x), type_children(y)
-                fits = x is y or len(below[0]) == len(below[1])
-                waiting.extend(() if x is y else zip(*below))
-            case _:
-                fits = type(x) is type(y)
-        if not fits:
-            return False
-    return True

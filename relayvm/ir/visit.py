@@ -383,6 +383,38 @@ def type_variables(type_: Type) -> Iterator[TypeParam]:
         waiting.extend(reversed(below))
 
 
+class TypeVariables:
+    """Finds the free type and dim variables of types, each once. What it found is remembered for
+    every part, so that types which grow from node to node cost no more each time.
+    """
+
+    def __init__(self) -> None:
+        # The types are kept: ids of dead ones would come again.
+        self._known: dict[int, tuple[Type, tuple[TypeParam, ...]]] = {}
+
+    def __call__(self, type_: Type) -> tuple[TypeParam, ...]:
+        """Return the free variables of a type."""
+        waiting = [type_]
+        while waiting:
+            item = waiting[-1]
+            below = type_children(item)
+            missing = [part for part in below if id(part) not in self._known]
+            if missing and id(item) not in self._known:
+                waiting.extend(missing)
+                continue
+            waiting.pop()
+            if id(item) not in self._known:
+                self._known[id(item)] = (item, self._of(item, below))
+        return self._known[id(type_)][1]
+
+    def _of(self, item: Type, below: tuple[Type, ...]) -> tuple[TypeParam, ...]:
+        found = (v for part in below for v in self._known[id(part)][1])
+        every = dict.fromkeys(found if below else _leaf_variables(item))
+        for param in item.type_params if isinstance(item, FuncType) else ():
+            every.pop(param, None)
+        return tuple(every)
+
+
 def _leaf_variables(type_: Type) -> Iterator[TypeParam]:
     match type_:
         case TypeVar():
@@ -410,17 +442,20 @@ def attr_variables(value: AttrValue) -> Iterator[DimVar]:
             yield from dim_variables(item)
 
 
-def free_type_vars(item: Expr | Type) -> tuple[TypeParam, ...]:
+def free_type_vars(
+    item: Expr | Type, variables: TypeVariables | None = None
+) -> tuple[TypeParam, ...]:
     """Return the type parameters used but not introduced inside, each once, in order of first
-    use.
+    use. Whoever asks about many expressions gives the same `variables` each time.
     """
     if isinstance(item, Type):
         return tuple(dict.fromkeys(type_variables(item)))
     bound: set[TypeParam] = set()
     used: dict[TypeParam, None] = {}
+    variables = variables or TypeVariables()
     for node in post_order(item):
         for type_ in node_types(node):
-            used.update(dict.fromkeys(type_variables(type_)))
+            used.update(dict.fromkeys(variables(type_)))
         if isinstance(node, Call):
             for value in node.attrs.values():
                 used.update(dict.fromkeys(attr_variables(value)))

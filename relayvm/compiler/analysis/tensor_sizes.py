@@ -36,21 +36,24 @@ def check_sizes(module: Module) -> None:
     seen: set[int] = set()
     for function in module.functions.values():
         for param in function.params:
-            _check(param.checked_type or UNIT, param.span, sink)
+            _check(param.checked_type or UNIT, param.span, sink, seen)
         for node in post_order(function):
             if isinstance(node, Op):
                 continue
             for kind in (node.checked_type, *node_types(node)):
-                if kind is not None and id(kind) not in seen:
-                    seen.add(id(kind))
-                    _check(kind, node.span, sink)
+                if kind is not None:
+                    _check(kind, node.span, sink, seen)
     sink.raise_if_any()
 
 
-def _check(kind: Type, span: Span | None, sink: _Sink) -> None:
+def _check(kind: Type, span: Span | None, sink: _Sink, seen: set[int]) -> None:
     pending = [kind]
     while pending:
-        match pending.pop():
+        kind = pending.pop()
+        if id(kind) in seen:
+            continue
+        seen.add(id(kind))
+        match kind:
             case TensorType() as tensor:
                 if _is_too_large(tensor):
                     sink.add(f"`{print_type(tensor)}` needs more than 2^46 bytes", span)

@@ -181,6 +181,46 @@ class Rigid:
         return isinstance(part, ShapeArg) and has_dim_hole(part.dim)
 
 
+class Dimless:
+    """Remembers which types have no sizes and nothing to be found in them, so that a hole which
+    meets one can be that very type.
+    """
+
+    def __init__(self, rigid: Rigid) -> None:
+        self._rigid = rigid
+        self._known: dict[int, tuple[Type, bool]] = {}
+
+    def __call__(self, type_: Type) -> bool:
+        """Return True if no value of another type may come where one of this type did."""
+        known = self._known.get(id(type_))
+        if known is not None:
+            return known[1]
+        if not self._rigid(type_):
+            return False
+        stack, seen = [type_], {}
+        answer = True
+        while stack and answer:
+            part = prune(stack.pop())
+            known = self._known.get(id(part))
+            if known is not None:
+                answer = known[1]
+            elif id(part) not in seen:
+                seen[id(part)] = part
+                answer = not _has_dims(part)
+                stack.extend(parts(part))
+        # What holds sizes is what was asked for; of its parts it is not known which.
+        self._known.update({i: (p, True) for i, p in seen.items()} if answer else {})
+        self._known[id(type_)] = (type_, answer)
+        return answer
+
+
+def _has_dims(part: Type) -> bool:
+    if isinstance(part, TensorType):
+        return bool(part.shape)
+    generic = isinstance(part, FuncType) and bool(part.type_params or part.type_constraints)
+    return generic or isinstance(part, ShapeArg)
+
+
 class SameTypes:
     """Compares types without holes; remembers pairs that are equal, so that growing types cost no
     more each time.

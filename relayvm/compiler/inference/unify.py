@@ -27,6 +27,7 @@ from relayvm.compiler.inference.holes import (
     new_hole,
 )
 from relayvm.compiler.inference.type_walk import (
+    Dimless,
     Memo,
     Rigid,
     SameTypes,
@@ -67,6 +68,7 @@ class TypeSolver:
         self.queue = Queue()
         self.dims = DimSolver(self.queue, dim_mismatch)
         self.rigid = Rigid()
+        self.dimless = Dimless(self.rigid)
         self.same_type = SameTypes()
         self._memo: Memo = {}
         self._mismatch = mismatch
@@ -114,7 +116,7 @@ class TypeSolver:
 
     def bind(self, hole: Hole, skeleton: Type, reason: Reason) -> bool:
         """Give the hole the outermost part of a type, with holes for the parts; False if the type
-        would be infinite.
+        would be infinite. A type without sizes is taken whole: growing types are not copied.
         """
         group = hole.state.representative()
         inner = () if self.rigid(skeleton) else type_holes(skeleton)
@@ -122,7 +124,8 @@ class TypeSolver:
             self._infinite(reason)
             self.poison(hole)
             return False
-        hole.state.bound = _open(skeleton, hole.state)
+        whole = self.dimless(skeleton)
+        hole.state.bound = skeleton if whole else _open(skeleton, hole.state)
         self._wake(hole)
         return True
 

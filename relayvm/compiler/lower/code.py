@@ -156,6 +156,8 @@ class Code:
         waiting = [(given, wanted)]
         while waiting:
             given, wanted = waiting.pop()
+            if given is wanted:
+                continue
             if isinstance(given, TensorType) and isinstance(wanted, TensorType):
                 if any(differs(g, w) for g, w in zip(given.shape, wanted.shape)):
                     return True

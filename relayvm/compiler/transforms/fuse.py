@@ -223,13 +223,13 @@ class _Fuser:
             inputs = [place[v] for v in read if v in place]
             node = _Node(binding, inputs, _kernel_operator(binding.value))
             node.escapes = binding.var in escaping
-            if node.operator is not None or isinstance(binding.value, (Tuple, TupleGetItem)):
-                node.needs = _needs(binding.value)
             nodes.append(node)
             for i in inputs:
                 nodes[i].users.append(index)
         _mark_glue(nodes, place)
         for node in nodes:
+            if node.fusible:
+                node.needs = _needs(node.binding.value)
             node.fixed_user = next((u for u in node.users if not nodes[u].fusible), sys.maxsize)
         return nodes
 

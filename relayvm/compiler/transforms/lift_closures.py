@@ -21,7 +21,7 @@ from relayvm.ir.expr import (
 )
 from relayvm.ir.module import Module
 from relayvm.ir.types import FuncType, Type
-from relayvm.ir.visit import free_type_vars, free_vars, substitute
+from relayvm.ir.visit import TypeVariables, free_type_vars, free_vars, substitute
 
 CLOSURE = Attrs(Closure=1)
 
@@ -55,6 +55,7 @@ class Lifter:
         self.lifted: dict[str, Function] = {}
         self.owner = ""
         self.params: list[Var] = []  # of the functions around
+        self.variables = TypeVariables()
 
     def run(self, name: str, function: Function) -> Function:
         self.owner = name
@@ -130,7 +131,7 @@ class Lifter:
             params,
             inner,
             kind,
-            tuple(free_type_vars(inner)),
+            free_type_vars(inner, self.variables),
             CLOSURE,
             span=function.span,
             checked_type=FuncType(types, kind),
