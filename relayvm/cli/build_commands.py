@@ -15,6 +15,11 @@ from relayvm.cli.options import add_command, named_file, read_arrays, writing
 
 def add_commands(commands: Any) -> None:
     """Add the commands of this file to the parser."""
+    _add_compile(commands)
+    _add_opt(commands)
+
+
+def _add_compile(commands: Any) -> None:
     compile_ = add_command(commands, "compile", "compile a program to an executable file")
     compile_.add_argument("model", type=Path, help="program text (.relay)")
     compile_.add_argument(
@@ -58,6 +63,9 @@ def add_commands(commands: Any) -> None:
         " the program as Python over numpy (default: executable)",
     )
     compile_.set_defaults(run=run_compile)
+
+
+def _add_opt(commands: Any) -> None:
     opt = add_command(
         commands,
         "opt",
