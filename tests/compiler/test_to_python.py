@@ -127,6 +127,17 @@ def test_effects_keep_their_order_where_operands_need_statements():
     assert [int(x) for x in ran(text, False)] == [1, 0, 10, 10]
 
 
+def test_what_is_read_after_a_write_is_what_was_written():
+    text = """
+    def @main(%n: int32) {
+      let %r = ref(%n);
+      let %next = fn () -> int32 { ref_write(%r, ref_read(%r) + 1); ref_read(%r) };
+      (%next(), %next(), ref_read(%r))
+    }
+    """
+    assert [int(x) for x in ran(text, 4)] == [5, 6, 6]
+
+
 def test_a_shared_node_is_evaluated_once_before_the_branch_that_uses_it_first():
     text = """
     def @main(%c: bool) {

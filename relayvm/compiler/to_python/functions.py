@@ -169,7 +169,8 @@ class FunctionWriter:
                     return
         term = yield self.value(node)
         start, last = f"{term.text} = ", suite.lines[-1] if suite.lines else None
-        if isinstance(last, str) and last.startswith(start) and not is_atomic(node):
+        named = term.level == ATOM and not is_atomic(node)
+        if named and isinstance(last, str) and last.startswith(start):
             suite.lines[-1] = last.replace(start, "return ", 1)
             return
         suite.add(f"return {term.loose}")
