@@ -11,6 +11,7 @@ from relayvm.ops import (
     gradient_convolution,  # noqa: F401
     gradient_dynamic,  # noqa: F401
     gradient_elementwise,  # noqa: F401
+    gradient_image,  # noqa: F401
     gradient_losses,  # noqa: F401
     gradient_pooling,  # noqa: F401
     gradient_random,  # noqa: F401

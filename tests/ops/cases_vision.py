@@ -47,6 +47,29 @@ def _regular(seed: int, shape: tuple[int, int, int], **attrs: Any) -> Case:
     return Case(shapes, attrs, {}, _classes(seed, shape, True))
 
 
+_ROIS = {1: [[0, 0, 0, 4, 3], [1, 1.5, -2, 9, 3.25], [1, 8, 7, 2, 1]]}
+
+
+def _proposal(seed: int, shape: tuple[int, int, int], **attrs: Any) -> Case:
+    batch, rows, columns = shape
+    rng = np.random.default_rng(seed)
+    given = {
+        "scales": (0.5, 2.0),
+        "ratios": (0.5, 1.0),
+        "feature_stride": 8,
+        "threshold": 0.5,
+        "rpn_post_nms_top_n": 4,
+        "rpn_min_size": 3,
+    }
+    values = {
+        0: rng.integers(0, 9, (batch, 8, rows, columns)) / 8,
+        1: rng.integers(-4, 5, (batch, 16, rows, columns)) / 8,
+        2: [[20, 12, 1]] * batch,
+    }
+    shapes = (batch, 8, rows, columns), (batch, 16, rows, columns), (batch, 3)
+    return Case(shapes, {**given, **attrs}, {}, values)
+
+
 VISION_CASES: dict[str, list[Case]] = {
     "vision.get_valid_counts": [
         Case(((2, 5, 6), ()), {}, {1: "float32"}, {1: 0.25}),
@@ -79,5 +102,58 @@ VISION_CASES: dict[str, list[Case]] = {
             score_threshold=0.2,
         )
         for seed, shape in ((1, (2, 6, 3)), (2, (1, 8, 2)), (3, (1, 0, 2)))
+    ],
+    "vision.multibox_prior": [
+        Case(((1, 2, 3, 4),)),
+        Case(
+            ((2, 1, 2, 3),),
+            {
+                "sizes": (0.5, 0.25),
+                "ratios": (1.0, 2.0, 0.5),
+                "steps": (0.5, -1.0),
+                "offsets": (0.0, 0.75),
+                "clip": True,
+            },
+        ),
+        Case(((1, 1, 0, 3),)),
+    ],
+    "vision.multibox_transform_loc": [
+        Case(((2, 3, 4), (2, 16), (1, 4, 4)), {"threshold": 0.3}),
+        Case(((1, 2, 3), (1, 12), (1, 3, 4)), {"clip": False, "keep_background": True}),
+        Case(((1, 2, 0), (1, 0), (1, 0, 4))),
+    ],
+    "vision.roi_align": [
+        Case(((2, 2, 5, 6), (3, 5)), {"pooled_size": (2, 3), "spatial_scale": 0.5}, {}, _ROIS),
+        Case(
+            ((2, 2, 5, 6), (3, 5)),
+            {"pooled_size": (2, 2), "spatial_scale": 1.0, "sample_ratio": 2, "mode": "max"},
+            {},
+            _ROIS,
+        ),
+        Case(
+            ((2, 5, 6, 2), (3, 5)),
+            {"pooled_size": (1, 2), "spatial_scale": 0.7, "layout": "NHWC"},
+            {},
+            _ROIS,
+        ),
+    ],
+    "vision.roi_pool": [
+        Case(((2, 2, 5, 6), (3, 5)), {"pooled_size": (2, 3), "spatial_scale": 0.5}, {}, _ROIS),
+        Case(
+            ((2, 5, 6, 2), (3, 5)),
+            {"pooled_size": (2, 2), "spatial_scale": 1.0, "layout": "NHWC"},
+            {},
+            _ROIS,
+        ),
+    ],
+    "vision.proposal": [
+        _proposal(1, (2, 3, 2), iou_loss=False, rpn_pre_nms_top_n=9),
+        _proposal(2, (1, 2, 3), iou_loss=True, rpn_pre_nms_top_n=-1),
+        _proposal(3, (1, 0, 3), iou_loss=True, rpn_pre_nms_top_n=-1),
+    ],
+    "vision.yolo_reorg": [
+        Case(((1, 4, 2, 4),), {"stride": 2}),
+        Case(((2, 3, 1, 2),)),
+        Case(((0, 8, 2, 2),), {"stride": 2}),
     ],
 }
