@@ -9,10 +9,10 @@ from typing import Any
 
 from relayvm.base.diagnostics import error
 from relayvm.compiler.api import load
-from relayvm.relay.backend.graph_module import GraphModule
+from relayvm.relay.backend.graph_module import GraphModule, tensors_of
 from relayvm.relay.machine import CompiledLibrary, Executable
 from relayvm.relay.ndarray import Device, NDArray
-from relayvm.vm.manifest import Entry, ValueType
+from relayvm.vm.manifest import Entry
 
 ENTRY = "main"
 
@@ -134,15 +134,3 @@ def graph_of(entry: Entry) -> str:
         "node_row_ptr": rows,
     }
     return json.dumps(graph, indent=2)
-
-
-def tensors_of(type_: ValueType) -> list[ValueType]:
-    """Return the tensors of a type of nested tuples, from the left."""
-    pending, found = [type_], []
-    while pending:
-        item = pending.pop()
-        if item.kind == "tuple":
-            pending += reversed(item.fields)
-        else:
-            found.append(item)
-    return found

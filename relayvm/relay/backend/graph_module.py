@@ -11,6 +11,7 @@ from relayvm.relay.machine import BenchmarkResult, Executable, entry_of, measure
 from relayvm.relay.ndarray import Device, NDArray, as_ndarray
 from relayvm.relay.values import ADT, to_machine, to_relay
 from relayvm.vm.machine import VirtualMachine
+from relayvm.vm.manifest import ValueType
 
 ENTRY = "main"
 
@@ -128,8 +129,6 @@ class GraphModule:
 
     def get_num_outputs(self) -> int:
         """Return how many outputs there are: the tensors of a tuple count one by one."""
-        from relayvm.relay.backend.executor_factory import tensors_of
-
         return len(tensors_of(self._entry.result))
 
     def get_output(self, index: int, out: Any = None) -> Any:
@@ -195,6 +194,18 @@ def _flat(value: Any) -> list[Any]:
     while pending:
         item = pending.pop()
         if type(item) is ADT:
+            pending += reversed(item.fields)
+        else:
+            found.append(item)
+    return found
+
+
+def tensors_of(type_: ValueType) -> list[ValueType]:
+    """Return the tensors of a type of nested tuples, from the left."""
+    pending, found = [type_], []
+    while pending:
+        item = pending.pop()
+        if item.kind == "tuple":
             pending += reversed(item.fields)
         else:
             found.append(item)
