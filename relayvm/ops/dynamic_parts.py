@@ -18,7 +18,7 @@ from relayvm.ops.dynamic import all_of, any_of, dims_if, entry, length_of, numbe
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.padding import pad
-from relayvm.ops.schema import AnyTensor, Dims, Integer, SameDtype, like, require_same_dtype
+from relayvm.ops.schema import AnyTensor, Dims, Integer, SameDtype, like
 from relayvm.ops.slicing import SliceSpec, slice_ranges, strided_slice
 from relayvm.ops.sorting import topk_arrays, topk_tensors, topk_type
 
@@ -315,7 +315,6 @@ def dyn_pad(
         message = f'`pad_mode` of `dyn.nn.pad` must be {legal}, got "{pad_mode}"'
         raise ShapeError(message, "bad-attribute")
     require_rank(pad_val, 0, 0, "`pad_val` of `dyn.nn.pad`")
-    require_same_dtype(data.dtype, pad_val.dtype, "dtypes of `data` and `pad_val`")
     require_rank(pad_width, 2, 2, "`pad_width` of `dyn.nn.pad`")
     require_equal(pad_width.shape[0], data.rank, "axis 0 of `pad_width` and the rank of `data`")
     require_equal(pad_width.shape[1], 2, "axis 1 of `pad_width` and 2")
@@ -380,7 +379,9 @@ def _(dims: Dims, data: Tensor, pad_width: Tensor, pad_val: Tensor, *, pad_mode:
                 index = te.select(low < te.dim(size), low, last - low)
             places.append(te.index(index, size, "clip"))
         value = data[tuple(places)]
-        return te.select(all_of(*inside), value, pad_val[()]) if pad_mode == "constant" else value
+        if pad_mode != "constant":
+            return value
+        return te.select(all_of(*inside), value, te.cast(pad_val[()], data.dtype))
 
     return te.compute(dims, element, "pad")
 

@@ -14,6 +14,7 @@ from relayvm.ops.elementwise import cast, where
 from relayvm.ops.gathering import scatter_elements
 from relayvm.ops.gathering_grads import scatter_nd_grad
 from relayvm.ops.gradient_elementwise import Gradients
+from relayvm.ops.gradient_expressions import in_dtype_of
 from relayvm.ops.operator import GradientCall
 from relayvm.ops.repeating import slice_like_grad
 from relayvm.ops.reshaping import expand_dims, reshape, reshape_like
@@ -68,13 +69,13 @@ def _(call: GradientCall, g: Expr) -> Gradients:
     positions = reshape_like(cumsum(counted, axis=0), call.data)
     source = dyn_pad(positions, call.pad_width, _number(0), pad_mode=call.pad_mode)
     flat, slopes = reshape(source, newshape=(-1,)), reshape(g, newshape=(-1,))
-    around = expand_dims(zeros_like(call.pad_val), axis=0)
+    around = expand_dims(cast(zeros_like(call.pad_val), dtype=call.type_of("data").dtype), axis=0)
     table = Tuple((around, reshape(zeros_like(call.data), newshape=(-1,))))
     whole = rows.ROWS["concatenate"](table, axis=0)
     sums = scatter_elements(whole, flat, slopes, axis=0, reduction="add")
     inner = reshape_like(strided_slice(sums, begin=(1,), end=(2**31 - 1,)), call.data)
     outer = reshape(strided_slice(sums, begin=(0,), end=(1,)), newshape=())
-    return inner, None, outer
+    return inner, None, in_dtype_of(call, "pad_val", outer)
 
 
 def _sparse(call: GradientCall, g: Expr) -> tuple[Expr, Expr]:

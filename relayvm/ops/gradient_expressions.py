@@ -72,3 +72,11 @@ def spread(g: Expr, axes: Sequence[int], keepdims: bool) -> Expr:
 def spread_like(g: Expr, axes: Sequence[int], keepdims: bool, data: Expr) -> Expr:
     """Return the result of a reduction repeated to the shape of what was reduced."""
     return broadcast_to_like(spread(g, axes, keepdims), data)
+
+
+def in_dtype_of(call: GradientCall, operand: str, g: Expr) -> Expr | None:
+    """Return the gradient of an operand that is converted to the dtype of the result."""
+    own, given = call.type_of(operand).dtype, call.output_type
+    if isinstance(given, TensorType) and given.dtype is own:
+        return g
+    return cast(g, dtype=own) if own.is_float else None

@@ -6,6 +6,7 @@ from relayvm.ir.expr import Expr, Tuple, TupleGetItem
 from relayvm.ops.axes import require_axis
 from relayvm.ops.creation import zeros_like
 from relayvm.ops.gradient_elementwise import Gradients
+from relayvm.ops.gradient_expressions import in_dtype_of
 from relayvm.ops.movement import concatenate, split_like
 from relayvm.ops.operator import GradientCall, Operator
 from relayvm.ops.padding import dilate, mirror_pad, pad, pad_grad
@@ -38,7 +39,7 @@ def _(call: GradientCall, g: Expr) -> Gradients:
     if call.pad_mode != "constant":
         return pad_grad(g, call.data, pad_width=call.pad_width, pad_mode=call.pad_mode), None
     inner = _inside(g, call.pad_width)
-    return inner, subtract(sum_(g), sum_(inner))
+    return inner, in_dtype_of(call, "pad_value", subtract(sum_(g), sum_(inner)))
 
 
 @mirror_pad.gradient

@@ -12,11 +12,12 @@ from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
+from relayvm.ops import numeric
 from relayvm.ops.axes import product, require_rank
 from relayvm.ops.loads import load_wide, wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
-from relayvm.ops.schema import AnyTensor, Float, Ints, Numeric, Pairs, SameDtype
+from relayvm.ops.schema import AnyTensor, Float, Ints, Numeric, Pairs
 from relayvm.ops.windows import both, require_natural
 
 # How many elements each mode needs of an axis beyond those it puts beside it; None for none at all.
@@ -63,12 +64,12 @@ def _source(place: ScalarExpr, size: Dim, before: int, mode: str) -> ScalarExpr:
 
 @operator("nn.pad", fusion=Fusion.INJECTIVE)
 def pad(
-    data: AnyTensor, pad_value: SameDtype, *, pad_width: Pairs, pad_mode: str = "constant"
+    data: AnyTensor, pad_value: AnyTensor, *, pad_width: Pairs, pad_mode: str = "constant"
 ) -> TensorType:
     """`data` with `pad_width` elements before and after each axis.
 
-    They are `pad_value`, or with `pad_mode="edge"` the element at the border, with "reflect" those
-    mirrored at it.
+    They are `pad_value` in the dtype of `data`, or with `pad_mode="edge"` the element at the
+    border, with "reflect" those mirrored at it.
 
     >>> %x = float32 [1, 2]
     >>> %v = float32 0
@@ -98,7 +99,8 @@ def _(data: Array, pad_value: Array, *, pad_width: Pairs, pad_mode: str) -> Arra
     if not pad_width:
         return data
     if pad_mode == "constant":
-        return np.pad(data, pad_width, constant_values=pad_value)
+        value = numeric.cast(pad_value, dtype_of(data.dtype))
+        return np.pad(data, pad_width, constant_values=value)
     return np.pad(data, pad_width, mode=pad_mode)  # type: ignore[call-overload,no-any-return]
 
 
@@ -116,7 +118,11 @@ def _(data: Tensor, pad_value: Tensor, *, pad_width: Pairs, pad_mode: str) -> Te
             if before or after:
                 inside = both(inside, te.in_range(index, size))
         value = data[tuple(places)]
-        return value if inside is None else te.select(inside, value, pad_value[()])
+        return (
+            value
+            if inside is None
+            else te.select(inside, value, te.cast(pad_value[()], data.dtype))
+        )
 
     return te.compute(padded_shape(data.shape, pad_width), element, "pad")
 

@@ -31,6 +31,7 @@ SPACE_CASES: dict[str, list[Case]] = {
         Case(((2, 3), ()), {"pad_width": ((1, 0), (0, 2))}),
         Case(((0, 3), ()), {"pad_width": ((1, 1), (0, 0))}),
         Case(((), ()), {"pad_width": ()}),
+        Case(((2,), ()), {"pad_width": ((1, 2),)}, {0: "int8", 1: "float32"}, {1: 300.5}),
         *(Case((s, ()), a) for s, a in _PADS),
     ],
     "nn.mirror_pad": [

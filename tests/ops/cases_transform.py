@@ -391,6 +391,7 @@ TRANSFORM_CASES: dict[str, list[Case]] = {
     ],
     "dyn.nn.pad": [
         Case(((2,), (1, 2), ()), {}, {1: "int64"}, {1: [[1, 2]]}),
+        Case(((2,), (1, 2), ()), {}, {1: "int64", 2: "int32"}, {1: [[1, 2]]}),
         *(
             Case(((3, 4), (2, 2), ()), {"pad_mode": m}, {1: "int32"}, {1: [[2, 1], [0, 3]]})
             for m in ("constant", "edge", "reflect")

@@ -124,6 +124,7 @@ nn(
     coordinate_transformation_mode="asymmetric",
 )
 nn("pad", A, want=np.pad(A, ((0, 0), (1, 2))), pad_width=((0, 0), (1, 2)), pad_value=0.0)
+nn("pad", A, want=np.pad(A, ((0, 0), (1, 2))), pad_width=((0, 0), (1, 2)))
 nn("mirror_pad", A, want=np.pad(A, ((0, 0), (1, 1)), "symmetric"), pad_width=((0, 0), (1, 1)))
 nn("dilate", A[:1], want=[[A[0, 0], 0, A[0, 1], 0, A[0, 2]]], strides=[1, 2])
 nn("fifo_buffer", B[:, :1], A, want=np.hstack([A[:, 1:], B[:, :1]]), axis=1)

@@ -94,7 +94,7 @@ def as_expr(value: Any, dtype: str | None = None) -> Expr:
     """Return a number, a list of numbers or an expression as an expression."""
     if isinstance(value, TupleWrapper):
         return value.astuple()
-    return value if isinstance(value, Expr) else const(np.asarray(value), dtype)
+    return value if isinstance(value, Expr) else const(value, dtype)
 
 
 def sizes(value: Any) -> Any:
