@@ -7,9 +7,19 @@ from collections.abc import Callable
 from relayvm.compiler.pipeline import Pass, Property
 from relayvm.compiler.steps import OptionValue
 from relayvm.compiler.transforms.canonicalize import canonicalize_cast, canonicalize_ops
+from relayvm.compiler.transforms.combine_parallel import (
+    combine_parallel_batch_matmul,
+    combine_parallel_conv2d,
+    combine_parallel_dense,
+)
 from relayvm.compiler.transforms.dynamic_to_static import dynamic_to_static
 from relayvm.compiler.transforms.fast_math import div_to_mul, fast_math
 from relayvm.compiler.transforms.fold_padding import flatten_atrous_conv, fold_explicit_padding
+from relayvm.compiler.transforms.fold_scale_axis import (
+    backward_fold_scale_axis,
+    fold_scale_axis,
+    forward_fold_scale_axis,
+)
 from relayvm.compiler.transforms.simplify_expr import simplify_expr
 from relayvm.ir.module import Module
 
@@ -46,4 +56,31 @@ OPERATOR_PASSES = (
     _row(fold_explicit_padding, "let convolutions and poolings pad by themselves"),
     _row(flatten_atrous_conv, "write convolutions of interleaved blocks as dilated ones"),
     _row(dynamic_to_static, "write what constants decide as attributes", keeps_types=False),
+    _row(
+        combine_parallel_conv2d,
+        "compute convolutions of one tensor as one",
+        rounds=True,
+        min_num_branches=3,
+    ),
+    _row(
+        combine_parallel_dense,
+        "compute dense layers of one tensor as one",
+        rounds=True,
+        min_num_branches=3,
+        to_batch_matmul=True,
+    ),
+    _row(
+        combine_parallel_batch_matmul,
+        "compute products of one batch of matrices as one",
+        rounds=True,
+        min_num_branches=3,
+    ),
+    _row(backward_fold_scale_axis, "multiply factors into the weights before them", rounds=True),
+    _row(forward_fold_scale_axis, "multiply factors into the weights behind them", rounds=True),
+    _row(
+        fold_scale_axis,
+        "multiply factors into weights, and evaluate these",
+        rounds=True,
+        keeps_types=False,
+    ),
 )

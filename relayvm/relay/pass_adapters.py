@@ -59,6 +59,12 @@ def fuse_ops(module: Module, *, fuse_opt_level: int) -> Module:
     return run_passes(module, [("fuse_ops", options)])
 
 
+def combine_parallel_dense(module: Module, *, min_num_branches: int, to_batch: bool) -> Module:
+    """Return the module with dense layers of one tensor computed as one product."""
+    options = {"min_num_branches": min_num_branches, "to_batch_matmul": to_batch}
+    return run_passes(module, [("combine_parallel_dense", options)])
+
+
 # --- passes that are functions over one expression in TVM ------------------------------------
 
 

@@ -10,6 +10,7 @@ from relayvm.base.dims import AnyDim, dims_equal
 from relayvm.base.shapes import ShapeError
 from relayvm.compiler.analysis.purity import Purity
 from relayvm.compiler.analysis.scopes import is_atomic
+from relayvm.compiler.rewriting.anchors import Anchors
 from relayvm.compiler.rewriting.build import field as field_of
 from relayvm.compiler.rewriting.build import tuple_of, typed_call
 from relayvm.ir.expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
@@ -29,6 +30,7 @@ class Site:
 
     def __init__(self, root: Expr, purity: Purity) -> None:
         self._purity = purity
+        self._anchors = Anchors(root)
         self._uses: dict[int, int] = defaultdict(int)
         self._values: dict[int, Expr] = {}
         self._before: dict[int, Expr] = {}
@@ -72,6 +74,12 @@ class Site:
             else:
                 pending.extend(children(node))
         return True
+
+    def is_anchored(self, expr: Expr) -> bool:
+        """Return True if an expression follows from constants and parameters of the function: it
+        may be evaluated anywhere in it.
+        """
+        return self._anchors.hold(expr)
 
     def knows(self, expr: Expr) -> bool:
         """Return True for a node that stood in the program or took the place of one."""
