@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,9 @@ RESULT_BYTES = 16 << 20
 LARGEST_GROWN_BYTES = 4096
 LARGEST_DATA_FIELDS = 1000
 
+# Operators that look at the type of their operand alone, where that says all.
+SIZES = frozenset({"shape_of", "ndarray_size"})
+
 
 def fold_constants(module: Module) -> Module:
     """Evaluate closed calls and decide known branches: `add(1f, 2f)` -> `3f`.
@@ -48,7 +52,7 @@ def fold_constants(module: Module) -> Module:
     Calls of operators, of functions of the module and of constructors fold where all arguments are
     constants. A call is left alone if it traps, takes more than a million element operations, or
     gives more than 16 MiB, a function or a reference. Operators that make much out of little
-    (`zeros`) are left to run time. Linear, beside the evaluation.
+    (`zeros`) are left to run time. Sizes fold where types tell them. Linear, beside the evaluation.
     """
     folder = _Folder(module)
     functions: dict[str, Function] = {}
@@ -133,6 +137,8 @@ class _Folder:
 
     def call_operator(self, node: Call) -> Expr:
         args = [self.resolve(a) for a in node.args]
+        if isinstance(node.op, Op) and node.op.name in SIZES and self.purity.is_removable(args[0]):
+            return _sizes(node, args[0].checked_type) or node
         if not args or not all(_is_constant(a) for a in args):
             return node
         return self.evaluate(node)
@@ -188,27 +194,41 @@ class _Folder:
 
     def fits(self, pattern: Pattern, data: Expr, bindings: list[tuple[Var, Expr]]) -> bool | None:
         """Return whether `pattern` fits `data`; None if that is not known."""
-        match pattern:
-            case PatternVar():
-                bindings.append((pattern.var, data))
-                return True
-            case PatternTuple():
-                parts = data.fields if isinstance(data, Tuple) else None
-            case PatternConstructor():
-                if not isinstance(data, Call) or not isinstance(data.op, Constructor):
-                    return None
-                if data.op.index != pattern.constructor.index:
-                    return False
-                parts = data.args
-            case _:
-                return True
-        if parts is None:
-            return None
-        for part, field_ in zip(pattern.patterns, parts):
-            fits = self.fits(part, self.resolve(field_), bindings)
-            if not fits:
-                return fits
+        waiting = [(pattern, data)]
+        while waiting:
+            pattern, data = waiting.pop()
+            match pattern:
+                case PatternVar():
+                    bindings.append((pattern.var, data))
+                    continue
+                case PatternTuple():
+                    parts = data.fields if isinstance(data, Tuple) else None
+                case PatternConstructor():
+                    if not isinstance(data, Call) or not isinstance(data.op, Constructor):
+                        return None
+                    if data.op.index != pattern.constructor.index:
+                        return False
+                    parts = data.args
+                case _:
+                    continue
+            if parts is None:
+                return None
+            below = [(p, self.resolve(d)) for p, d in zip(pattern.patterns, parts)]
+            waiting.extend(reversed(below))
         return True
+
+
+def _sizes(node: Call, operand: Type | None) -> Constant | None:
+    """Return what `shape_of` or `ndarray_size` gives of an operand whose sizes are known."""
+    assert isinstance(node.op, Op)
+    if not isinstance(operand, TensorType) or not isinstance(node.checked_type, TensorType):
+        return None
+    dims = [d for d in operand.shape if isinstance(d, int)]
+    if len(dims) < operand.rank:
+        return None
+    dtype = node.checked_type.dtype.numpy
+    sizes = np.array(dims if node.op.name == "shape_of" else math.prod(dims), np.int64)
+    return Constant(sizes.astype(dtype), span=node.span, checked_type=node.checked_type)
 
 
 def _is_constant(expr: Expr) -> bool:
