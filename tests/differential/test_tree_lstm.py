@@ -11,11 +11,11 @@ import pytest
 import relayvm
 from relayvm.cli.bench import treelstm
 from relayvm.cli.bench.trees import Node, count_tokens, post_order, read_trees, word_vectors
+from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.entries import bind_params
 from relayvm.compiler.evaluate import DataValue, Evaluator
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.optimize import optimize
-from relayvm.compiler.transforms.fuse import is_primitive
 from relayvm.ir.expr import Match
 from relayvm.ir.visit import post_order as nodes_of
 

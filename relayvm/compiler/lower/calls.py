@@ -8,6 +8,7 @@ from relayvm.base.abi import TrapCode
 from relayvm.base.diagnostics import InternalError
 from relayvm.base.dtypes import INT64, DType
 from relayvm.base.source import Span
+from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.analysis.sizes import instance_types
 from relayvm.compiler.lower.arrays import array_call
 from relayvm.compiler.lower.code import (
@@ -34,7 +35,6 @@ from relayvm.compiler.lower.linear import (
     Use,
 )
 from relayvm.compiler.lower.words import is_view, word_instruction
-from relayvm.compiler.transforms.fuse import is_primitive
 from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Op
 from relayvm.ir.intrinsics import Intrinsic
 from relayvm.ir.types import UNIT, FuncType, TensorType, TupleType, Type

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from relayvm import __version__
 from relayvm.base.target import Target
+from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.lower.bytecode import SourceTable, emit_bytecode
 from relayvm.compiler.lower.code import type_of
 from relayvm.compiler.lower.kernels import signatures_of
 from relayvm.compiler.lower.memory import make_memory_explicit
 from relayvm.compiler.lower.select import Selector
 from relayvm.compiler.lower.unit import Unit, is_lifted
-from relayvm.compiler.transforms.fuse import is_primitive
 from relayvm.ir.expr import Function
 from relayvm.ir.module import Module
 from relayvm.ir.types import TupleType

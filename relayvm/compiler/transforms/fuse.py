@@ -14,18 +14,16 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
 from relayvm.base.dims import DimVar, dim_variables
-from relayvm.base.shapes import shape_context
-from relayvm.base.source import Span
 from relayvm.compiler.analysis.readers import Readers, find_readers
-from relayvm.compiler.analysis.traps import may_miss, may_trap
+from relayvm.compiler.analysis.scopes import is_primitive
+from relayvm.compiler.analysis.traps import may_trap
 from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.lower.words import is_view, word_instruction
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, rewrite_blocks
 from relayvm.compiler.transforms.narrow import chunks_of_results, narrow_operands
+from relayvm.compiler.transforms.primitive_group import GroupBuilder, type_of
 from relayvm.ir.expr import (
-    Attrs,
     Call,
-    Constant,
     Constructor,
     Expr,
     Function,
@@ -38,7 +36,7 @@ from relayvm.ir.expr import (
     Var,
 )
 from relayvm.ir.module import Module
-from relayvm.ir.types import FuncType, TensorType, TupleType, Type
+from relayvm.ir.types import TupleType
 from relayvm.ir.visit import attr_variables, free_vars, post_order
 from relayvm.ops.operator import Fusion, Operator
 from relayvm.ops.tracing import tensors_of
@@ -52,7 +50,6 @@ MAX_TENSORS = 60
 MAX_SIZES = 48
 # How many bindings are looked at before two groups are left apart: it bounds the work per pair.
 MAX_SEARCH = 1024
-PRIMITIVE = Attrs(Primitive=1)
 ANCHORS = (Fusion.REDUCTION, Fusion.CONTRACTION)
 
 
@@ -75,11 +72,6 @@ def fuse(module: Module) -> Module:
     return module.with_functions(functions)
 
 
-def is_primitive(function: Expr) -> bool:
-    """Tell whether a function is a kernel-to-be."""
-    return isinstance(function, Function) and bool(function.attrs.get("Primitive"))
-
-
 def _fuse_function(function: Function, writes: bool) -> Function:
     result = rewrite_blocks(
         function, _Fuser(find_readers(function), writes).block, skip=is_primitive
@@ -98,8 +90,8 @@ class _Needs:
 
 
 def _needs(value: Expr) -> _Needs:
-    kinds = [t for operand in _operands(value) for t in tensors_of(_kind(operand))]
-    results = sum(1 for _ in tensors_of(_kind(value))) if isinstance(value, Call) else 0
+    kinds = [t for operand in _operands(value) for t in tensors_of(type_of(operand))]
+    results = sum(1 for _ in tensors_of(type_of(value))) if isinstance(value, Call) else 0
     unknown = sum(not isinstance(d, int) for t in kinds for d in t.shape)
     return _Needs(len(kinds), results, unknown + len(_symbols(value)))
 
@@ -120,7 +112,7 @@ def _symbols(value: Expr) -> set[DimVar]:
     found = {
         v
         for e in (value, *_operands(value))
-        for t in tensors_of(_kind(e))
+        for t in tensors_of(type_of(e))
         for d in t.shape
         if not isinstance(d, int)
         for v in dim_variables(d)
@@ -128,11 +120,6 @@ def _symbols(value: Expr) -> set[DimVar]:
     if isinstance(value, Call) and value.attrs:
         found.update(v for a in value.attrs.values() for v in attr_variables(a))
     return found
-
-
-def _kind(value: Expr) -> Type:
-    assert value.checked_type is not None
-    return value.checked_type
 
 
 @dataclass(slots=True)
@@ -262,18 +249,6 @@ def _may_write(value: Expr) -> bool:
     return isinstance(value, (RefWrite, If, Match))
 
 
-def _is_checked_at_run(call: Call) -> bool:
-    """Tell whether a run compares sizes or indices for this operator itself."""
-    if not isinstance(call.op, Operator) or not may_trap(call):
-        return False
-    if may_miss(call):
-        return True
-    types = tuple(a.checked_type for a in call.args)
-    with shape_context() as context:
-        call.op.result_type([t for t in types if t is not None], call.attrs)
-    return bool(context.checks)
-
-
 def _mark_glue(nodes: list[_Node], place: dict[Var, int]) -> None:
     """Tuples that only feed operators, and projections of operator results, take no code of their
     own.
@@ -357,7 +332,7 @@ class _Groups:
             for operand in _operands(self.nodes[m].binding.value)
             if operand not in inside
         }
-        kinds = [t for operand in outer for t in tensors_of(_kind(operand))]
+        kinds = [t for operand in outer for t in tensors_of(type_of(operand))]
         results = sum(self.nodes[m].needs.results for m in members)
         symbols = {v for m in members for v in _symbols(self.nodes[m].binding.value)}
         sizes = len(symbols) + sum(not isinstance(d, int) for t in kinds for d in t.shape)
@@ -467,7 +442,7 @@ def _emit_group(nodes: list[_Node], members: list[int]) -> list[Binding]:
         return []  # Nobody reads it; operators have no effects.
     if len(members) == 1 and nodes[members[0]].needs.results > MAX_TENSORS:
         return _emit_wide(nodes[members[0]].binding)
-    builder = _GroupBuilder()
+    builder = GroupBuilder()
     for m in members:
         builder.add(nodes[m].binding)
     return builder.finish([nodes[m].binding.var for m in outputs])
@@ -475,13 +450,13 @@ def _emit_group(nodes: list[_Node], members: list[int]) -> list[Binding]:
 
 def _emit_wide(binding: Binding) -> list[Binding]:
     """Return several kernels for an operator with more results than one may have."""
-    kind, span = _kind(binding.value), binding.span
+    kind, span = type_of(binding.value), binding.span
     assert isinstance(kind, TupleType)
     result: list[Binding] = []
     items: list[Var] = []
     for value, first, chunk in chunks_of_results(binding.value):
-        builder = _GroupBuilder()
-        own = _kind(value)
+        builder = GroupBuilder()
+        own = type_of(value)
         whole = Var(binding.var.name, own, span=span, checked_type=own)
         builder.add(Binding(whole, value, span))
         for place, index in enumerate(chunk, first):
@@ -493,148 +468,3 @@ def _emit_wide(binding: Binding) -> list[Binding]:
         result += builder.finish(items[chunk.start : chunk.stop])
     whole_value = Tuple(tuple(items), span=span, checked_type=kind)
     return [*result, Binding(binding.var, whole_value, span)]
-
-
-class _GroupBuilder:
-    """Builds one primitive function and the bindings around its call."""
-
-    def __init__(self) -> None:
-        self.before: list[Binding] = []
-        self.body: list[Binding] = []
-        self.params: list[Var] = []
-        self.args: list[Expr] = []
-        self.inner: dict[Expr, Expr] = {}
-        self.own: dict[Var, Binding] = {}
-
-    def add(self, binding: Binding) -> None:
-        value = binding.value
-        if isinstance(value, Call):
-            args = tuple(self._operand(a) for a in value.args)
-            inner: Expr = Call(
-                value.op,
-                args,
-                value.attrs,
-                value.type_args,
-                span=value.span,
-                checked_type=value.checked_type,
-            )
-        elif isinstance(value, Tuple):
-            fields = tuple(self._operand(f) for f in value.fields)
-            inner = Tuple(fields, span=value.span, checked_type=value.checked_type)
-        else:
-            assert isinstance(value, TupleGetItem)
-            inner = TupleGetItem(
-                self._operand(value.tuple_value),
-                value.index,
-                span=value.span,
-                checked_type=value.checked_type,
-            )
-        var = binding.var
-        fresh = Var(var.name, var.type_annotation, span=var.span, checked_type=inner.checked_type)
-        self.inner[var] = fresh
-        self.own[var] = binding
-        self.body.append(Binding(fresh, inner, binding.span))
-
-    def _operand(self, operand: Expr) -> Expr:
-        if isinstance(operand, Constant) and operand.data.ndim == 0:
-            return operand
-        if operand in self.inner:
-            return self.inner[operand]
-        kind = operand.checked_type
-        if isinstance(kind, TupleType):
-            self.inner[operand] = self._unpack(operand, kind)
-        else:
-            assert kind is not None
-            self.inner[operand] = self._param(operand, kind)
-        return self.inner[operand]
-
-    def _param(self, operand: Expr, kind: Type) -> Var:
-        param = Var(f"p{len(self.params)}", kind, span=operand.span, checked_type=kind)
-        self.params.append(param)
-        self.args.append(operand)
-        return param
-
-    def _unpack(self, operand: Expr, kind: TupleType) -> Expr:
-        """Pass a tuple that is made elsewhere field by field: kernels take tensors only."""
-        fields: list[Expr] = []
-        for index, field_type in enumerate(kind.fields):
-            item = TupleGetItem(operand, index, span=operand.span, checked_type=field_type)
-            var = Var(f"f{index}", field_type, span=operand.span, checked_type=field_type)
-            self.before.append(Binding(var, item, operand.span))
-            fields.append(self._param(var, field_type))
-        whole = Var("t", kind, span=operand.span, checked_type=kind)
-        self.body.append(Binding(whole, Tuple(tuple(fields), checked_type=kind), operand.span))
-        return whole
-
-    def finish(self, outputs: list[Var]) -> list[Binding]:
-        """Return the bindings: projections before, the call, and one binding for each output."""
-        flat: list[Expr] = []
-        after: list[Binding] = []
-        span = self.body[-1].span
-        result = Var("g", span=span)
-        single = len(outputs) == 1 and isinstance(self._type(outputs[0]), TensorType)
-
-        def project(kind: Type, value: Expr) -> Expr:
-            flat.append(value)
-            return TupleGetItem(result, len(flat) - 1, span=span, checked_type=kind)
-
-        for var in outputs:
-            kind = self._type(var)
-            inner = self.inner[var]
-            if isinstance(kind, TupleType):
-                parts: list[Expr] = []
-                for index, field_type in enumerate(kind.fields):
-                    item = Var(f"{var.name}_{index}", field_type, checked_type=field_type)
-                    inside = Var(f"{var.name}_{index}", field_type, checked_type=field_type)
-                    get = TupleGetItem(inner, index, checked_type=field_type)
-                    self.body.append(Binding(inside, get, span))
-                    after.append(Binding(item, project(field_type, inside), span))
-                    parts.append(item)
-                whole = Tuple(tuple(parts), span=span, checked_type=kind)
-                after.append(Binding(var, whole, self.own[var].span))
-            else:
-                after.append(Binding(var, project(kind, inner), self.own[var].span))
-        return self.before + self._call(flat, after, result, outputs[0] if single else None)
-
-    def _type(self, var: Var) -> Type:
-        kind = self.own[var].value.checked_type
-        assert kind is not None
-        return kind
-
-    def _call(
-        self, flat: list[Expr], after: list[Binding], result: Var, single: Var | None
-    ) -> list[Binding]:
-        types = tuple(self._checked(e) for e in flat)
-        kind: Type = types[0] if single else TupleType(types)
-        tail = flat[0] if single else Tuple(tuple(flat), checked_type=kind)
-        span = self._place()
-        if tail is self.body[-1].var:
-            tail = self.body.pop().value
-        body = rebuild_block(self.body, tail)
-        signature = FuncType(tuple(self._checked(p) for p in self.params), kind)
-        function = Function(
-            tuple(self.params), body, kind, (), PRIMITIVE, span=span, checked_type=signature
-        )
-        call = Call(function, tuple(self.args), span=span, checked_type=kind)
-        if single:
-            return [Binding(single, call, self.own[single].span)]
-        typed = Var(result.name, kind, span=span, checked_type=kind)
-        renamed = [Binding(b.var, _with_tuple(b.value, result, typed), b.span) for b in after]
-        return [Binding(typed, call, span), *renamed]
-
-    def _place(self) -> Span | None:
-        """Return the place of the call: where it can trap, else where its last value is made."""
-        for binding in self.body:
-            if isinstance(binding.value, Call) and _is_checked_at_run(binding.value):
-                return binding.value.span or self.body[-1].span
-        return self.body[-1].span
-
-    def _checked(self, value: Expr) -> Type:
-        assert value.checked_type is not None
-        return value.checked_type
-
-
-def _with_tuple(value: Expr, old: Var, new: Var) -> Expr:
-    if isinstance(value, TupleGetItem) and value.tuple_value is old:
-        return TupleGetItem(new, value.index, span=value.span, checked_type=value.checked_type)
-    return value

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relayvm.base.trampoline import Recursive, trampoline
+from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.analysis.sizes import size_suppliers
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, split_block
-from relayvm.compiler.transforms.fuse import is_primitive
 from relayvm.ir.expr import (
     Attrs,
     Call,
