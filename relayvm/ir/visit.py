@@ -220,6 +220,21 @@ def pattern_walk(pattern: Pattern) -> Iterator[Pattern]:
             waiting.extend(reversed(item.patterns))
 
 
+def rewrite_pattern(pattern: Pattern, change: Callable[[Pattern], Pattern]) -> Pattern:
+    """Return a pattern with `change` applied to each part once the parts inside it are rebuilt;
+    where nothing changes the result is the same object.
+    """
+    done: dict[int, Pattern] = {}
+    for item in reversed(list(pattern_walk(pattern))):
+        new = item
+        if isinstance(item, (PatternConstructor, PatternTuple)):
+            inner = tuple(done[id(p)] for p in item.patterns)
+            if any(a is not b for a, b in zip(inner, item.patterns)):
+                new = replace(item, patterns=inner)
+        done[id(item)] = change(new)
+    return done[id(pattern)]
+
+
 def pattern_vars(pattern: Pattern) -> Iterator[Var]:
     """Yield the variables that a pattern binds, from left to right."""
     return (p.var for p in pattern_walk(pattern) if isinstance(p, PatternVar))
@@ -590,15 +605,9 @@ def _rebound(
 
 
 def _rebound_pattern(pattern: Pattern, renewed: Mapping[Var, Var]) -> Pattern:
-    order = list(pattern_walk(pattern))
-    done: dict[int, Pattern] = {}
-    for item in reversed(order):
-        match item:
-            case PatternVar():
-                done[id(item)] = replace(item, var=renewed.get(item.var, item.var))
-            case PatternConstructor() | PatternTuple():
-                inner = tuple(done[id(p)] for p in item.patterns)
-                done[id(item)] = replace(item, patterns=inner)
-            case _:
-                done[id(item)] = item
-    return done[id(pattern)]
+    def rebound(part: Pattern) -> Pattern:
+        if not isinstance(part, PatternVar):
+            return part
+        return replace(part, var=renewed.get(part.var, part.var))
+
+    return rewrite_pattern(pattern, rebound)

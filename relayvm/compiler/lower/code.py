@@ -12,6 +12,7 @@ from relayvm.base.diagnostics import InternalError
 from relayvm.base.dims import AnyDim, Dim
 from relayvm.base.dtypes import DType
 from relayvm.base.source import Span
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.lower.dims import DimCode
 from relayvm.compiler.lower.layouts import class_of
 from relayvm.compiler.lower.linear import (
@@ -92,7 +93,9 @@ class Code:
         """Return a value in a register of the given class, boxing a word where an object is
         wanted.
         """
-        reg = self.whole(value, span)
+        return self._boxed(self.whole(value, span), kind, span)
+
+    def _boxed(self, reg: Reg, kind: str, span: Span | None) -> Reg:
         if reg.kind == kind:
             return reg
         assert reg.kind == WORD and reg.type is not None, "only words are boxed"
@@ -102,14 +105,16 @@ class Code:
 
     def whole(self, value: Value, span: Span | None) -> Reg:
         """Return a value in one register: a bundle becomes a cell."""
-        if isinstance(value, Reg):
-            return value
+        return value if isinstance(value, Reg) else trampoline(self._whole(value, span))
+
+    def _whole(self, value: Bundle, span: Span | None) -> Recursive[Reg]:
         if not value.fields:
             return self._cell(self.layouts.tuple_of(()), (), UNIT, span)
-        fields = [
-            self.as_class(f, self.layouts.field_class(t), span)
-            for f, t in zip(value.fields, value.type.fields)
-        ]
+        fields: list[Reg] = []
+        for field, type in zip(value.fields, value.type.fields):
+            if isinstance(field, Bundle):
+                field = yield self._whole(field, span)
+            fields.append(self._boxed(field, self.layouts.field_class(type), span))
         return self._cell(self.layouts.tuple_of(value.type.fields), fields, value.type, span)
 
     def _cell(self, layout: int, fields: Sequence[Reg], type: Type, span: Span | None) -> Reg:
@@ -169,13 +174,17 @@ class Code:
         """Emit what must hold for a value of type `given` to be used as `wanted`; others trap."""
         if not self.needs_check(given, wanted):
             return
-        if isinstance(wanted, TupleType):
-            assert isinstance(given, TupleType)
-            parts = self.spread(value, given, span)
-            for part, field, declared in zip(parts, given.fields, wanted.fields):
-                self.check(part, field, declared, span)
-            return
-        reg = self.whole(value, span)
+        waiting = [(value, given, wanted)]
+        while waiting:
+            value, given, wanted = waiting.pop()
+            if isinstance(wanted, TupleType) and self.needs_check(given, wanted):
+                assert isinstance(given, TupleType)
+                parts = self.spread(value, given, span)
+                waiting.extend(reversed(list(zip(parts, given.fields, wanted.fields))))
+            elif isinstance(wanted, TensorType) and self.needs_check(given, wanted):
+                self._check_tensor(self.whole(value, span), given, wanted, span)
+
+    def _check_tensor(self, reg: Reg, given: Type, wanted: Type, span: Span | None) -> None:
         for axis, (g, w) in enumerate(zip(tensor_type(given).shape, tensor_type(wanted).shape)):
             if differs(g, w) and self.dims.known(w):
                 size = self.dims.word(w, span)
@@ -223,6 +232,12 @@ def differs(given: Dim, wanted: Dim) -> bool:
 
 def registers_of(value: Value) -> list[Reg]:
     """Return the registers in which a value lies."""
-    if isinstance(value, Reg):
-        return [value]
-    return [reg for part in value.fields for reg in registers_of(part)]
+    found: list[Reg] = []
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Reg):
+            found.append(part)
+        else:
+            waiting.extend(reversed(part.fields))
+    return found

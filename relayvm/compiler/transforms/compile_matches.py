@@ -8,12 +8,12 @@ code never doubles.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from relayvm.base.trampoline import Recursive, trampoline
+from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.analysis.sizes import size_suppliers
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, split_block
-from relayvm.compiler.transforms.fuse import is_primitive
 from relayvm.ir.adt import definition_of, field_types
 from relayvm.ir.expr import (
     Call,
@@ -43,6 +43,8 @@ from relayvm.ir.types import (
 from relayvm.ir.visit import free_type_vars, free_vars, rewrite, substitute
 
 WILDCARD = PatternWildcard()
+_MANY_COLUMNS = 8
+_LONGEST_NAME = 64
 _WITH_MATCHES = (Function, If, Match, Call)
 
 
@@ -69,7 +71,16 @@ class _Row:
 
     patterns: list[Pattern]
     leaf: _Leaf
-    bindings: list[tuple[Var, Var]] = field(default_factory=list)
+    bindings: _Bound | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A variable of a pattern, what it stands for, and those bound before: rows share these."""
+
+    var: Var
+    subject: Var
+    before: _Bound | None
 
 
 @dataclass(slots=True)
@@ -218,6 +229,9 @@ class _Tree:
             return self.failure(subjects)
         rows = [_bind_names(row, subjects) for row in rows]
         first = rows[0]
+        if len(subjects) > _MANY_COLUMNS:
+            subjects, rows = _without_open_columns(subjects, rows)
+            first = rows[0]
         column = next((i for i, p in enumerate(first.patterns) if not _is_wild(p)), None)
         if column is None:
             return self.leaf(first)
@@ -233,9 +247,9 @@ class _Tree:
             leaf.uses += 1
             return leaf.rhs
         if leaf.uses == 1:
-            self.compiler.names.update(row.bindings)
+            self.compiler.names.update(_names(row))
             return leaf.rhs
-        names: dict[Var, Expr] = dict(row.bindings)
+        names: dict[Var, Expr] = dict(_names(row))
         if leaf.function is not None:
             args = tuple(names.get(v, v) for v in leaf.captures)
             return Call(leaf.function, args, span=self.match.span, checked_type=_type(leaf.rhs))
@@ -243,9 +257,7 @@ class _Tree:
 
     def failure(self, subjects: Sequence[Var]) -> Expr:
         """Return a match without clauses: it always fails."""
-        subject = next(
-            (s for s in subjects if isinstance(_type(s), (TypeCall, GlobalTypeVar))), None
-        )
+        subject = next((s for s in subjects if _is_data(s)), None)
         assert subject is not None, "a match over tuples is always complete in its last column"
         return Match(subject, (), False, span=self.match.span, checked_type=self.type)
 
@@ -254,7 +266,7 @@ class _Tree:
         kind = _type(subject)
         assert isinstance(kind, TupleType)
         fields = [
-            _variable(f"{subject.name}_{i}", t, self.match) for i, t in enumerate(kind.fields)
+            _variable(_part_name(subject, i), t, self.match) for i, t in enumerate(kind.fields)
         ]
         bindings = [
             Binding(
@@ -285,7 +297,7 @@ class _Tree:
             if not chosen:
                 continue
             types = field_types(module, kind, constructor)
-            fields = [_variable(f"{subject.name}_{i}", t, self.match) for i, t in enumerate(types)]
+            fields = [_variable(_part_name(subject, i), t, self.match) for i, t in enumerate(types)]
             new_rows = []
             for row in chosen:
                 pattern = row.patterns[column]
@@ -307,12 +319,42 @@ class _Tree:
 
 def _bind_names(row: _Row, subjects: Sequence[Var]) -> _Row:
     """Turn variable patterns into wildcards that remember what they bind."""
-    patterns, bindings = list(row.patterns), list(row.bindings)
+    patterns, bindings = list(row.patterns), row.bindings
     for index, (pattern, subject) in enumerate(zip(row.patterns, subjects)):
         if isinstance(pattern, PatternVar):
-            bindings.append((pattern.var, subject))
+            bindings = _Bound(pattern.var, subject, bindings)
             patterns[index] = WILDCARD
     return _Row(patterns, row.leaf, bindings)
+
+
+def _names(row: _Row) -> list[tuple[Var, Var]]:
+    names: list[tuple[Var, Var]] = []
+    bound = row.bindings
+    while bound is not None:
+        names.append((bound.var, bound.subject))
+        bound = bound.before
+    names.reverse()
+    return names
+
+
+def _without_open_columns(
+    subjects: Sequence[Var], rows: Sequence[_Row]
+) -> tuple[list[Var], list[_Row]]:
+    """Return columns and rows without the columns that decide nothing, but for the first of a data
+    type: a failure names it.
+    """
+    shown = next((i for i, s in enumerate(subjects) if _is_data(s)), -1)
+    kept = [
+        i
+        for i in range(len(subjects))
+        if i == shown or not all(_is_wild(r.patterns[i]) for r in rows)
+    ]
+    rest = [replace(row, patterns=[row.patterns[i] for i in kept]) for row in rows]
+    return [subjects[i] for i in kept], rest
+
+
+def _is_data(subject: Var) -> bool:
+    return isinstance(_type(subject), (TypeCall, GlobalTypeVar))
 
 
 def _by_constructor(rows: Sequence[_Row], column: int, count: int) -> list[list[_Row]]:
@@ -334,6 +376,11 @@ def _is_wild(pattern: Pattern) -> bool:
 
 def _spliced(items, index: int, new):  # type: ignore[no-untyped-def]
     return [*items[:index], *new, *items[index + 1 :]]
+
+
+def _part_name(subject: Var, index: int) -> str:
+    # Names that grew with the depth would take more space than the program.
+    return f"{subject.name}_{index}" if len(subject.name) < _LONGEST_NAME else subject.name
 
 
 def _variable(name: str, kind: Type, match: Match) -> Var:

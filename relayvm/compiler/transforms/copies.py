@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from relayvm.base.dims import Dim, DimVar, dim_substitute, symbol
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.ir.expr import (
     Call,
     Constant,
@@ -180,7 +181,9 @@ class Copier:
             case Let():
                 new = replace(new, var=self._binder(new.var))
             case Match():
-                clauses = tuple(replace(c, lhs=self._pattern(c.lhs)) for c in new.clauses)
+                clauses = tuple(
+                    replace(c, lhs=trampoline(self._pattern(c.lhs))) for c in new.clauses
+                )
                 new = replace(new, clauses=clauses)
             case Call():
                 type_args = tuple(types(t) for t in new.type_args)
@@ -208,17 +211,18 @@ class Copier:
             checked_type=self.types.optional(var.checked_type),
         )
 
-    def _pattern(self, pattern: Pattern) -> Pattern:
-        match pattern:
-            case PatternVar():
-                return replace(pattern, var=self._binder(pattern.var))
-            case PatternConstructor():
-                parts = tuple(self._pattern(p) for p in pattern.patterns)
-                constructor = self.constructor(pattern.constructor, pattern)
-                return replace(pattern, constructor=constructor, patterns=parts)
-            case PatternTuple():
-                return replace(pattern, patterns=tuple(self._pattern(p) for p in pattern.patterns))
-        return pattern
+    def _pattern(self, pattern: Pattern) -> Recursive[Pattern]:
+        if isinstance(pattern, PatternVar):
+            return replace(pattern, var=self._binder(pattern.var))
+        if not isinstance(pattern, (PatternConstructor, PatternTuple)):
+            return pattern
+        parts: list[Pattern] = []
+        for part in pattern.patterns:
+            parts.append((yield self._pattern(part)))
+        if isinstance(pattern, PatternTuple):
+            return replace(pattern, patterns=tuple(parts))
+        constructor = self.constructor(pattern.constructor, pattern)
+        return replace(pattern, constructor=constructor, patterns=tuple(parts))
 
     def _refresh_type_params(self, function: Function) -> None:
         for param in function.type_params:

@@ -16,8 +16,6 @@ from relayvm.ir.expr import (
     Let,
     Match,
     Pattern,
-    PatternConstructor,
-    PatternTuple,
     PatternVar,
     PatternWildcard,
     Tuple,
@@ -25,7 +23,7 @@ from relayvm.ir.expr import (
     Var,
 )
 from relayvm.ir.module import Module
-from relayvm.ir.visit import post_order, rebuild
+from relayvm.ir.visit import post_order, rebuild, rewrite_pattern
 
 
 def eliminate_dead_code(
@@ -140,12 +138,8 @@ def _clean_clause(clause: Clause, used: set[int]) -> Clause:
 
 
 def _clean_pattern(pattern: Pattern, used: set[int]) -> Pattern:
-    match pattern:
-        case PatternVar():
-            return pattern if id(pattern.var) in used else PatternWildcard(span=pattern.span)
-        case PatternConstructor() | PatternTuple():
-            parts = tuple(_clean_pattern(p, used) for p in pattern.patterns)
-            if all(a is b for a, b in zip(parts, pattern.patterns)):
-                return pattern
-            return replace(pattern, patterns=parts)
-    return pattern
+    def clean(part: Pattern) -> Pattern:
+        unused = isinstance(part, PatternVar) and id(part.var) not in used
+        return PatternWildcard(span=part.span) if unused else part
+
+    return rewrite_pattern(pattern, clean)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from relayvm.base.settings import flag
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.compiler.transforms.instances import (
@@ -355,7 +356,9 @@ class _InstanceCopier(Copier):
             return replace(new, type_args=tuple(a for a in new.type_args if _is_shape(a)))
         if isinstance(new, Match):
             subject = new.data.checked_type
-            clauses = tuple(replace(c, lhs=self.typed(c.lhs, subject)) for c in new.clauses)
+            clauses = tuple(
+                replace(c, lhs=trampoline(self.typed(c.lhs, subject))) for c in new.clauses
+            )
             return replace(new, clauses=clauses)
         return new
 
@@ -368,17 +371,25 @@ class _InstanceCopier(Copier):
         type_ = self.owner.function_type(use.name, args) if is_callee else None
         return replace(use, name=name, checked_type=type_ or self.types.optional(use.checked_type))
 
-    def typed(self, pattern: Pattern, type_: Type | None) -> Pattern:
+    def typed(self, pattern: Pattern, type_: Type | None) -> Recursive[Pattern]:
         """Return a pattern with the constructors of the instance that it matches."""
         if isinstance(pattern, PatternTuple):
             assert isinstance(type_, TupleType)
-            parts = tuple(self.typed(p, t) for p, t in zip(pattern.patterns, type_.fields))
+            parts = yield self._typed_parts(pattern.patterns, type_.fields)
             return replace(pattern, patterns=parts)
         if isinstance(pattern, PatternConstructor):
             own = self.instance(type_, pattern.constructor)
-            parts = tuple(self.typed(p, t) for p, t in zip(pattern.patterns, own.inputs))
+            parts = yield self._typed_parts(pattern.patterns, own.inputs)
             return replace(pattern, constructor=own, patterns=parts)
         return pattern
+
+    def _typed_parts(
+        self, patterns: tuple[Pattern, ...], types: tuple[Type, ...]
+    ) -> Recursive[tuple[Pattern, ...]]:
+        parts: list[Pattern] = []
+        for pattern, type_ in zip(patterns, types):
+            parts.append((yield self.typed(pattern, type_)))
+        return tuple(parts)
 
 
 class _Overlay(dict[int, Expr]):

@@ -26,7 +26,7 @@ from relayvm.ir.expr import (
     Var,
 )
 from relayvm.ir.types import TensorType, Type, TypeParam
-from relayvm.ir.visit import substitute_in_type, type_walk
+from relayvm.ir.visit import rewrite_pattern, substitute_in_type, type_walk
 from relayvm.ops.operator import Operator
 
 FOLDED_BYTES = 1 << 16
@@ -187,19 +187,16 @@ def fits_pattern(pattern: Pattern, value: Value, bound: dict[Var, Value]) -> boo
 
 def renewed_pattern(pattern: Pattern, bound: dict[Var, Value], env: Env) -> Pattern:
     """Return a pattern with new variables, of which nothing is known."""
-    match pattern:
-        case PatternVar():
-            old = pattern.var
-            new = Var(old.name, env.type(old.type_annotation), span=old.span)
-            bound[old] = Value(atom=new)
-            return PatternVar(new, span=pattern.span)
-        case PatternTuple():
-            inner = tuple(renewed_pattern(p, bound, env) for p in pattern.patterns)
-            return PatternTuple(inner, span=pattern.span)
-        case PatternConstructor():
-            inner = tuple(renewed_pattern(p, bound, env) for p in pattern.patterns)
-            return PatternConstructor(pattern.constructor, inner, span=pattern.span)
-    return pattern
+
+    def renewed(part: Pattern) -> Pattern:
+        if not isinstance(part, PatternVar):
+            return part
+        old = part.var
+        new = Var(old.name, env.type(old.type_annotation), span=old.span)
+        bound[old] = Value(atom=new)
+        return PatternVar(new, span=part.span)
+
+    return rewrite_pattern(pattern, renewed)
 
 
 def folded_call(op: Operator, args: Sequence[Value], attrs: Mapping[str, object]) -> Value | None:
