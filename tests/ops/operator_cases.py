@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from cases_annotation import ANNOTATION_CASES
 from cases_convolution import CONVOLUTION_CASES
+from cases_image import IMAGE_CASES
 from cases_layers import LAYER_CASES
 from cases_pooling import POOLING_CASES
 from cases_quantized import QUANTIZED_CASES
@@ -242,6 +243,7 @@ CASES: dict[str, list[Case]] = {
     **RANDOM_CASES,
     **QUANTIZED_CASES,
     **VISION_CASES,
+    **IMAGE_CASES,
     **TRANSFORM_CASES,
 }
 

@@ -1,0 +1,62 @@
+"""Inputs of operators on images: all methods, places and roundings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from operator_case import Case, Shape, result_shape
+
+_MODES = ("align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn")
+_MODE = "coordinate_transformation_mode"
+_ROI = {_MODE: "tf_crop_and_resize", "extrapolation_value": 2.0}
+
+_RESIZE_1D: list[tuple[Shape, dict[str, Any]]] = [
+    ((1, 2, 4), {"size": (7,)}),
+    ((2, 3, 1), {"size": (2,), "layout": "NWC", "method": "nearest_neighbor"}),
+    *(
+        ((1, 1, 5), {"size": (n,), "method": "nearest_neighbor", _MODE: m, "rounding_method": r})
+        for n, m, r in (
+            (8, "half_pixel", "round_prefer_floor"),
+            (10, "half_pixel", "round_prefer_ceil"),
+            (7, "align_corners", ""),
+            (3, "asymmetric", "ceil"),
+            (8, "tf_half_pixel_for_nn", "floor"),
+        )
+    ),
+    *(((1, 1, 4), {"size": (n,), _MODE: m}) for n, m in zip((7, 6, 1, 3), _MODES)),
+    ((1, 1, 5), {"size": (7,), "method": "cubic", "cubic_alpha": -0.75, "cubic_exclude": True}),
+    ((1, 1, 5), {"size": (6,), "roi": (0.1, 1.25), **_ROI}),
+    ((1, 1, 5), {"size": (1,), "roi": (0.25, 0.5), **_ROI, "method": "nearest_neighbor"}),
+    ((0, 1, 4), {"size": (2,)}),
+]
+_RESIZE_2D: list[tuple[Shape, dict[str, Any]]] = [
+    ((1, 2, 3, 4), {"size": (5, 3)}),
+    ((1, 2, 3, 2), {"size": (4, 4), "layout": "NHWC", "method": "cubic"}),
+    ((1, 1, 3, 4), {"size": (2, 5), "roi": (-0.25, 0.0, 0.75, 1.0), **_ROI, "method": "cubic"}),
+]
+_RESIZE_3D: list[tuple[Shape, dict[str, Any]]] = [
+    ((1, 1, 2, 2, 3), {"size": (3, 2, 4)}),
+    ((1, 2, 1, 2, 1), {"size": (3, 2, 2), "layout": "NDHWC", "method": "nearest_neighbor"}),
+]
+_RESIZES = ((1, _RESIZE_1D), (2, _RESIZE_2D), (3, _RESIZE_3D))
+
+IMAGE_CASES: dict[str, list[Case]] = {
+    **{f"image.resize{n}d": [Case((s,), a) for s, a in rows] for n, rows in _RESIZES},
+    **{
+        f"image.resize{n}d_grad": [
+            Case((result_shape(f"image.resize{n}d", (s,), a), s), a) for s, a in rows
+        ]
+        for n, rows in _RESIZES
+    },
+    "dyn.image.resize2d": [
+        Case(
+            (shape, (2,), (4,)),
+            {k: v for k, v in attrs.items() if k not in ("size", "roi")},
+            {1: "int32", 2: "float32"},
+            {1: attrs["size"], 2: attrs.get("roi", (0, 0, 1, 1))},
+            known=(1, 2),
+        )
+        for shape, attrs in _RESIZE_2D
+    ],
+}
+IMAGE_CASES["image.resize1d"].append(Case(((1, 1, 4),), {"size": (6,), "out_dtype": "float64"}))
