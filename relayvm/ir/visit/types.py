@@ -1,0 +1,226 @@
+"""Walking and rebuilding types, and the variables in them, without recursion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import cast
+
+from relayvm.base.dims import Dim, DimExpr, DimVar, dim_substitute, dim_variables
+from relayvm.ir.expr import (
+    Attrs,
+    AttrValue,
+    map_attr_value,
+)
+from relayvm.ir.types import (
+    FuncType,
+    RefType,
+    ShapeArg,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeParam,
+    TypeRelation,
+    TypeVar,
+)
+
+
+def type_children(type_: Type) -> tuple[Type, ...]:
+    """Return the types that stand directly inside a type; type parameters are none."""
+    match type_:
+        case TupleType():
+            return type_.fields
+        case FuncType():
+            return (*type_.arg_types, type_.ret_type, *type_.type_constraints)
+        case RefType():
+            return (type_.value,)
+        case TypeCall() | TypeRelation():
+            return type_.args
+        case _:
+            return ()
+
+
+def with_type_children(type_: Type, new: tuple[Type, ...]) -> Type:
+    """Return a type with others inside it, in the order of `type_children`; itself if they are the
+    same objects.
+    """
+    if same_objects(new, type_children(type_)):
+        return type_
+    match type_:
+        case TupleType():
+            return replace(type_, fields=new)
+        case FuncType():
+            count = len(type_.arg_types)
+            constraints = cast("tuple[TypeRelation, ...]", new[count + 1 :])
+            return FuncType(
+                new[:count], new[count], type_.type_params, constraints, span=type_.span
+            )
+        case RefType():
+            return replace(type_, value=new[0])
+        case TypeCall() | TypeRelation():
+            return replace(type_, args=new)
+    raise TypeError(f"{type(type_).__name__} has no types inside")
+
+
+def type_walk(type_: Type) -> Iterator[Type]:
+    """Yield a type and all inside it, outer ones first; an object that stands at several places is
+    yielded once.
+    """
+    seen: set[int] = set()
+    waiting = [type_]
+    while waiting:
+        item = waiting.pop()
+        below = type_children(item)
+        if below:
+            if id(item) in seen:
+                continue
+            seen.add(id(item))
+            waiting.extend(reversed(below))
+        yield item
+
+
+def rewrite_type(type_: Type, change: Callable[[Type], Type]) -> Type:
+    """Return a type with `change` applied to each part once the parts inside it are rebuilt; where
+    nothing changes the result is the same object.
+    """
+    if not type_children(type_):
+        return change(type_)
+    done: dict[int, Type] = {}
+    waiting: list[tuple[Type, bool]] = [(type_, False)]
+    while waiting:
+        item, ready = waiting.pop()
+        if id(item) in done:
+            continue
+        below = type_children(item)
+        if ready or not below:
+            new = tuple(done[id(part)] for part in below)
+            done[id(item)] = change(with_type_children(item, new) if below else item)
+            continue
+        waiting.append((item, True))
+        waiting.extend((part, False) for part in reversed(below) if id(part) not in done)
+    return done[id(type_)]
+
+
+def type_variables(type_: Type) -> Iterator[TypeParam]:
+    """Yield the free type variables and dim variables of a type, possibly more than once."""
+    bound: dict[TypeParam, int] = {}
+    seen: set[int] = set()
+    # A tuple ends the region of these type parameters.
+    waiting: list[Type | tuple[TypeParam, ...]] = [type_]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, tuple):
+            for param in item:
+                bound[param] -= 1
+            continue
+        below = type_children(item)
+        if not below:
+            yield from (v for v in _leaf_variables(item) if not bound.get(v))
+            continue
+        if not bound:  # Elsewhere the same object may have other variables free.
+            if id(item) in seen:
+                continue
+            seen.add(id(item))
+        if isinstance(item, FuncType) and item.type_params:
+            waiting.append(item.type_params)
+            for param in item.type_params:
+                bound[param] = bound.get(param, 0) + 1
+        waiting.extend(reversed(below))
+
+
+class TypeVariables:
+    """Finds the free type and dim variables of types, each once. What it found is remembered for
+    every part, so that types which grow from node to node cost no more each time.
+    """
+
+    def __init__(self) -> None:
+        # The types are kept: ids of dead ones would come again.
+        self._known: dict[int, tuple[Type, tuple[TypeParam, ...]]] = {}
+
+    def __call__(self, type_: Type) -> tuple[TypeParam, ...]:
+        """Return the free variables of a type."""
+        waiting = [type_]
+        while waiting:
+            item = waiting[-1]
+            below = type_children(item)
+            missing = [part for part in below if id(part) not in self._known]
+            if missing and id(item) not in self._known:
+                waiting.extend(missing)
+                continue
+            waiting.pop()
+            if id(item) not in self._known:
+                self._known[id(item)] = (item, self._of(item, below))
+        return self._known[id(type_)][1]
+
+    def _of(self, item: Type, below: tuple[Type, ...]) -> tuple[TypeParam, ...]:
+        found = (v for part in below for v in self._known[id(part)][1])
+        every = dict.fromkeys(found if below else _leaf_variables(item))
+        for param in item.type_params if isinstance(item, FuncType) else ():
+            every.pop(param, None)
+        return tuple(every)
+
+
+def _leaf_variables(type_: Type) -> Iterator[TypeParam]:
+    match type_:
+        case TypeVar():
+            yield type_
+        case TensorType():
+            for dim in type_.shape:
+                if not isinstance(dim, int):
+                    yield from dim_variables(dim)
+        case ShapeArg():
+            yield from dim_variables(type_.dim)
+        case _:
+            pass
+
+
+def attr_variables(value: AttrValue) -> Iterator[DimVar]:
+    """Yield the dim variables of an attribute value."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, tuple):
+            waiting.extend(reversed(item))
+        elif isinstance(item, Attrs):
+            waiting.extend(item.values())
+        elif isinstance(item, DimExpr):
+            yield from dim_variables(item)
+
+
+def substitute_in_type(type_: Type, values: Mapping[TypeParam, Type | Dim]) -> Type:
+    """Return a type with type variables replaced by types and dim variables by dims; itself if
+    none occurs.
+    """
+    dims = cast("Mapping[DimVar, Dim]", values)
+
+    def change(t: Type) -> Type:
+        match t:
+            case TypeVar():
+                return cast(Type, values.get(t, t))
+            case TensorType():
+                shape = tuple(dim_substitute(d, dims) for d in t.shape)
+                return t if same_objects(shape, t.shape) else replace(t, shape=shape)
+            case ShapeArg():
+                dim = dim_substitute(t.dim, dims)
+                return t if dim is t.dim else replace(t, dim=dim)
+            case _:
+                return t
+
+    return rewrite_type(type_, change) if values else type_
+
+
+def same_objects(a: tuple[object, ...], b: tuple[object, ...]) -> bool:
+    """Return True if two tuples hold the same objects."""
+    return all(x is y for x, y in zip(a, b))
+
+
+def substitute_in_attrs(attrs: Attrs, values: Mapping[TypeParam, Type | Dim]) -> Attrs:
+    """Return attributes with dim variables replaced by dims; the same object if none occurs."""
+    dims = cast("Mapping[DimVar, Dim]", values)
+
+    def change(value: AttrValue) -> AttrValue:
+        return dim_substitute(value, dims) if isinstance(value, DimExpr) else value
+
+    result = {name: map_attr_value(value, change) for name, value in attrs.items()}
+    return attrs if all(result[n] is v for n, v in attrs.items()) else Attrs(result)
