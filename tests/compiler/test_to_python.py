@@ -215,6 +215,27 @@ def test_a_long_chain_of_else_ifs_stays_flat():
     ran(f"def @main(%n: int32) -> int32 {{ {arms} -1 {'}' * 400} }}", 333)
 
 
+def test_a_long_chain_of_else_ifs_as_an_operand_does_not_nest():
+    arms = "".join(f"if (%n == {i}) {{ {i * i} }} else {{ let %k = {i} * %n; " for i in range(300))
+    text = f"def @main(%n: int32) {{ ({arms} %n {'}' * 300}, fn () -> int32 {{ %n }}).0 }}"
+    ran(text, 299)
+    ran(text, 301)
+
+
+def test_deep_choices_in_a_loop_see_its_variables():
+    inside = "%a"
+    for i in range(12):
+        inside = f"(if (%i == {i}) {{ let %k = %a + {i}; %k * %k }} else {{ {inside} + %i }})"
+    text = f"""
+    def @go(%i: int32, %a: int32, %f: fn () -> int32) -> int32 {{
+      if (%i == 12) {{ %a + %f() }} else {{ @go(%i + 1, {inside}, fn () -> int32 {{ %i + %a }}) }}
+    }}
+    def @main(%n: int32) {{ @go(%n, 1, fn () -> int32 {{ 5 }}) }}
+    """
+    ran(text, 3)
+    ran(text.replace(", fn () -> int32 { %i + %a }", ", %f"), 3)
+
+
 def test_nesting_that_python_does_not_take_is_refused():
     text = "def @main(%n: int32) { " + "fn () { " * 120 + "(let %y = %n; %y)" + " }" * 120 + " }"
     with pytest.raises(RelayError, match="nests deeper") as caught:

@@ -54,6 +54,9 @@ from relayvm.ir.visit import children
 from relayvm.ops.operator import Operator
 
 MOST_OF_A_LAMBDA = 60
+# Choices inside of choices, where a value is wanted; what is deeper is a function of its own, in
+# which they return and so need not nest.
+MOST_LEVELS = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -156,11 +159,8 @@ class FunctionWriter:
             node = node.body
         if self.is_new(node, scope):
             match node:
-                case If():
-                    yield self.choose_tail(node, suite)
-                    return
-                case Match():
-                    yield self.match(node, frame, suite, None, "")
+                case If() | Match():
+                    yield self.choose_tail(node, frame, suite, suite)
                     return
                 case Call() if self.is_self(node.op, frame):
                     terms = yield self.arguments(node, frame, suite, node.args)
@@ -284,11 +284,13 @@ class FunctionWriter:
                 return Term(f"{term.tight}[{node.index}]", POSTFIX)
             case Function():
                 return (yield self.closure(node, frame, suite, ""))
+            case If() | Match() if suite.level >= MOST_LEVELS:
+                return (yield self.part(node, frame, suite))
             case If():
-                return (yield self.choose(node, suite, hint))
+                return (yield self.choose(node, frame, suite, hint))
             case Match():
                 target = self.names.new(hint)
-                yield self.match(node, frame, suite, target, hint)
+                yield self.match(node, frame, suite, suite, target)
                 return Term(target)
             case RefCreate():
                 (term,) = yield self.operands((node.value,), suite)
@@ -382,28 +384,42 @@ class FunctionWriter:
         (term,) = yield self.operands((node.cond,), suite)
         return term
 
-    def choose_tail(self, node: If, suite: Suite) -> Recursive[None]:
+    def choose_tail(
+        self, node: If | Match, frame: Frame, suite: Suite, into: Suite
+    ) -> Recursive[None]:
+        """Write a choice whose arms return. What comes before it is written in `suite`."""
+        if isinstance(node, Match):
+            yield self.match(node, frame, suite, into, None)
+            return
         term = yield self.condition(node, suite)
         mark = len(suite.lines)
-        arms = self.arms(node, suite)
+        arms = self.arms(node, frame, into)
+        arms[1].level = into.level
         for scope, body in zip(self.scopes.opened(node), (node.true_branch, node.false_branch)):
             yield self.tail(body, scope)
         if len(suite.lines) > mark:
             term = self.named(term, suite, mark)
-        suite.add(f"if {term.loose}:")
-        suite.lines += [arms[0], Suite(arms[1].lines, flat=True)]
+        into.add(f"if {term.loose}:")
+        into.lines += [arms[0], Suite(arms[1].lines, flat=True)]
 
-    def arms(self, node: If | Match, suite: Suite) -> list[Suite]:
-        frame, _ = self.places[self.scopes.of(node)]
-        arms = [Suite() for _ in self.scopes.opened(node)]
+    def part(self, node: If | Match, frame: Frame, suite: Suite) -> Recursive[Term]:
+        """Write a choice as a function that is called at once."""
+        inner = Frame(frame.function, self.names.new("part"), frame)
+        yield self.choose_tail(node, inner, suite, inner.body)
+        frame.has_functions |= inner.has_functions
+        self.define(inner, suite)
+        return Term(f"{inner.name}()", POSTFIX)
+
+    def arms(self, node: If | Match, frame: Frame, into: Suite) -> list[Suite]:
+        arms = [Suite(level=into.level + 1) for _ in self.scopes.opened(node)]
         for scope, arm in zip(self.scopes.opened(node), arms):
             self.places[scope] = (frame, arm)
         return arms
 
-    def choose(self, node: If, suite: Suite, hint: str) -> Recursive[Term]:
+    def choose(self, node: If, frame: Frame, suite: Suite, hint: str) -> Recursive[Term]:
         term = yield self.condition(node, suite)
         mark = len(suite.lines)
-        arms = self.arms(node, suite)
+        arms = self.arms(node, frame, suite)
         results: list[Term] = []
         for body in (node.true_branch, node.false_branch):
             result = yield self.value(body, hint)
@@ -420,12 +436,14 @@ class FunctionWriter:
         return Term(target)
 
     def match(
-        self, node: Match, frame: Frame, suite: Suite, target: str | None, hint: str
+        self, node: Match, frame: Frame, suite: Suite, into: Suite, target: str | None
     ) -> Recursive[None]:
         """Write a chain of tests; each clause binds `target`, or returns where it is None."""
         (term,) = yield self.operands((node.data,), suite)
         data = self.named(term, suite, len(suite.lines))
-        arms = self.arms(node, suite)
+        arms = self.arms(node, frame, into)
+        if target is None:
+            arms[-1].level = into.level
         for clause, scope, arm in zip(node.clauses, self.scopes.opened(node), arms):
             for var, path in bindings(clause.lhs, data.text):
                 self.terms[id(var)] = Term(self.names.new(var.name))
@@ -434,9 +452,9 @@ class FunctionWriter:
             if target is None:
                 yield self.tail(clause.rhs, scope)
                 continue
-            result = yield self.value(clause.rhs, hint)
+            result = yield self.value(clause.rhs, target)
             arm.add(f"{target} = {result.loose}")
-        self.write_clauses(node, data, arms, suite, target)
+        self.write_clauses(node, data, arms, into, target)
 
     def write_clauses(
         self, node: Match, data: Term, arms: list[Suite], suite: Suite, target: str | None

@@ -45,10 +45,14 @@ Line = Union[str, AgainLine, "Suite"]
 
 @dataclass(slots=True, eq=False)
 class Suite:
-    """Statements of one indentation; a flat one has that of the suite around it."""
+    """Statements of one indentation; a flat one has that of the suite around it.
+
+    `level` counts the choices around it in the same function.
+    """
 
     lines: list[Line] = field(default_factory=list)
     flat: bool = False
+    level: int = 0
 
     def add(self, line: Line) -> None:
         """Add one statement."""
