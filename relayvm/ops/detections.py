@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -382,12 +383,7 @@ def _(boxes: Tensor, scores: Tensor, **attrs: Any) -> Any:
                             best.value = score
                             label.value = c
                 found = w.let(label.value >= 0)
-                for memory_of in results:
-                    if memory_of.rank == 3:
-                        for k in range(4):
-                            memory_of[item, place, te.dim(k)] = 0.0
-                    else:
-                        memory_of[item, place] = 0.0
+                _clear(results, item, place)
                 with w.when(found):
                     c = w.let(te.index(label.value, used, "clip"))
                     line = w.let(item * used + c)
@@ -406,6 +402,16 @@ def _(boxes: Tensor, scores: Tensor, **attrs: Any) -> Any:
     kinds = [((*shape, 4), dtype), (shape, dtype), (shape, dtype), ((batch,), dtype)]
     work = dim_mul(batch, most * used)
     return te.program(kinds, [boxes, lines, chosen, counts], build, work, "detections")
+
+
+def _clear(results: Sequence[Memory], item: Any, place: Any) -> None:
+    """Write zeros into the box, the class and the score of a place."""
+    for result in results:
+        if result.rank == 3:
+            for k in range(4):
+                result[item, place, te.dim(k)] = 0.0
+        else:
+            result[item, place] = 0.0
 
 
 OPERATORS = (all_class_non_max_suppression, regular_non_max_suppression)
