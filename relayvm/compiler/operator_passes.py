@@ -21,6 +21,7 @@ from relayvm.compiler.transforms.fold_scale_axis import (
     forward_fold_scale_axis,
 )
 from relayvm.compiler.transforms.simplify_expr import simplify_expr
+from relayvm.compiler.transforms.to_mixed_precision import to_mixed_precision
 from relayvm.ir.module import Module
 
 _TYPED = frozenset({Property.TYPED})
@@ -32,6 +33,7 @@ def _row(
     doc: str,
     rounds: bool = False,
     keeps_types: bool = True,
+    judging: bool = False,
     **options: OptionValue,
 ) -> Pass:
     """Return the row of a pass that runs only by name."""
@@ -44,6 +46,7 @@ def _row(
         options=tuple(options.items()),
         in_pipeline=False,
         rounds=rounds,
+        judging=judging,
     )
 
 
@@ -82,5 +85,15 @@ OPERATOR_PASSES = (
         "multiply factors into weights, and evaluate these",
         rounds=True,
         keeps_types=False,
+    ),
+    _row(
+        to_mixed_precision,
+        "compute in half precision where that is good enough",
+        rounds=True,
+        keeps_types=False,
+        judging=True,
+        mixed_precision_type="float16",
+        missing_op_mode=2,
+        keep_orig_output_dtype=True,
     ),
 )

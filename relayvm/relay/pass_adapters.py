@@ -12,11 +12,15 @@ from relayvm.compiler.passes import run_passes
 from relayvm.compiler.steps import Step
 from relayvm.compiler.transforms import cps
 from relayvm.compiler.transforms import eliminate_common_subexpressions as sharing
-from relayvm.ir.expr import Expr, Function
+from relayvm.compiler.transforms import to_mixed_precision as mixed
+from relayvm.compiler.transforms.to_mixed_precision import Category, Choice
+from relayvm.ir.expr import Call, Expr, Function, Op
 from relayvm.ir.module import Module
 from relayvm.ir.visit import global_vars
 from relayvm.relay.module import IRModule, wrap
 from relayvm.relay.namespace.transform import PassContext
+from relayvm.relay.node import as_dtype
+from relayvm.relay.op_registry import get_attr
 
 MAIN = "main"
 
@@ -63,6 +67,26 @@ def combine_parallel_dense(module: Module, *, min_num_branches: int, to_batch: b
     """Return the module with dense layers of one tensor computed as one product."""
     options = {"min_num_branches": min_num_branches, "to_batch_matmul": to_batch}
     return run_passes(module, [("combine_parallel_dense", options)])
+
+
+def to_mixed_precision(
+    module: Module, *, mixed_precision_type: str, missing_op_mode: int
+) -> Module:
+    """Return the module with operators in a narrow dtype, by their categories and by the functions
+    that the program registered as `FTVMMixedPrecisionConversionType`.
+    """
+    key = "relay.ToMixedPrecision.keep_orig_output_dtype"
+    keep = bool(PassContext.current().config.get(key, False))
+
+    def choose(call: Call) -> Choice | None:
+        assert isinstance(call.op, Op)
+        function = get_attr(call.op, "FTVMMixedPrecisionConversionType")
+        if function is None:
+            return None
+        category, accumulation, result = function(call, mixed_precision_type)
+        return Category(int(category)), as_dtype(str(accumulation)), as_dtype(str(result))
+
+    return mixed.to_mixed_precision(module, mixed_precision_type, missing_op_mode, keep, choose)
 
 
 # --- passes that are functions over one expression in TVM ------------------------------------

@@ -251,4 +251,11 @@ ROWS: tuple[PassRow, ...] = (
         opt_level=3,
         is_function_pass=True,
     ),
+    PassRow(
+        "ToMixedPrecision",
+        f"{_ADAPTERS}:to_mixed_precision",
+        "Compute in half precision where that is good enough.",
+        parameters='mixed_precision_type="float16", missing_op_mode=1',
+        is_function_pass=True,
+    ),
 )
