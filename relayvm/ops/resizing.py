@@ -50,7 +50,7 @@ def _choices(taps: Sequence[Taps]) -> Any:
 def _clipped(axis: Axis, elements: Array) -> Array:
     (size, result) = sizes_of((axis.size, axis.result))
     whole = np.broadcast_to(elements, (result,))
-    return np.clip(whole, 0, max(size - 1, 0))
+    return np.asarray(np.clip(whole, 0, max(size - 1, 0)))
 
 
 def _weight_array(taps: Sequence[Taps], choice: Any, at: Sequence[int], rank: int) -> Any:
