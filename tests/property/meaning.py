@@ -24,8 +24,8 @@ def same_value(a: object, b: object) -> bool:
             differs = x.tobytes() != y.tobytes()
             if differs and not (x.dtype.kind == "f" and _same_floats(x, y)):
                 return False
-        elif isinstance(x, tuple):
-            if not isinstance(y, tuple) or len(x) != len(y):
+        elif isinstance(x, (tuple, list)):
+            if type(x) is not type(y) or len(x) != len(y):
                 return False
             pending.extend(zip(x, y))
         else:
@@ -48,8 +48,8 @@ def same_kind(a: object, b: object) -> bool:
         if isinstance(x, np.ndarray):
             if not isinstance(y, np.ndarray) or (x.dtype, x.shape) != (y.dtype, y.shape):
                 return False
-        elif isinstance(x, tuple):
-            if not isinstance(y, tuple) or len(x) != len(y):
+        elif isinstance(x, (tuple, list)):
+            if type(x) is not type(y) or len(x) != len(y):
                 return False
             pending.extend(zip(x, y))
         elif type(x) is not type(y):

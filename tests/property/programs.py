@@ -45,6 +45,7 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
+from relayvm.ir.intrinsics import INTRINSICS, array_of
 from relayvm.ir.module import Module
 from relayvm.ir.prelude import parse_program
 from relayvm.ir.printer import print_module
@@ -71,6 +72,7 @@ def @total(%t: T) -> Tensor[(3), float32] {
     Node(%a, %b, _) => subtract(@total(%a), @total(%b)),
   }
 }
+def @count(%a: Array[Tensor[(3), float32]]) -> int32 { array.length(%a) }
 def @identity[A](%x: A) -> A { %x }
 def @swap[A, B](%p: (A, B)) -> (B, A) { (%p.1, %p.0) }
 def @double[n](%x: Tensor[(n), float32]) -> Tensor[(n), float32] { add(%x, %x) }
@@ -90,6 +92,9 @@ TENSORS = (F, I, B, F3, F23, F13, F31, I3, I23, B3)
 TREE = TypeCall(GlobalTypeVar("T"), ())
 LIST = TypeCall(GlobalTypeVar("List"), (I,))
 OPTION = TypeCall(GlobalTypeVar("Option"), (F3,))
+# Arrays are never empty, so that index 0 is safe.
+ARRAY = array_of(F3)
+STEP = FuncType((F3,), F3)
 
 # Attributes without which an operator cannot be called, or with which it does something else.
 ATTRIBUTES: dict[str, list[dict[str, object]]] = {
@@ -168,6 +173,12 @@ def base_module() -> Module:
 
 
 Env = tuple[tuple[Expr, Type], ...]
+ZERO = Constant(np.array(0, np.int32))
+
+
+def intrinsic(name: str, *args: Expr) -> Call:
+    """Return a call of an operation on arrays."""
+    return Call(INTRINSICS[f"array.{name}"], args)
 
 
 @dataclass
@@ -224,6 +235,9 @@ class Generator:
                 return RefCreate(self.leaf(type_.value, env))
         if type_ == TREE:
             return Call(self.constructor("T", "Leaf"), (self.leaf(F3, env),))
+        if type_ == ARRAY:
+            empty = intrinsic("new", Constant(np.array(self.choose(3), np.int32)))
+            return intrinsic("push", empty, self.leaf(F3, env))
         name = {LIST: "Nil", OPTION: "None"}[type_]
         return Call(self.constructor(type_.func.name, name), (), type_args=type_.args)
 
@@ -248,6 +262,11 @@ class Generator:
         if type_ == TREE:
             parts = self.operands((TREE, TREE, I), env, fuel // 3)
             return Call(self.constructor("T", "Node"), tuple(parts))
+        if type_ == ARRAY:
+            array, item = self.operands((ARRAY, F3), env, fuel // 2)
+            if self.choose(2):
+                return intrinsic("push", array, item)
+            return intrinsic("set", array, ZERO, item)
         if type_ == LIST:
             parts = self.operands((I, LIST), env, fuel // 2)
             return Call(self.constructor("List", "Cons"), tuple(parts))
@@ -257,6 +276,10 @@ class Generator:
     def tensor(self, type_: TensorType, env: Env, fuel: int) -> Expr:
         if type_ == F3 and self.choose(6) == 0:
             return self.vector(env, fuel)
+        if type_ == I and self.choose(12) == 0:
+            array = self.expr(ARRAY, env, fuel - 1)
+            made = Call(GlobalVar("count"), (array,))
+            return made if self.choose(2) else intrinsic("length", array)
         by_operator = recipes()[type_]
         ways = by_operator[sorted(by_operator)[self.choose(len(by_operator))]]
         recipe = self.one_of(ways)
@@ -268,9 +291,14 @@ class Generator:
 
     def vector(self, env: Env, fuel: int) -> Expr:
         """Return a vector of 3 through the functions of the base module."""
-        which = self.choose(4)
+        which = self.choose(6)
         if which == 0:
             return Call(GlobalVar("total"), (self.expr(TREE, env, fuel // 2),))
+        if which == 4:
+            return intrinsic("get", self.expr(ARRAY, env, fuel - 1), ZERO)
+        if which == 5:
+            reference, x = self.operands((RefType(STEP), F3), env, fuel // 2)
+            return Call(RefRead(reference), (x,))
         inner = self.expr(F3, env, fuel - 1)
         if which == 1:
             return Call(GlobalVar("narrow"), (Call(GlobalVar("widen"), (inner,)),))
@@ -310,15 +338,15 @@ class Generator:
         return Let(var, value, self.expr(type_, (*env, (var, bound)), fuel // 2))
 
     def any_type(self, functions: bool = False) -> Type:
-        simple = [F3, F23, I, F, B, I3, TREE, LIST, OPTION]
-        which = self.choose(12)
-        if which < 9:
+        simple = [F3, F23, I, F, B, I3, TREE, LIST, OPTION, ARRAY]
+        which = self.choose(14)
+        if which < len(simple):
             return simple[which]
-        if which == 9:
+        if which == len(simple):
             return TupleType((self.one_of(simple), self.one_of(simple)))
         if not functions:
             return F3
-        return FuncType((F3,), F3) if which == 10 else RefType(I)
+        return (STEP, RefType(I), RefType(STEP))[which - len(simple) - 1]
 
     def if_(self, type_: Type, env: Env, fuel: int) -> Expr:
         cond = self.expr(B, env, fuel // 3)

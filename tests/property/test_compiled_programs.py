@@ -40,7 +40,7 @@ def is_close(a, b) -> bool:
             wide_x, wide_y = x.astype(np.float64), y.astype(np.float64)
             if not np.allclose(wide_x, wide_y, rtol=1e-4, atol=1e-5, equal_nan=True):
                 return False
-        elif isinstance(x, tuple):
+        elif isinstance(x, (tuple, list)):
             if len(x) != len(y):
                 return False
             pending.extend(zip(x, y))
