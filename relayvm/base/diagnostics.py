@@ -79,7 +79,7 @@ def _render_place(span: Span | None, label: str) -> list[str]:
     ]
 
 
-class RelayError(Exception):
+class RelayError(RuntimeError):
     """A mistake in what the user gave: a program, a file, an argument or an option.
 
     Holds one or more diagnostics; `code` and `span` are those of the first.

@@ -202,7 +202,7 @@ class CallGraph:
     def print_var(self, var: str | GlobalVar) -> str:
         """Return one function with what it mentions, as text."""
         name = self._name(var)
-        lines = [f"`@{name}`, mentioned by {self.ref_count(name)}"]
+        lines = [f"`@{name}`, #refs = {self.ref_count(name)}"]
         lines += [f"  `@{callee}`" for callee in self._graph.callees[name]]
         return "\n".join(lines) + "\n"
 

@@ -229,6 +229,7 @@ IDIOMS: tuple[tuple[type, dict[str, Any]], ...] = (
     ),
     # Copies and pickles of a program hold the rows themselves.
     (ir.Op, {**OP_MEMBERS, "__reduce__": lambda self: (op_registry.get, (self.name,))}),
+    (ir.Constant, {"__str__": _text}),
     (ir.GlobalVar, {"name_hint": _alias("name"), "__call__": _call}),
     (
         ir.Constructor,

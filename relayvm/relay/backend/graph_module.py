@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -163,6 +164,24 @@ class GraphModule:
         self.run(**kwargs)
         options = (repeat, number, min_repeat_ms, cooldown_interval_ms, repeats_to_cooldown)
         return measure(self._call, *options)
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device | None = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: str = "",
+    ) -> Callable[..., BenchmarkResult]:
+        """Return a function that measures `run`, or another method, with the inputs set."""
+        timed = self._call if func_name == "run" else self[func_name]
+        options = (repeat, number, min_repeat_ms, cooldown_interval_ms, repeats_to_cooldown)
+        return lambda *args: measure(lambda: timed(*args), *options)
 
     def __getitem__(self, key: str) -> Any:
         """Return a method by name, as functions of a module are looked up."""

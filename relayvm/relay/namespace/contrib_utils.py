@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 
 
@@ -11,10 +13,12 @@ class TempDirectory:
     """A folder that is removed with the object."""
 
     def __init__(self, custom_path: str | None = None, keep_for_debug: bool | None = None) -> None:
-        self._folder = tempfile.TemporaryDirectory() if custom_path is None else None
-        self.temp_dir = custom_path or (self._folder.name if self._folder else "")
+        self.temp_dir = custom_path or tempfile.mkdtemp()
         if custom_path is not None:
             os.mkdir(custom_path)
+        self._remove = weakref.finalize(self, shutil.rmtree, self.temp_dir, ignore_errors=True)
+        if custom_path is not None or keep_for_debug:
+            self._remove.detach()
 
     @property
     def path(self) -> Path:
@@ -30,9 +34,8 @@ class TempDirectory:
         return os.listdir(self.temp_dir)
 
     def remove(self) -> None:
-        """Remove the folder."""
-        if self._folder is not None:
-            self._folder.cleanup()
+        """Remove the folder, unless it is the user's or is kept."""
+        self._remove()
 
     def __truediv__(self, other: str) -> Path:
         return self.path / other

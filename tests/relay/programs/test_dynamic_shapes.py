@@ -172,11 +172,18 @@ def test_batch_matmul() -> None:
 def test_pad_topk_and_sort() -> None:
     x = relay.var("x", shape=any_dims(2))
     a = data_of(3, 5)
-    check([x], relay.nn.pad(x, ((1, 0), (0, 2)), 7), [a], np.pad(a, ((1, 0), (0, 2)), constant_values=7))
+    check(
+        [x],
+        relay.nn.pad(x, ((1, 0), (0, 2)), 7),
+        [a],
+        np.pad(a, ((1, 0), (0, 2)), constant_values=7),
+    )
     top = relay.topk(x, 2)
     check([x], top.astuple(), [a], [-np.sort(-a)[:, :2], np.argsort(-a)[:, :2]])
     k = relay.var("k", shape=(), dtype="int32")
-    check([x, k], relay.topk(x, k, ret_type="values"), [a, np.array(3, "int32")], -np.sort(-a)[:, :3])
+    check(
+        [x, k], relay.topk(x, k, ret_type="values"), [a, np.array(3, "int32")], -np.sort(-a)[:, :3]
+    )
     check([x], relay.sort(x, axis=0), [a], np.sort(a, 0))
     check([x], relay.argsort(x, is_ascend=False), [a], np.argsort(-a))
 
@@ -207,7 +214,9 @@ def test_one_hot_and_arange() -> None:
 def test_unique_and_nonzero_counts() -> None:
     x = relay.var("x", shape=any_dims(1), dtype="int32")
     unique, _, _, count = relay.unique(x, is_sorted=True)
-    values = relay.strided_slice(unique, begin=[0], end=relay.reshape(count, [1]), slice_mode="size")
+    values = relay.strided_slice(
+        unique, begin=[0], end=relay.reshape(count, [1]), slice_mode="size"
+    )
     check([x], values, [np.array([3, 1, 3, 2], "int32")], [1, 2, 3])
 
 
@@ -218,7 +227,12 @@ def test_a_shape_is_a_tensor() -> None:
     check([x], relay.op.ndarray_size(x), [a], 8)
     y = relay.var("y", shape=any_dims(2))
     check([x, y], relay.reshape_like(x, y), [a, data_of(4, 2)], a.reshape(4, 2))
-    check([x, y], relay.broadcast_to(y, relay.const([2, 4, 2])), [a, a[0, :, :2] * 0], np.zeros((2, 4, 2)))
+    check(
+        [x, y],
+        relay.broadcast_to(y, relay.const([2, 4, 2])),
+        [a, a[0, :, :2] * 0],
+        np.zeros((2, 4, 2)),
+    )
 
 
 def test_a_branch_of_other_sizes() -> None:

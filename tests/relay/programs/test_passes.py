@@ -227,7 +227,9 @@ def test_gradient_through_a_reference_and_an_if() -> None:
 
 def test_a_sequence_in_a_context() -> None:
     x = relay.var("x", shape=(2,))
-    mod = tvm.IRModule.from_expr(relay.Function([x], relay.nn.dropout(x) + (relay.const(1.0) + 2.0)))
+    mod = tvm.IRModule.from_expr(
+        relay.Function([x], relay.nn.dropout(x) + (relay.const(1.0) + 2.0))
+    )
     seq = tvm.transform.Sequential(
         [
             transform.InferType(),
