@@ -1,7 +1,8 @@
 """Defunctionalisation: function values become data, and calls of them calls of `apply` functions.
 
 J. C. Reynolds, "Definitional interpreters for higher-order programming languages". Function types
-that differ in sizes only share one data type: sizes are compared where they are known.
+that differ in sizes only share one data type: then sizes are compared where they are known. Where
+all agree in them they are kept, since inside data types nothing can be compared.
 """
 
 from __future__ import annotations
@@ -98,9 +99,13 @@ def _has_function_values(module: Module) -> bool:
 
 @dataclass(slots=True)
 class _FunctionData:
-    """The data type of all function values of one type, and what each of its constructors calls."""
+    """The data type of all function values of one type, and what each of its constructors calls.
+
+    `bare` is the type without sizes, `kind` has those on which all of them agree.
+    """
 
     header: GlobalTypeVar
+    bare: FuncType
     kind: FuncType
     apply: str
     constructors: list[Constructor] = field(default_factory=list)
@@ -117,6 +122,13 @@ class _WithoutSizes(TypeMap):
         return ANY
 
 
+class _WithoutSymbols(TypeMap):
+    """Symbols are parameters of functions: a data type cannot name them."""
+
+    def dim(self, dim: Dim) -> Dim:
+        return dim if isinstance(dim, int) else ANY
+
+
 class _Types(TypeMap):
     """Maps function types to data types, made as they are met."""
 
@@ -126,21 +138,29 @@ class _Types(TypeMap):
         self.functions: dict[FuncType, _FunctionData] = {}
         self.by_name: dict[str, _FunctionData] = {}
         self.erase = _WithoutSizes()
+        self.close = _WithoutSymbols()
 
     def function(self, type_: FuncType) -> Type:
-        args = tuple(self.erase(a) for a in type_.arg_types)
-        key = FuncType(args, self.erase(type_.ret_type))
-        if key not in self.functions:
+        key = _mapped(self.erase, type_)
+        kind = _mapped(self.close, type_)
+        found = self.functions.get(key)
+        if found is None:
             name = self.fresh(f"Fn{len(self.functions)}")
-            found = _FunctionData(GlobalTypeVar(name), key, self.fresh(f"apply_{name}"))
+            found = _FunctionData(GlobalTypeVar(name), key, kind, self.fresh(f"apply_{name}"))
             self.functions[key] = self.by_name[name] = found
-        return self.functions[key].type
+        elif found.kind != kind:
+            found.kind = key
+        return found.type
 
     def fresh(self, name: str) -> str:
         while name in self.names:
             name += "_"
         self.names.add(name)
         return name
+
+
+def _mapped(change: TypeMap, type_: FuncType) -> FuncType:
+    return FuncType(tuple(change(a) for a in type_.arg_types), change(type_.ret_type))
 
 
 class _Defunctionalizer:
@@ -243,7 +263,7 @@ class _DataLifter(Lifter):
         assert isinstance(head, TypeCall)
         data = self.types.by_name[head.func.name]
         result = Call(GlobalVar(data.apply), (callee, *call.args), span=call.span)
-        if call.checked_type == data.kind.ret_type:
+        if call.checked_type == data.bare.ret_type:
             return result
         known = Var("result", call.checked_type, span=call.span)
         return Let(known, result, known, span=call.span)
@@ -259,7 +279,7 @@ class _DataLifter(Lifter):
         stem = self.fresh_name(name)
         constructor = Constructor(
             self.types.fresh(f"{data.header.name}_{stem}"),
-            tuple(self.types.erase(_type(v)) for v in captures),
+            tuple(self.types.close(_type(v)) for v in captures),
             data.header,
             len(data.constructors),
         )
