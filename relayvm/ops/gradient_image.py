@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from relayvm.ir.expr import Expr
+import numpy as np
+
+from relayvm.ir.expr import Constant, Expr, Tuple
 from relayvm.ops.elementwise import cast
 from relayvm.ops.gradient_elementwise import Gradients
-from relayvm.ops.movement import transpose
+from relayvm.ops.movement import stack, transpose
 from relayvm.ops.operator import GradientCall, Operator
 from relayvm.ops.regions import yolo_reorg
 from relayvm.ops.reshaping import reshape, reshape_like
 from relayvm.ops.resizing import RESIZES
+from relayvm.ops.rows import multiply, sum_
+from relayvm.ops.sampling import affine_grid
+from relayvm.ops.slicing import strided_slice
 
 
 @yolo_reorg.gradient
@@ -37,3 +42,17 @@ def _add_resize(forward: Operator, backward: Operator) -> None:
 
 for _forward, _backward in RESIZES:
     _add_resize(_forward, _backward)
+
+
+@affine_grid.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    # With points p: the slope of column k is the sum of g * p[k], that of the last the sum of g.
+    count, dtype = len(call.target_shape), call.type_of("data").dtype
+    unit = Constant(np.eye(count, count + 1, dtype=dtype.numpy)[None])
+    points = affine_grid(unit, target_shape=call.target_shape)
+    space = tuple(range(2, 2 + count))
+    columns: list[Expr] = []
+    for k in range(count):
+        point = strided_slice(points, begin=(k,), end=(k + 1,), axes=(1,))
+        columns.append(sum_(multiply(g, point), axis=space))
+    return (stack(Tuple((*columns, sum_(g, axis=space))), axis=2),)

@@ -59,4 +59,54 @@ IMAGE_CASES: dict[str, list[Case]] = {
         for shape, attrs in _RESIZE_2D
     ],
 }
+_GRIDS = [
+    ((1, 2, 3, 4), (1, 2, 2, 3), {}),
+    ((2, 1, 3, 2), (2, 2, 2, 2), {"align_corners": False, "padding_mode": "border"}),
+    ((1, 1, 3, 4), (1, 2, 2, 3), {"padding_mode": "reflection"}),
+    ((1, 1, 3, 1), (1, 2, 2, 3), {"padding_mode": "reflection", "align_corners": False}),
+    ((1, 1, 3, 4), (1, 2, 2, 3), {"method": "nearest", "padding_mode": "reflection"}),
+    ((1, 1, 3, 4), (1, 2, 1, 3), {"method": "bicubic"}),
+    ((1, 1, 3, 4), (1, 2, 1, 2), {"method": "bicubic", "padding_mode": "reflection"}),
+    ((1, 1, 2, 3, 2), (1, 3, 1, 2, 2), {"layout": "NCDHW"}),
+]
+IMAGE_CASES |= {
+    "image.affine_grid": [
+        Case(((2, 2, 3),), {"target_shape": (3, 4)}),
+        Case(((1, 3, 4),), {"target_shape": (2, 1, 3)}),
+        Case(((1, 2, 3),), {"target_shape": (0, 2)}),
+    ],
+    "image.grid_sample": [Case((x, g), attrs) for x, g, attrs in _GRIDS],
+    "image.crop_and_resize": [
+        Case(
+            ((2, 1, 3, 4), (3, 4), (3,)),
+            {"crop_size": (2, 3), "extrapolation_value": 5.0},
+            {1: "float32", 2: "int32"},
+            {1: [[0, 0, 1, 1], [0.25, -0.1, 0.75, 0.6], [1, 1, 0, 0]], 2: [0, 1, 1]},
+        ),
+        Case(
+            ((1, 3, 2, 2), (1, 4), (1,)),
+            {
+                "crop_size": (1, 4),
+                "layout": "NHWC",
+                "method": "nearest_neighbor",
+                "out_dtype": "float32",
+            },
+            {1: "float64", 2: "int64"},
+            {1: [[0.2, 0.1, 0.9, 1.2]], 2: [0]},
+        ),
+        Case(
+            ((1, 1, 2, 2), (0, 4), (0,)),
+            {"crop_size": (2, 2)},
+            {1: "float32", 2: "int32"},
+        ),
+    ],
+    "image.dilation2d": [
+        Case(((1, 2, 4, 5), (2, 2, 3)), {"padding": (1, 1, 0, 2), "strides": (2, 1)}),
+        Case(
+            ((2, 4, 3, 1), (2, 2, 1)),
+            {"data_layout": "NHWC", "kernel_layout": "HWI", "dilations": (2, 1)},
+        ),
+        Case(((0, 1, 2, 2), (1, 1, 1))),
+    ],
+}
 IMAGE_CASES["image.resize1d"].append(Case(((1, 1, 4),), {"size": (6,), "out_dtype": "float64"}))
