@@ -4,7 +4,7 @@ object.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Union
@@ -25,8 +25,15 @@ class Kind(Enum):
     TYPE_DATA = "TypeData"
 
 
+class _Hashed:
+    """Has a place for the hash of a type: it is no field, so copies and pickles find their own."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Type:
+class Type(_Hashed):
     """Base of all types. `span` takes no part in equality."""
 
     span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
@@ -40,21 +47,33 @@ class _Compound(Type):
         return self is other or (type(self) is type(other) and _equal(self, other))
 
     def __hash__(self) -> int:
-        # Only what stands near the top: equal types agree there, and it takes no recursion.
-        return hash((type(self), *map(_outline, self.inside())))
+        if not hasattr(self, "_hash"):
+            _find_hash(self)
+        return self._hash
 
     def inside(self) -> tuple[object, ...]:
         """Return what decides on equality, types and all else."""
         return tuple(getattr(self, f.name) for f in fields(self) if f.compare)
 
 
-def _outline(part: object, depth: int = 2) -> object:
-    if isinstance(part, tuple):
-        return tuple(_outline(p, depth) for p in part)
-    if isinstance(part, _Compound):
-        below = part.inside() if depth else ()
-        return (type(part), *(_outline(p, depth - 1) for p in below))
-    return part
+def _find_hash(root: _Compound) -> None:
+    """Keep the hashes of a type and all inside it, the inner ones first."""
+    waiting = [root]
+    while waiting:
+        item = waiting[-1]
+        missing = [p for p in _compounds(item) if not hasattr(p, "_hash")]
+        if missing:
+            waiting.extend(missing)
+            continue
+        waiting.pop()
+        object.__setattr__(item, "_hash", hash((type(item), *item.inside())))
+
+
+def _compounds(item: _Compound) -> Iterator[_Compound]:
+    for part in item.inside():
+        for type_ in part if isinstance(part, tuple) else (part,):
+            if isinstance(type_, _Compound):
+                yield type_
 
 
 def _equal(a: object, b: object) -> bool:
@@ -69,11 +88,17 @@ def _equal(a: object, b: object) -> bool:
                 return False
             waiting.extend(zip(a, b))
         elif isinstance(a, _Compound) and type(a) is type(b):
+            if getattr(a, "_hash", None) != getattr(b, "_hash", None) and _have_hashes(a, b):
+                return False
             seen.add((id(a), id(b)))
             waiting.append((a.inside(), b.inside()))
         elif a != b:
             return False
     return True
+
+
+def _have_hashes(a: Type, b: Type) -> bool:
+    return hasattr(a, "_hash") and hasattr(b, "_hash")
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,10 @@ from relayvm.ir.types import UNIT, FuncType, RefType, TupleType, Type
 
 Finish = Callable[[Expr], Recursive[None]]
 
+# Tuples in tuples meet as fields so deep; what is deeper is a cell, or each join of a type that
+# grows from join to join would have as many registers as it is deep.
+SPREAD_LEVELS = 4
+
 
 class Selector(Calls):
     """Emits one function."""
@@ -270,10 +274,10 @@ class Selector(Calls):
             yield self._match(expr, finish, joins)
         return value
 
-    def _join_of(self, kind: Type) -> Value:
-        if is_spread(kind):
+    def _join_of(self, kind: Type, levels: int = SPREAD_LEVELS) -> Value:
+        if levels and is_spread(kind):
             assert isinstance(kind, TupleType)
-            return Bundle([self._join_of(f) for f in kind.fields], kind)
+            return Bundle([self._join_of(f, levels - 1) for f in kind.fields], kind)
         return Reg(class_of(kind), type=kind)
 
     def _assign(self, target: Value, value: Value, span: Span | None) -> None:

@@ -53,9 +53,13 @@ class TypeMap:
     ) -> None:
         self.types = dict(types or {})
         self.dims = dict(dims or {})
+        # Images found before, with the types themselves: ids of dead ones would come again.
+        self._done: dict[int, tuple[Type, Type]] = {}
+        self._known = (0, 0)
 
     def bind(self, params: tuple[TypeParam, ...], args: tuple[Type, ...]) -> None:
         """Map the type parameters to the arguments of a use."""
+        self._done.clear()
         for param, arg in zip(params, args):
             if isinstance(param, DimVar):
                 assert isinstance(arg, ShapeArg)
@@ -76,22 +80,31 @@ class TypeMap:
         return replace(relation, args=tuple(self(a) for a in relation.args))
 
     def __call__(self, type_: Type) -> Type:
-        """Return the image of a type."""
-        done: dict[int, Type] = {}
+        """Return the image of a type. What it found is remembered, so that types which grow from
+        node to node cost no more each time.
+        """
+        known = len(self.types), len(self.dims)
+        if known != self._known:
+            self._known = known
+            self._done.clear()
+        done = self._done
         opened: set[int] = set()
         waiting = [type_]
         while waiting:
             part = waiting.pop()
+            if id(part) in done:
+                continue
             below = type_children(part)
             if not below:
-                done[id(part)] = self._leaf(part)
+                done[id(part)] = (part, self._leaf(part))
             elif id(part) in opened:
-                done[id(part)] = self._image(part, tuple([done[id(p)] for p in below]))
-            elif id(part) not in done:
+                inner = tuple([done[id(p)][1] for p in below])
+                done[id(part)] = (part, self._image(part, inner))
+            else:
                 opened.add(id(part))
                 waiting.append(part)
                 waiting.extend(reversed(below))
-        return done[id(type_)]
+        return done[id(type_)][1]
 
     def function(self, type_: FuncType) -> Type:
         """Return the image of a function type whose parts have been mapped."""
