@@ -152,6 +152,13 @@ def test_a_shared_node_is_evaluated_once_before_the_branch_that_uses_it_first():
     assert [int(x) for x in ran(text, True)] == [6, 3, 1]
 
 
+def test_a_loop_without_end_is_a_loop():
+    text = "def @main(%n: int32) -> int32 { @main(%n + 1) }"
+    assert body(text) == (
+        "def main(n):\n    while True:\n        n = n + np.int32(1)\n        continue"
+    )
+
+
 def test_closures_made_in_a_loop_keep_their_values():
     text = """
     def @make(%n: int32, %made: List[fn () -> int32]) -> List[fn () -> int32] {

@@ -5,24 +5,23 @@ used, unless that would change the order of evaluation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from relayvm.base.diagnostics import assert_never
-from relayvm.base.dims import Dim, DimExpr, DimVar, dim_substitute, dim_text, dim_variables, symbol
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import Scopes, is_atomic
 from relayvm.compiler.analysis.sizes import instance_types
 from relayvm.compiler.infer_types import needs_check
+from relayvm.compiler.to_python.frames import Frame, define
 from relayvm.compiler.to_python.patterns import bindings, conditions
 from relayvm.compiler.to_python.shared import Shared
+from relayvm.compiler.to_python.sizes import Sizes
 from relayvm.compiler.to_python.text import (
     ATOM,
     LONGEST,
     LOOSE,
     POSTFIX,
     AgainLine,
-    Line,
     Names,
     Suite,
     Term,
@@ -59,21 +58,6 @@ MOST_OF_A_LAMBDA = 60
 MOST_LEVELS = 8
 
 
-@dataclass(slots=True, eq=False)
-class Frame:
-    """A function that is being written: what its text needs beside its statements."""
-
-    function: Function
-    name: str
-    parent: Frame | None = None
-    params: list[str] = field(default_factory=list)
-    body: Suite = field(default_factory=Suite)
-    dims: dict[DimVar, str] = field(default_factory=dict)
-    dim_lines: list[str] = field(default_factory=list)
-    repeats: bool = False
-    has_functions: bool = False
-
-
 class FunctionWriter:
     """Writes one global function."""
 
@@ -85,6 +69,7 @@ class FunctionWriter:
         self.places: dict[Scope, tuple[Frame, Suite]] = {}
         self.terms: dict[int, Term] = {}
         self.names = Names(shared.names.taken)
+        self.sizes = Sizes(self.names, shared.uses)
         self.used = {id(c) for n in self.scopes.order for c in children(n) if isinstance(c, Var)}
 
     def write(self) -> Suite:
@@ -92,7 +77,7 @@ class FunctionWriter:
         frame = Frame(self.function, self.shared.function_names[self.global_name])
         trampoline(self.function_body(frame))
         result = Suite()
-        self.define(frame, result)
+        define(frame, result, self.names, self.shared.uses)
         return result
 
     # -- Functions --------------------------------------------------------------------------------
@@ -111,45 +96,6 @@ class FunctionWriter:
         term = yield self.value(function.body)
         term = self.checked(term, actual, declared, "the result", frame, frame.body)
         frame.body.add(f"return {term.loose}")
-
-    def define(self, frame: Frame, place: Suite) -> None:
-        """Add the definition of a function whose body is written."""
-        params = ", ".join(frame.params)
-        place.add(f"def {frame.name}({params}):")
-        top = Suite(list(frame.dim_lines))
-        if not frame.repeats:
-            top.lines.extend(frame.body.lines)
-        elif frame.has_functions:
-            # Closures see variables, not values: each turn has variables of its own.
-            step = self.names.new("step")
-            inner = Suite([*frame.dim_lines, *frame.body.lines])
-            call = ", ".join([step, *frame.params])
-            top = Suite([f"def {step}({params}):", inner])
-            top.add(f"return {self.shared.uses('repeat')}({call})")
-        else:
-            top = Suite(["while True:", Suite([*frame.dim_lines, *frame.body.lines])])
-        place.add(top)
-        self.write_again(frame)
-
-    def write_again(self, frame: Frame) -> None:
-        """Turn calls of the function itself in tail position into statements."""
-        if not frame.repeats:
-            return
-        stack = [frame.body]
-        while stack:
-            suite = stack.pop()
-            for index, line in enumerate(suite.lines):
-                if isinstance(line, Suite):
-                    stack.append(line)
-                elif isinstance(line, AgainLine):
-                    suite.lines[index] = Suite(self.again(frame, line), flat=True)
-
-    def again(self, frame: Frame, line: AgainLine) -> list[Line]:
-        if frame.has_functions:
-            return [f"return {self.shared.uses('Again')}({', '.join(line.args)})"]
-        pairs = [(p, a) for p, a in zip(frame.params, line.args) if p != a]
-        left, right = ", ".join(p for p, _ in pairs), ", ".join(a for _, a in pairs)
-        return [f"{left} = {right}", "continue"] if pairs else ["continue"]
 
     def tail(self, node: Expr, scope: Scope) -> Recursive[None]:
         """Write statements that return the value of `node`, the last thing that `scope` does."""
@@ -320,7 +266,7 @@ class FunctionWriter:
         if isinstance(op, Operator):
             terms = yield self.operands(node.args, suite)
             types = [arg.checked_type for arg in node.args]
-            dims = self.dim_texts(node, frame)
+            dims = self.sizes.texts(node, frame)
             return self.shared.operator_call(op, terms, types, node.attrs, dims)
         terms = yield self.arguments(node, frame, suite, (op, *node.args))
         if isinstance(op, Intrinsic):
@@ -375,7 +321,7 @@ class FunctionWriter:
             if lines[0].startswith("return ") and len(body) <= MOST_OF_A_LAMBDA:
                 params = f" {', '.join(inner.params)}" if inner.params else ""
                 return Term(f"lambda{params}: {body}", LOOSE)
-        self.define(inner, suite)
+        define(inner, suite, self.names, self.shared.uses)
         return Term(inner.name)
 
     # -- Choices ----------------------------------------------------------------------------------
@@ -407,7 +353,7 @@ class FunctionWriter:
         inner = Frame(frame.function, self.names.new("part"), frame)
         yield self.choose_tail(node, inner, suite, inner.body)
         frame.has_functions |= inner.has_functions
-        self.define(inner, suite)
+        define(inner, suite, self.names, self.shared.uses)
         return Term(f"{inner.name}()", POSTFIX)
 
     def arms(self, node: If | Match, frame: Frame, into: Suite) -> list[Suite]:
@@ -495,60 +441,6 @@ class FunctionWriter:
                 rows = enumerate(zip(source.fields, wanted.fields))
                 stack += [(f"{text}[{i}]", a, b) for i, (a, b) in rows][::-1]
             elif isinstance(wanted, TensorType) and needs_check(source, wanted):
-                shape = tuple_text([self.dim(d, frame) or "None" for d in wanted.shape])
+                shape = tuple_text([self.sizes.text(d, frame) or "None" for d in wanted.shape])
                 suite.add(f"{self.shared.uses('check')}({text}, {shape}, {what!r})")
         return term
-
-    def dim(self, dim: Dim, frame: Frame) -> str | None:
-        """Return a size as text; None if the function cannot tell it."""
-        if not isinstance(dim, DimExpr):
-            return str(dim) if isinstance(dim, int) else None
-        known: dict[DimVar, Dim] = {}
-        for variable in dim_variables(dim):
-            name = self.dim_name(variable, frame)
-            if name is None:
-                return None
-            known[variable] = symbol(DimVar(name))
-        text = dim_text(dim_substitute(dim, known))
-        if "broadcast(" in text:
-            self.shared.uses("broadcast")
-        return text
-
-    def dim_name(self, variable: DimVar, frame: Frame | None) -> str | None:
-        while frame is not None:
-            if variable in frame.dims:
-                return frame.dims[variable]
-            for param, name in zip(frame.function.params, frame.params):
-                path = _place_of(variable, param.type_annotation or param.checked_type, name)
-                if path is not None:
-                    frame.dims[variable] = self.names.new(variable.name)
-                    frame.dim_lines.append(f"{frame.dims[variable]} = {path}")
-                    return frame.dims[variable]
-            frame = frame.parent
-        return None
-
-    def dim_texts(self, node: Call, frame: Frame) -> dict[Dim, str]:
-        """Return the texts of the symbolic sizes in the attributes of a call."""
-        found: dict[Dim, str] = {}
-        stack = list(node.attrs.values())
-        while stack:
-            value = stack.pop()
-            if isinstance(value, tuple):
-                stack.extend(value)
-            elif isinstance(value, DimExpr):
-                found[value] = self.dim(value, frame) or "None"
-        return found
-
-
-def _place_of(variable: DimVar, type_: Type | None, text: str) -> str | None:
-    """Return where a size stands alone in a value of a type."""
-    stack = [(type_, text)]
-    while stack:
-        part, path = stack.pop()
-        if isinstance(part, TupleType):
-            stack += [(f, f"{path}[{i}]") for i, f in enumerate(part.fields)][::-1]
-        elif isinstance(part, TensorType):
-            for axis, dim in enumerate(part.shape):
-                if isinstance(dim, DimExpr) and dim.variable is variable:
-                    return f"{path}.shape[{axis}]"
-    return None

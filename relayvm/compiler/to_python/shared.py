@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import builtins
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,12 @@ import numpy as np
 from relayvm.base.dims import AnyDim, Dim, DimExpr
 from relayvm.base.dtypes import DType
 from relayvm.compiler.to_python import support
-from relayvm.compiler.to_python.spellings import MEANINGS, is_tensors, spelled
+from relayvm.compiler.to_python.spellings import (
+    MEANINGS,
+    is_helper,
+    is_tensors,
+    spelled,
+)
 from relayvm.compiler.to_python.text import POSTFIX, Names, Term, scalar_text, tuple_text
 from relayvm.ir.expr import Attrs, Constant, Constructor
 from relayvm.ir.module import Module
@@ -20,7 +24,35 @@ from relayvm.ir.types import Type
 from relayvm.ops import OPS, Operator
 
 MOST_IN_PLACE = 6
-RESERVED = ("np", "math", "base64", "annotations", "op", "OPS", "ANY", "Constant", "_erf", "Array")
+# What the texts here use of Python and of their header.
+BUILTINS = (
+    "Exception",
+    "bool",
+    "dict",
+    "enumerate",
+    "float",
+    "int",
+    "isinstance",
+    "len",
+    "map",
+    "str",
+    "tuple",
+    "type",
+    "zip",
+)
+RESERVED = (
+    "np",
+    "math",
+    "base64",
+    "annotations",
+    "op",
+    "OPS",
+    "ANY",
+    "Constant",
+    "_erf",
+    "_arrays",
+    "Array",
+)
 
 
 class Shared:
@@ -28,8 +60,8 @@ class Shared:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.names = Names([*dir(builtins), *RESERVED, *vars(support)])
-        self.names.taken.update(getattr(m, "__name__", "") for m in MEANINGS.values())
+        helpers = [*vars(support), *(m.__name__ for m in MEANINGS.values() if is_helper(m))]
+        self.names = Names([*BUILTINS, *RESERVED, *helpers])
         self.helpers: dict[str, None] = {}
         self.imports: dict[str, None] = {}
         self.operators: dict[str, Operator] = {}

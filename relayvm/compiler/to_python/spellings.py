@@ -60,7 +60,7 @@ def _elementwise(name: str, args: Sequence[Term], dtype: DType, uses: Uses) -> T
         return None
     if isinstance(meaning, np.ufunc):
         return Term(f"np.{meaning.__name__}({joined(args)})", POSTFIX)
-    if isinstance(meaning, FunctionType) and meaning.__module__ == "relayvm.ops.numeric":
+    if is_helper(meaning):
         return Term(f"{uses(meaning.__name__)}({joined(args)})", POSTFIX)
     return None
 
@@ -209,6 +209,11 @@ _SPELLINGS: Mapping[str, Spelling] = {
     "copy": _copy,
     "split": _split,
 }
+
+
+def is_helper(meaning: Any) -> bool:
+    """Tell whether a meaning is a function that a text can hold as source."""
+    return isinstance(meaning, FunctionType) and meaning.__module__ == "relayvm.ops.numeric"
 
 
 def is_tensors(type_: Type | None) -> bool:
