@@ -98,6 +98,11 @@ def _number(expr: Expr) -> float:
     return float(expr.data.reshape(()))
 
 
+def _floats(expr: Expr) -> tuple[float, ...]:
+    assert isinstance(expr, Constant)
+    return tuple(float(v) for v in expr.data.reshape(-1))
+
+
 def _pairs(expr: Expr) -> tuple[tuple[int, ...], ...]:
     assert isinstance(expr, Constant)
     return tuple(tuple(int(v) for v in row) for row in expr.data)
@@ -108,6 +113,7 @@ _STATIC: dict[str, tuple[int, Sequence[tuple[str, Callable[[Expr], Any]]]]] = {
     "dyn.broadcast_to": (1, [("shape", _ints)]),
     "dyn.expand_dims": (1, [("axis", _one)]),
     "dyn.full": (1, [("shape", _ints)]),
+    "dyn.image.resize2d": (1, [("size", _ints), ("roi", _floats)]),
     "dyn.nn.pad": (1, [("pad_width", _pairs)]),
     "dyn.nn.upsampling": (1, [("scale_h", _number), ("scale_w", _number)]),
     "dyn.nn.upsampling3d": (
