@@ -13,6 +13,7 @@ from relayvm.compiler.transforms.combine_parallel import (
     combine_parallel_dense,
 )
 from relayvm.compiler.transforms.dynamic_to_static import dynamic_to_static
+from relayvm.compiler.transforms.fake_quantization_to_integer import fake_quantization_to_integer
 from relayvm.compiler.transforms.fast_math import div_to_mul, fast_math
 from relayvm.compiler.transforms.fold_padding import flatten_atrous_conv, fold_explicit_padding
 from relayvm.compiler.transforms.fold_scale_axis import (
@@ -95,5 +96,14 @@ OPERATOR_PASSES = (
         mixed_precision_type="float16",
         missing_op_mode=2,
         keep_orig_output_dtype=True,
+    ),
+    _row(
+        fake_quantization_to_integer,
+        "compute on integers what lies between dequantize and quantize",
+        rounds=True,
+        judging=True,
+        hard_fail=False,
+        use_qat=False,
+        optional_qnn_ops=(),
     ),
 )

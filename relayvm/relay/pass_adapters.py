@@ -9,7 +9,7 @@ from relayvm.base.diagnostics import error
 from relayvm.compiler import autodiff
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.passes import run_passes
-from relayvm.compiler.steps import Step
+from relayvm.compiler.steps import OptionValue, Step
 from relayvm.compiler.transforms import cps
 from relayvm.compiler.transforms import eliminate_common_subexpressions as sharing
 from relayvm.compiler.transforms import to_mixed_precision as mixed
@@ -21,6 +21,7 @@ from relayvm.relay.module import IRModule, wrap
 from relayvm.relay.namespace.transform import PassContext
 from relayvm.relay.node import as_dtype
 from relayvm.relay.op_registry import get_attr
+from relayvm.relay.own_gradients import OwnGradients
 
 MAIN = "main"
 
@@ -89,6 +90,15 @@ def to_mixed_precision(
     return mixed.to_mixed_precision(module, mixed_precision_type, missing_op_mode, keep, choose)
 
 
+def fake_quantization_to_integer(
+    module: Module, *, hard_fail: bool, use_qat: bool, optional_qnn_ops: Sequence[str] | None
+) -> Module:
+    """Return the module with what lies between `dequantize` and `quantize` on integers."""
+    options: dict[str, OptionValue] = {"hard_fail": hard_fail, "use_qat": use_qat}
+    options["optional_qnn_ops"] = tuple(optional_qnn_ops or ())
+    return run_passes(module, [("fake_quantization_to_integer", options)])
+
+
 # --- passes that are functions over one expression in TVM ------------------------------------
 
 
@@ -121,13 +131,18 @@ def gradient(expr: Function, mod: IRModule | None = None, mode: str = "higher_or
 
     `"higher_order"` follows the whole language and records the way back in references; the module
     gets the functions and data types that it needs. `"first_order"` is for straight-line code.
+    Operators have the gradients that `register_gradient` gave them, else those of the table.
     """
     module = Module() if mod is None else mod.module
+    own = OwnGradients()
+    expr, given = own.into(expr, module)
     if mode == "first_order":
-        return autodiff.first_order_gradient(expr, module)
+        derived: Function = own.out_of(autodiff.first_order_gradient(expr, given), module)[0]
+        return derived
     if mode != "higher_order":
         raise error("bad-option", f"`mode` is `higher_order` or `first_order`, not `{mode}`")
-    function, after = autodiff.gradient(expr, module)
+    function: Function
+    function, after = own.out_of(*autodiff.gradient(expr, given))
     if after.functions.keys() - module.functions.keys() and mod is None:
         names = ", ".join(f"`@{name}`" for name in after.functions)
         raise error("bad-option", f"the gradient needs {names}: hand it the module as `mod`")

@@ -258,4 +258,11 @@ ROWS: tuple[PassRow, ...] = (
         parameters='mixed_precision_type="float16", missing_op_mode=1',
         is_function_pass=True,
     ),
+    PassRow(
+        "FakeQuantizationToInteger",
+        f"{_ADAPTERS}:fake_quantization_to_integer",
+        "Compute on integers what lies between dequantize and quantize.",
+        parameters="hard_fail=False, use_qat=False, optional_qnn_ops=None",
+        is_function_pass=True,
+    ),
 )

@@ -17,6 +17,7 @@ from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.operator_passes import OPERATOR_PASSES
 from relayvm.compiler.passes import run_passes
 from relayvm.compiler.steps import split_steps
+from relayvm.compiler.transforms.fake_quantization_to_integer import fake_quantization_to_integer
 from relayvm.compiler.transforms.to_mixed_precision import Category, to_mixed_precision
 from relayvm.ir.module import Module
 from relayvm.ir.prelude import parse_program
@@ -160,3 +161,26 @@ def test_narrow_tuples_of_any_depth_are_widened_where_they_leave():
     module = infer_types(parse_program(text, OPS))
     after = to_mixed_precision(module)
     assert after["main"].body.checked_type == module["main"].body.checked_type
+
+
+def test_an_operator_without_integers_is_refused_where_asked():
+    text = """def @main(%x: Tensor[(2), int8]) {
+      qnn.quantize(sin(qnn.dequantize(%x, 0.5f, 0)), 1f, 0)
+    }"""
+    module = infer_types(parse_program(text, OPS))
+    assert fake_quantization_to_integer(module) is module
+    with pytest.raises(RelayError, match="`sin` has no form on integers"):
+        fake_quantization_to_integer(module, hard_fail=True)
+    with pytest.raises(RelayError, match="`sin` is no optional operator"):
+        fake_quantization_to_integer(module, optional_qnn_ops=("sin",))
+
+
+def test_integers_made_for_one_scale_are_not_used_for_another():
+    text = """def @main(%x: Tensor[(2, 2), int8], %y: Tensor[(2, 2), int8]) {
+      let %s = qnn.dequantize(%x, 0.5f, 3) + qnn.dequantize(%y, 0.25f, 0);
+      let %d = nn.dense(%s, qnn.dequantize(%y, 0.25f, 0));
+      (qnn.quantize(%d, 16f, 0), qnn.quantize(%d, 64f, 7))
+    }"""
+    after = print_module(fake_quantization_to_integer(infer_types(parse_program(text, OPS))))
+    assert "qnn.add(%x, %y, 0.5f, 3, 0.25f, 0, 16f, 0)" in after
+    assert "qnn.add(%x, %y, 0.5f, 3, 0.25f, 0, 64f, 7)" in after

@@ -44,6 +44,7 @@ VALUES = {
     "keepdims": [False, True],
     "exclude": [False],
     "select_last_index": [False, True],
+    "out_dtype": [BY_NAME["float32"]],
     "is_ascend": [False, True],
 }
 
@@ -78,6 +79,7 @@ class Instance:
         self.base = TensorType(rng.choice(SHAPES), rng.choice(DTYPES))
         self.params: dict[str, Expr] = {}
         self.attributes: dict[str, object] = {}
+        self.root_op = rule.left.op.name
         self.root = self.build(rule.left, constants)
 
     def build(self, side: Expr, constants: set[str]) -> Expr:
@@ -99,6 +101,12 @@ class Instance:
         return done[id(side)]
 
     def variable(self, name: str, is_constant: bool) -> Expr:
+        if name == "scale":
+            kind = TensorType((), BY_NAME["float32"])
+            return Constant(np.array(self.rng.uniform(0.1, 2), np.float32), checked_type=kind)
+        if name == "zero":
+            kind = TensorType((), BY_NAME["int32"])
+            return Constant(np.array(self.rng.randint(-300, 300), np.int32), checked_type=kind)
         shape = self.base.shape if self.rng.random() < 0.6 else self.rng.choice(SHAPES)
         same = self.rng.random() < 0.8
         kind = TensorType(shape, self.base.dtype if same else self.rng.choice(DTYPES))
@@ -110,6 +118,10 @@ class Instance:
         if not isinstance(value, str):
             return value
         choices = VALUES[name]
+        if name == "axis" and value == "q":
+            return -1
+        if name == "axis" and self.root_op == "argsort":
+            choices = [-1, 0]
         if name == "newshape":
             size = self.base.shape
             choices = [*choices, size, size[::-1]]

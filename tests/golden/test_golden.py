@@ -19,7 +19,7 @@ from relayvm.ops import OPS
 
 FOLDER = Path(__file__).parent
 FILES = sorted(FOLDER.glob("*/*.rly"))
-COMMAND = re.compile(r"// opt --passes=([\w,=+\[\]]+)( --library)?\n")
+COMMAND = re.compile(r"// opt --passes=([\w,=+.\[\]]+)( --library)?\n")
 
 
 def case_id(path: Path) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from relayvm.base.dims import AnyDim, dims_equal
 from relayvm.base.shapes import ShapeError
 from relayvm.compiler.analysis.purity import Purity
-from relayvm.compiler.analysis.scopes import is_atomic
 from relayvm.compiler.rewriting.anchors import Anchors
 from relayvm.compiler.rewriting.build import field as field_of
 from relayvm.compiler.rewriting.build import tuple_of, typed_call
@@ -43,8 +42,8 @@ class Site:
                 self._values[id(node.var)] = node.value
 
     def definition(self, expr: Expr) -> Expr:
-        """Return the constant or operator call that a let gives a variable, if the operands are
-        atoms; else the expression itself.
+        """Return the constant or operator call that a let gives a variable; else the expression
+        itself. What uses its operands shares them with the let.
         """
         after: Expr | None = expr
         while isinstance(after, Var):
@@ -52,9 +51,7 @@ class Site:
             after = None if value is None else self.done.get(id(value))
         if isinstance(after, Constant):
             return after
-        if isinstance(after, Call) and all(map(is_atomic, after.args)):
-            return after if isinstance(after.op, Operator) else expr
-        return expr
+        return after if isinstance(after, Call) and isinstance(after.op, Operator) else expr
 
     def uses(self, expr: Expr) -> int:
         """Return how often an expression is used as an operand, or its variable if it is one."""

@@ -67,8 +67,16 @@ def _axes(axes: tuple[int, ...] | None, expr: Expr) -> tuple[int, ...]:
     return tuple(range(rank))[::-1] if axes is None else tuple(a % rank for a in axes)
 
 
-def _is_scalar_above_zero(expr: Expr) -> bool:
-    return isinstance(expr, Constant) and expr.data.ndim == 0 and bool(expr.data > 0)
+def _is_ordinary_scale(expr: Expr) -> bool:
+    """Return True for a positive number whose products with small integers stay apart."""
+    if not isinstance(expr, Constant) or expr.data.ndim:
+        return False
+    return bool(1e-30 < expr.data < 1e30)
+
+
+def _is_small_integer(expr: Expr) -> bool:
+    """Return True for an integer that float32 holds beside any of 16 bits."""
+    return isinstance(expr, Constant) and bool(np.all(np.abs(expr.data) < 1 << 20))
 
 
 def _is_unchanged(expr: Expr, result: Expr, numbers_are_scalars: bool) -> bool:
@@ -93,7 +101,8 @@ CONDITIONS: dict[str, Condition] = {
     "within_bounds": _is_within_bounds,
     "positional": _is_positional,
     "identity": _is_identity,
-    "positive": _is_scalar_above_zero,
+    "small": _is_small_integer,
+    "positive": _is_ordinary_scale,
     "narrow": lambda expr: tensor(expr).dtype.bits <= 16,
 }
 
