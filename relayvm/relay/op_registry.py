@@ -191,6 +191,12 @@ def was_set(self: Op, attr_name: str) -> bool:
     return (self.name, attr_name) in _attributes
 
 
+def set_by_programs(attr_name: str) -> dict[Operator, Any]:
+    """Return the operators for which programs set this, each with the value."""
+    found = ((name, value) for (name, key), (_, value) in _attributes.items() if key == attr_name)
+    return {get(name): value for name, value in found if value is not None}
+
+
 OP_MEMBERS: dict[str, Any] = {
     "set_num_inputs": set_num_inputs,
     "add_argument": add_argument,

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import Diagnostic, RelayError, error
 
 _functions: dict[str, Callable[..., Any]] = {}
+
+
+class UnknownFunction(RelayError, ValueError):
+    """No function has the name."""
 
 
 def register_func(func_name: Any, f: Any = None, override: bool = False) -> Any:
@@ -27,8 +31,11 @@ def register_func(func_name: Any, f: Any = None, override: bool = False) -> Any:
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> Any:
-    """Return a function that was named, or None where it may be missing."""
+    """Return a function that was named, or None where it may be missing.
+
+    Raises RelayError `unknown-function`, which is a ValueError too.
+    """
     if name not in _functions and not allow_missing:
         message = f"no function is named `{name}`: TVM's own global functions are not here"
-        raise error("unknown-function", message)
+        raise UnknownFunction(Diagnostic("unknown-function", message))
     return _functions.get(name)
