@@ -15,8 +15,11 @@ import os
 import shutil
 import struct
 import tempfile
+import threading
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 from relayvm.base.abi import Image
@@ -26,8 +29,9 @@ _MAGIC = b"RVMKERN1"
 _DIGEST_BYTES = 32
 # The end of the keys of nests.
 NEST = ".nest"
-# Sizes are added up once at the first write of a process and again after this many writes.
-_WRITES_BETWEEN_TRIMS = 64
+# Files are listed when what was written since the last time may be too much. Listing brings the
+# cache this far under its limit, so that an eighth of it is written before the next.
+_KEPT_EIGHTHS = 7
 _log = logging.getLogger("relayvm")
 
 
@@ -50,10 +54,10 @@ class KernelCache:
     def __init__(self, folder: Path | None, limit_bytes: int) -> None:
         self.folder = folder / "kernels" if folder else None
         self.limit_bytes = limit_bytes
-        self._writes = 0
         if self.folder and not _make_private(self.folder):
             _log.warning("kernel cache %s is not private to this user, not used", self.folder)
             self.folder = None
+        self._sizes = _Sizes(self.folder / "sizes") if self.folder else None
 
     def get(self, key: str) -> Image | None:
         """Return the image under `key`, or None."""
@@ -96,20 +100,30 @@ class KernelCache:
         except OSError as reason:
             _log.warning("kernel cache entry %s cannot be written: %s", path, reason)
             return
-        if self._writes % _WRITES_BETWEEN_TRIMS == 0:
-            self.trim()
-        self._writes += 1
+        assert self._sizes is not None
+        written = self._sizes.add(len(data))
+        if written is None or written > self.limit_bytes:
+            self._trim_to(self.limit_bytes // 8 * _KEPT_EIGHTHS)
 
     def trim(self) -> None:
         """Remove the oldest entries until the cache is within its limit."""
+        self._trim_to(self.limit_bytes)
+
+    def _trim_to(self, kept_bytes: int) -> None:
+        """List the entries; if they are beyond the limit, remove the oldest until so much is
+        left.
+        """
         entries = sorted(self._entries(), key=lambda e: e[1].st_mtime_ns)
-        excess = sum(status.st_size for _, status in entries) - self.limit_bytes
+        size = sum(status.st_size for _, status in entries)
+        most = kept_bytes if size > self.limit_bytes else size
         for path, status in entries:
-            if excess <= 0:
-                return
+            if size <= most:
+                break
             with contextlib.suppress(OSError):
                 path.unlink()
-                excess -= status.st_size
+                size -= status.st_size
+        if self._sizes is not None:
+            self._sizes.restart(size)
 
     def clear(self) -> None:
         """Remove every entry."""
@@ -134,6 +148,57 @@ class KernelCache:
         for path in self.folder.glob("??/*"):
             with contextlib.suppress(OSError):
                 yield path, path.stat()
+
+
+class _Sizes:
+    """The sizes of all that was written since the files were last listed, in a file that every
+    process appends to: their sum is never less than what the cache holds, and costs no listing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = (0, 0)  # device and inode of what was read
+        self._read = self._sum = 0
+        self._lock = threading.Lock()
+
+    def add(self, size: int) -> int | None:
+        """Note a size; return the sum of all, None if nobody has listed the files yet."""
+        try:
+            while True:
+                # Appended at once: processes that write at the same time lose nothing.
+                with open(self._path, "r+b", buffering=0, opener=_to_append) as file:
+                    file.write(struct.pack("=q", size))
+                    # Whoever restarts replaces the file: what was noted in the old one is lost.
+                    if os.path.samestat(os.fstat(file.fileno()), self._path.stat()):
+                        return self._sum_of(file)
+        except OSError:
+            return None
+
+    def restart(self, size: int) -> None:
+        """Forget all sizes: the files were listed, and this is what they take."""
+        with contextlib.suppress(OSError):
+            handle, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=".new-")
+            with os.fdopen(handle, "wb") as file:
+                file.write(struct.pack("=q", size))
+            os.replace(temporary, self._path)
+
+    def _sum_of(self, file: FileIO) -> int:
+        """Return the sum, of which only what is new is read."""
+        status = os.fstat(file.fileno())
+        with self._lock:
+            if (status.st_dev, status.st_ino) != self._file:
+                self._file = (status.st_dev, status.st_ino)
+                self._read = self._sum = 0
+            file.seek(self._read)
+            data = file.read()
+            data = data[: len(data) // 8 * 8]
+            self._read += len(data)
+            self._sum += sum(array("q", data))
+            return self._sum
+
+
+def _to_append(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_APPEND)
 
 
 def _make_private(folder: Path) -> bool:

@@ -23,7 +23,7 @@ def cache(tmp_path):
 
 
 def _only_file(cache):
-    (path,) = (p for p in cache.folder.rglob("*") if p.is_file())
+    (path,) = cache.folder.glob("??/*")
     return path
 
 
@@ -65,6 +65,57 @@ def test_the_oldest_entries_go_first(tmp_path):
     cache.limit_bytes = 2500
     cache.trim()
     assert [cache.get(key) is not None for key in keys] == [False, False, False, True, True]
+
+
+def _listings(monkeypatch):
+    """Return a list that grows by one whenever a cache lists its files."""
+    calls = []
+    entries = KernelCache._entries
+
+    def counted(self):
+        calls.append(self)
+        return entries(self)
+
+    monkeypatch.setattr(KernelCache, "_entries", counted)
+    return calls
+
+
+def test_writing_lists_the_files_only_where_the_limit_is_near(tmp_path, monkeypatch):
+    listings = _listings(monkeypatch)
+    for process in range(10):
+        cache = KernelCache(tmp_path, 1 << 20)
+        for k in range(50):
+            cache.put(f"{k:02x}{process}" + "0" * 60, _image(size=1000))
+    assert len(listings) == 1
+
+
+def test_the_bound_holds_for_processes_that_write_at_the_same_time(tmp_path, monkeypatch):
+    listings = _listings(monkeypatch)
+    caches = [KernelCache(tmp_path, 100_000) for _ in range(3)]
+    for k in range(1000):
+        caches[k % 3].put(f"{k % 256:02x}" + f"{k:062d}", _image(size=1000))
+        if k % 50 == 0:
+            assert sum(p.stat().st_size for p in tmp_path.rglob("??/*")) <= 100_000
+    held = [k for k in range(1000) if caches[0].get(f"{k % 256:02x}" + f"{k:062d}")]
+    assert 60 < len(held) < 100
+    assert held == list(range(held[0], 1000))
+    assert len(listings) < 150
+
+
+def test_what_is_written_again_and_again_is_not_trimmed(tmp_path):
+    cache = KernelCache(tmp_path, 10_000)
+    cache.put("cd" + "1" * 62, _image(size=1000))
+    for _ in range(100):
+        cache.put(KEY, _image(size=1000))
+    assert cache.get("cd" + "1" * 62) is not None
+
+
+def test_a_lost_record_of_sizes_is_made_again(tmp_path):
+    cache = KernelCache(tmp_path, 5000)
+    for k in range(30):
+        (cache.folder / "sizes").unlink(missing_ok=True)
+        cache.put(f"{k:02x}" + "0" * 62, _image(size=1000))
+        assert cache.info().size_bytes <= 5000
 
 
 def test_the_folder_is_private_to_the_user(cache):
@@ -114,4 +165,4 @@ def test_readers_beside_writers_see_whole_entries(cache):
         thread.join()
     assert not wrong
     assert cache.get(KEY) is not None
-    assert len([p for p in cache.folder.rglob("*") if p.is_file()]) == 1
+    assert len(list(cache.folder.glob("??/*"))) == 1
