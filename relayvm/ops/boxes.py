@@ -135,17 +135,23 @@ class Choice:
         """Return whether none of the chosen boxes (of this label) overlaps a box too much."""
         w, edge = self.w, self.rule.edge
         own = w.let(area(SCALARS, box, edge))
+        # Most boxes lie apart: their overlap is 0, which is told without a division.
+        apart = w.let(self.rule.drops(SCALARS, te.const(0.0, own.dtype), threshold))
         clear = w.cell(te.const(True, BOOL))
         with w.loop_while(0, count.value, clear) as k:
             place = w.let(te.index(k, self.size, "clip"))
-            *rival, other = (part[line, place] for part in self.parts)
-            shared = overlap(SCALARS, rival, box, (other, own), edge)
-            dropped = self.rule.drops(SCALARS, shared, threshold)
+            rival = [part[line, place] for part in self.parts[:4]]
+            dropped = w.cell(apart)
+            with w.when(_touch(rival, box, edge)):
+                other = self.parts[4][line, place]
+                shared = overlap(SCALARS, rival, box, (other, own), edge)
+                dropped.value = self.rule.drops(SCALARS, shared, threshold)
+            hit = dropped.value
             if label is not None:
                 assert self.labels is not None
                 same = self.labels[line, place].equal(label)
-                dropped = te.scalar("logical_and", same, dropped)
-            clear.value = te.scalar("logical_not", dropped)
+                hit = te.scalar("logical_and", same, hit)
+            clear.value = te.scalar("logical_not", hit)
         return clear.value
 
     def add(
@@ -159,3 +165,13 @@ class Choice:
         if label is not None and self.labels is not None:
             self.labels[line, place] = label
         count.value = count.value + 1
+
+
+def _touch(a: Corners, b: Corners, edge: float) -> ScalarExpr:
+    """Return whether two ordered boxes may share some area."""
+    result: ScalarExpr = te.const(True, BOOL)
+    for k in (0, 1):
+        high = te.scalar("minimum", a[k + 2], b[k + 2])
+        low = te.scalar("maximum", a[k], b[k])
+        result = te.scalar("logical_and", result, (high + edge if edge else high) > low)
+    return result

@@ -305,6 +305,9 @@ def regular_non_max_suppression(
         if value < 1:
             message = f"`{attribute}` of `{name}` must be at least 1, got {value}"
             raise ShapeError(message, "bad-attribute")
+    if not iou_threshold >= 0:
+        message = f"`iou_threshold` of `{name}` must be at least 0, got {iou_threshold}"
+        raise ShapeError(message, "bad-attribute")
     if isinstance(classes, int) and classes < num_classes:
         message = f"`num_classes` of `{name}` is {num_classes}, of {classes} classes in `scores`"
         raise ShapeError(message, "bad-attribute")

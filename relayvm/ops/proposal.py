@@ -85,6 +85,9 @@ def proposal(
         if value < 1:
             message = f"`{attribute}` of `{_NAME}` must be at least 1, got {value}"
             raise ShapeError(message, "bad-attribute")
+    if not threshold >= 0:
+        message = f"`threshold` of `{_NAME}` must be at least 0, got {threshold}"
+        raise ShapeError(message, "bad-attribute")
     batch, _, rows, columns = cls_prob.shape
     anchors = len(scales) * len(ratios)
     for operand, tensor, shape in (
