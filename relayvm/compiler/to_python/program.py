@@ -20,9 +20,11 @@ INDENT = "    "
 # Python refuses more.
 MOST_NESTED = 90
 OPERATOR_CALL = '''
+
 def op(name, *operands, **attrs):
     """Return what an operator of the table gives."""
-    return OPS[name].evaluate([_arrays(x) for x in operands], attrs)
+    row = OPS[name]
+    return _arrays(row.apply("numpy", *map(_arrays, operands), **row.complete_attrs(attrs)))
 
 
 def _arrays(value):
