@@ -18,6 +18,7 @@ from relayvm.ir.expr import Attrs, Call, Function, GlobalVar, Var
 from relayvm.ir.module import Module
 from relayvm.ir.parser import parse_type
 from relayvm.ir.types import FuncType, TupleType, Type, TypeParam, TypeVar
+from relayvm.ir.verify import verify_names
 from relayvm.ir.visit import substitute_in_type
 
 
@@ -49,6 +50,7 @@ def optimize(
                 message = f"an entry is a name such as `main` or `f[int32]`, not `{name}`"
                 raise error("bad-option", message)
     check_variables(module)
+    verify_names(module)
     typed = run_passes(module, ["infer_types"])
     check_sizes(typed)
     check_operand_values(typed)

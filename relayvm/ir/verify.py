@@ -56,9 +56,11 @@ from relayvm.ir.visit import (
     LEAVES,
     TypeVariables,
     attr_variables,
+    free_type_vars,
     node_types,
     pattern_vars,
     pattern_walk,
+    post_order,
     type_children,
     type_variables,
 )
@@ -77,6 +79,26 @@ def verify_module(module: Module, *, typed: bool = False) -> None:
         check.data(data)
     for name, function in module.functions.items():
         check.function(name, function)
+    check.sink.raise_if_any()
+
+
+def verify_names(module: Module) -> None:
+    """Raise RelayError `ill-formed` for constants that are no tensors, constructors that the data
+    types of the module do not have and type parameters that nothing introduces: no text names
+    such, programs built in Python may.
+    """
+    check = _Verifier(module, typed=False)
+    for name, function in module.functions.items():
+        check.where = f" in `@{name}`"
+        for variable in free_type_vars(function):
+            what = "" if isinstance(variable, TypeVar) else "dim "
+            check.fail(f"{what}`{variable.name}` is not a type parameter", function.span)
+        for node in post_order(function):
+            if isinstance(node, (Constant, Constructor)):
+                check.leaf(node)
+            elif isinstance(node, Match):
+                for clause in node.clauses:
+                    check.constructors(clause)
     check.sink.raise_if_any()
 
 
@@ -255,12 +277,8 @@ class _Verifier:
             case GlobalVar():
                 if node.name not in self.module.functions:
                     self.fail(f"the module has no function `@{node.name}`", node.span)
-            case Constructor():
-                self._constructor(node, node.span)
-            case Constant():
-                known = isinstance(node.data, np.ndarray) and node.data.dtype.name in BY_NAME
-                if not known or not node.data.dtype.isnative:
-                    self.fail("a constant is no tensor of a known element type", node.span)
+            case Constructor() | Constant():
+                self.leaf(node)
             case TupleGetItem():
                 if node.index < 0:
                     self.fail(f"there is no tuple field {node.index}", node.span)
@@ -269,6 +287,21 @@ class _Verifier:
                     self._pattern(clause.lhs, clause)
             case _:
                 pass
+
+    def leaf(self, node: Constant | Constructor) -> None:
+        """Check what stands for itself."""
+        if isinstance(node, Constructor):
+            self._constructor(node, node.span)
+            return
+        known = isinstance(node.data, np.ndarray) and node.data.dtype.name in BY_NAME
+        if not known or not node.data.dtype.isnative:
+            self.fail("a constant is no tensor of a known element type", node.span)
+
+    def constructors(self, clause: Clause) -> None:
+        """Check the constructors of a clause."""
+        for part in pattern_walk(clause.lhs):
+            if isinstance(part, PatternConstructor):
+                self._constructor(part.constructor, part.span or clause.span)
 
     def _constructor(self, constructor: Constructor, span: Span | None) -> None:
         data = self.module.types.get(constructor.belong_to.name)
