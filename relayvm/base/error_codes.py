@@ -300,6 +300,11 @@ ERROR_CODES: dict[str, str] = {
         "The message names the operator, and the facet that it lacks or what its code raised. "
         "`docs/how-to/custom-operators.md` shows a complete one."
     ),
+    "several-devices": (
+        "Annotations place parts of a program on different devices.\n\n"
+        "A program runs on one device as a whole, that of its target: `on_device` and "
+        "`device_copy` may name that one alone."
+    ),
     "bad-option": (
         "An option of a command or of a virtual machine has a value that it cannot have.\n\n"
         "`relayvm COMMAND --help` and `help(relayvm.VirtualMachine)` tell what there is; limits "

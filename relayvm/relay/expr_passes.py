@@ -5,7 +5,6 @@ users.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.passes import run_passes
@@ -27,11 +26,6 @@ def annotate_spans(module: Module) -> Module:
     text = print_module(module, library=True)
     parsed = parse_module(text, OPS)
     return Module(parsed.functions, parsed.types, module.library, module.attrs)
-
-
-def plan_devices(module: Module, *, config: Any) -> Module:
-    """Return the module as it is: all of a program runs on the CPU."""
-    return module
 
 
 def change_batch(module: Module, *, data: Mapping[Var, int], batch_size: int) -> Module:

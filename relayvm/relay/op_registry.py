@@ -176,6 +176,12 @@ def get_attr(self: Op, attr_name: str) -> Any:
     return None
 
 
+def functions_under(attr_name: str) -> dict[str, Callable[..., Any]]:
+    """Return the functions that programs set under a name, by operator."""
+    found = {op: value for (op, key), (_, value) in _attributes.items() if key == attr_name}
+    return {op: value for op, value in found.items() if callable(value)}
+
+
 def has_attr(self: Op, attr_name: str) -> bool:
     """Tell whether something is known under a name."""
     return get_attr(self, attr_name) is not None

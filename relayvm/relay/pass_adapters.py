@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from relayvm.base.diagnostics import error
 from relayvm.compiler import autodiff
@@ -12,15 +13,17 @@ from relayvm.compiler.passes import run_passes
 from relayvm.compiler.steps import OptionValue, Step
 from relayvm.compiler.transforms import cps
 from relayvm.compiler.transforms import eliminate_common_subexpressions as sharing
+from relayvm.compiler.transforms import legalize as legal
 from relayvm.compiler.transforms import to_mixed_precision as mixed
 from relayvm.compiler.transforms.to_mixed_precision import Category, Choice
 from relayvm.ir.expr import Call, Expr, Function, Op
 from relayvm.ir.module import Module
 from relayvm.ir.visit import global_vars
+from relayvm.relay.binders import with_one_binder_each
 from relayvm.relay.module import IRModule, wrap
 from relayvm.relay.namespace.transform import PassContext
 from relayvm.relay.node import as_dtype
-from relayvm.relay.op_registry import get_attr
+from relayvm.relay.op_registry import functions_under, get_attr
 from relayvm.relay.own_gradients import OwnGradients
 
 MAIN = "main"
@@ -97,6 +100,21 @@ def fake_quantization_to_integer(
     options: dict[str, OptionValue] = {"hard_fail": hard_fail, "use_qat": use_qat}
     options["optional_qnn_ops"] = tuple(optional_qnn_ops or ())
     return run_passes(module, [("fake_quantization_to_integer", options)])
+
+
+def legalize(module: Module, *, legalize_map_attr_name: str) -> Module:
+    """Return the module with calls in the forms that registered functions give them."""
+    hooks = functions_under(legalize_map_attr_name)
+    after = legal.legalize(module, hooks)
+    if after is module:
+        return module
+    functions = {name: with_one_binder_each(f) for name, f in after.functions.items()}
+    return infer_types(after.with_functions(functions))  # type: ignore[arg-type]
+
+
+def plan_devices(module: Module, *, config: Any) -> Module:
+    """Return the module without annotations of devices, which must name one."""
+    return run_passes(module, ["plan_devices"])
 
 
 # --- passes that are functions over one expression in TVM ------------------------------------

@@ -137,8 +137,8 @@ ROWS: tuple[PassRow, ...] = (
     ),
     PassRow(
         "PlanDevices",
-        f"{_EXPR_PASSES}:plan_devices",
-        "Leave the program as it is: all of it runs on the CPU.",
+        f"{_ADAPTERS}:plan_devices",
+        "Drop annotations of devices; they must name one.",
         parameters="config",
     ),
     PassRow(
@@ -263,6 +263,14 @@ ROWS: tuple[PassRow, ...] = (
         f"{_ADAPTERS}:fake_quantization_to_integer",
         "Compute on integers what lies between dequantize and quantize.",
         parameters="hard_fail=False, use_qat=False, optional_qnn_ops=None",
+        is_function_pass=True,
+    ),
+    PassRow(
+        "Legalize",
+        f"{_ADAPTERS}:legalize",
+        "Put what registered functions give in the place of calls.",
+        opt_level=1,
+        parameters='legalize_map_attr_name="FTVMLegalize"',
         is_function_pass=True,
     ),
 )

@@ -18,7 +18,10 @@ from relayvm.compiler.operator_passes import OPERATOR_PASSES
 from relayvm.compiler.passes import run_passes
 from relayvm.compiler.steps import split_steps
 from relayvm.compiler.transforms.fake_quantization_to_integer import fake_quantization_to_integer
+from relayvm.compiler.transforms.legalize import legalize
+from relayvm.compiler.transforms.plan_devices import plan_devices
 from relayvm.compiler.transforms.to_mixed_precision import Category, to_mixed_precision
+from relayvm.ir.expr import Call, Constant
 from relayvm.ir.module import Module
 from relayvm.ir.prelude import parse_program
 from relayvm.ir.printer import print_module
@@ -184,3 +187,36 @@ def test_integers_made_for_one_scale_are_not_used_for_another():
     after = print_module(fake_quantization_to_integer(infer_types(parse_program(text, OPS))))
     assert "qnn.add(%x, %y, 0.5f, 3, 0.25f, 0, 16f, 0)" in after
     assert "qnn.add(%x, %y, 0.5f, 3, 0.25f, 0, 64f, 7)" in after
+
+
+def test_two_devices_are_refused():
+    text = """def @main(%x: Tensor[(2), float32]) {
+      add(on_device(%x, device="cpu"), device_copy(%x, src_device="cpu", dst_device="cuda:1"))
+    }"""
+    with pytest.raises(RelayError) as raised:
+        plan_devices(infer_types(parse_program(Source("two.relay", text), OPS)))
+    assert raised.value.diagnostics[0].render() == (
+        "error[several-devices]: parts of the program are on `cpu(0)`, others on `cuda(1)`\n"
+        "  --> two.relay:2:40\n"
+        "   |\n"
+        f" 2 | {text.splitlines()[1]}\n"
+        f"   | {' ' * 39}{'^' * 54}\n"
+        "help: `relayvm explain several-devices`"
+    )
+
+
+def test_calls_take_the_legal_form_that_the_user_gives():
+    text = "def @main(%x: Tensor[(2), float32]) { exp(exp(%x) + 1f) }"
+    module = infer_types(parse_program(text, OPS))
+    seen = []
+
+    def as_power(attrs, operands, types):
+        seen.append([str(t.dtype) for t in types])
+        return Call(OPS["power"], (Constant(np.array(2, np.float32)), operands[0]))
+
+    after = infer_types(legalize(module, {"exp": as_power}))
+    assert "power(2f, add(power(2f, %x), 1f))" in print_module(after)
+    assert seen == [["float32", "float32"]] * 2
+    assert legalize(module, {"exp": lambda *_: None}) is module
+    with pytest.raises(RelayError, match="the legal form of `exp` is 3, no expression"):
+        legalize(module, {"exp": lambda *_: 3})
