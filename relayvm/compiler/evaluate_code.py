@@ -428,8 +428,10 @@ class _Translator:
 
 
 def _intrinsic_operands(node: Call, intrinsic: Intrinsic) -> Sequence[Type]:
-    """Return what the operands of a typed call must be; nothing is known of an untyped one."""
-    if node.checked_type is None:
+    """Return what the operands of a typed call must be; nothing is known of an untyped one, as
+    passes leave some beside typed ones.
+    """
+    if any(part.checked_type is None for part in (node, *node.args)):
         return ()
     return instance_types(
         intrinsic.type.arg_types, intrinsic.type.type_params, (item_of_call(node),)

@@ -54,7 +54,7 @@ from relayvm.ir.expr import (
 from relayvm.ir.intrinsics import Intrinsic
 from relayvm.ir.module import Module
 from relayvm.ir.types import Type, TypeParam
-from relayvm.ir.visit import substitute_in_attrs, substitute_in_type
+from relayvm.ir.visit import free_vars, substitute, substitute_in_attrs, substitute_in_type
 from relayvm.ops.operator import Operator
 
 CALL_LIMIT = 2_000
@@ -218,7 +218,7 @@ class _Evaluator:
                 return self.dynamic(TupleGetItem(atom, node.index, span=node.span), block)
             case Function():
                 if is_primitive(node):
-                    return Value(atom=node)
+                    return cast(Value, (yield self.primitive(node, env, block)))
                 return Value(Closure(node, env))
             case Let():
                 return cast(Value, (yield self.run(node, env, block)))
@@ -242,6 +242,15 @@ class _Evaluator:
         if isinstance(node, Function) and not is_primitive(node):
             return Value(Closure(node, env))
         return Value(atom=node)
+
+    def primitive(self, function: Function, env: Env, block: Block) -> Recursive[Value]:
+        """Return the function of a fused group as it is, but for what it uses from outside."""
+        outer = {}
+        for variable in free_vars(function):
+            outer[variable] = yield self.reify(env[variable], block)
+        return (
+            Value(atom=substitute(function, outer), home=block) if outer else Value(atom=function)
+        )
 
     def dynamic(self, expr: Expr, block: Block) -> Value:
         return Value(atom=block.bind(expr), home=block)
@@ -345,7 +354,10 @@ class _Evaluator:
         callee = node.op
         if isinstance(callee, Op):
             return cast(Value, (yield self.operator(node, callee, args, env, block)))
-        function = self.atom(callee, env)
+        if isinstance(callee, Function) and is_primitive(callee):
+            function = yield self.primitive(callee, env, block)
+        else:
+            function = self.atom(callee, env)
         if isinstance(function.known, Constructor):
             inner = (arg.known.size for arg in args if isinstance(arg.known, Data))
             return Value(Data(function.known, tuple(args), 1 + sum(inner)))
