@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,6 +122,14 @@ class Executable:
         """Return the names of a function's parameters; raises RelayError `unknown-entry`."""
         return [p.name for p in entry_of(self.native, func_name).parameters]
 
+    def get_function_arity(self, func_name: str) -> int:
+        """Return how many parameters a function has; raises RelayError `unknown-entry`."""
+        return len(self.get_function_params(func_name))
+
+    def export_library(self, file_name: str, fcompile: Any = None, **kwargs: Any) -> None:
+        """Write the program to one file, which `load_module` reads; options mean nothing here."""
+        self.native.save(file_name)
+
     # -- Constants kept apart from the program ------------------------------------------------
 
     def get_late_bound_consts(self, byte_limit: int) -> dict[str, NDArray]:
@@ -178,10 +186,12 @@ class VirtualMachine:
 
     def __init__(
         self,
-        exe: Executable,
+        exe: Any,
         device: Device | Sequence[Device],
         memory_cfg: str | Mapping[Device, str] | None = None,
     ) -> None:
+        # What `load_module` gives holds an executable.
+        exe = getattr(exe, "executable", exe)
         if not isinstance(exe, (Executable, native.Executable)):
             message = f"a machine runs an Executable, not a `{type(exe).__name__}`"
             raise error("bad-option", message, help="`relay.vm.compile` makes one")
@@ -191,6 +201,35 @@ class VirtualMachine:
         self.native = NativeMachine(self._exec.native)
         self._inputs: dict[str, list[Any]] = {}
         self._result: Any = None
+
+    @property
+    def module(self) -> VirtualMachine:
+        """The machine itself: `module["invoke"]` is a method, `module.time_evaluator` measures."""
+        return self
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a method by name, as functions of a module are looked up."""
+        if name.startswith("_") or not hasattr(self, name):
+            raise error("unknown-entry", f"a machine has no function `{name}`")
+        return getattr(self, name)
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device | None = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: str = "",
+    ) -> Callable[..., BenchmarkResult]:
+        """Return a function that measures calls of a method, such as `invoke`."""
+        timed = self[func_name]
+        options = (repeat, number, min_repeat_ms, cooldown_interval_ms, repeats_to_cooldown)
+        return lambda *args: measure(lambda: timed(*args), *options)
 
     # -- Arguments that stay -------------------------------------------------------------------
 

@@ -60,6 +60,7 @@ class ExecutorFactoryModule:
         return self.graph_json
 
     get_executor_config = get_graph_json
+    graph_json_str = graph_json
 
     @property
     def lib(self) -> CompiledLibrary:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ from relayvm.compiler.api import compile as compile_module
 from relayvm.compiler.entries import bind_params
 from relayvm.compiler.optimize import optimize
 from relayvm.ir.module import Module
+from relayvm.relay import machine as relay_machine
 from relayvm.relay.backend.entry import Entry, argument_type
 from relayvm.relay.backend.interpreter import Executor, Runner
 from relayvm.relay.machine import Executable
 from relayvm.relay.module import IRModule, unwrap, wrap
 from relayvm.relay.namespace.transform import PassContext
-from relayvm.relay.ndarray import NDArray, as_ndarray
+from relayvm.relay.ndarray import NDArray, as_ndarray, cpu
 from relayvm.relay.node import as_mapping
 from relayvm.relay.values import to_machine, to_relay
 from relayvm.vm.machine import VirtualMachine
@@ -135,6 +137,16 @@ def with_params(module: Module, params: Params, entry: str = "main") -> Module:
 
 class VMExecutor(Executor):
     """Compiles what it evaluates and runs it on the machine."""
+
+    @cached_property
+    def executable(self) -> Executable:
+        """The compiled module."""
+        return built(self._module(), self.target)
+
+    @property
+    def vm(self) -> relay_machine.VirtualMachine:
+        """A machine that runs the module."""
+        return relay_machine.VirtualMachine(self.executable, self.device or cpu())
 
     def _runner(self, entry: Entry) -> Runner:
         ready: list[tuple[VirtualMachine, str]] = []

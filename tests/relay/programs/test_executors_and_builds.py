@@ -220,6 +220,39 @@ def test_a_recurrent_network_over_lengths_that_only_runs_know() -> None:
         )
 
 
+def test_an_executable_is_kept_in_files() -> None:
+    x = relay.var("x", shape=(relay.Any(),))
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.exp(x)))
+    exe = relay.vm.compile(mod, "llvm")
+    code, lib = exe.save()
+    folder = tempdir()
+    lib.export_library(folder.relpath("lib.so"))
+    with open(folder.relpath("code.ro"), "wb") as file:
+        file.write(code)
+    with open(folder.relpath("code.ro"), "rb") as file:
+        loaded_code = bytearray(file.read())
+    loaded_lib = tvm.runtime.load_module(folder.relpath("lib.so"))
+    again = tvm.runtime.vm.Executable.load_exec(loaded_code, loaded_lib)
+    exe.mod.export_library(folder.relpath("whole.so"))
+    whole = tvm.runtime.load_module(folder.relpath("whole.so"))
+    for program in (again, whole):
+        vm = tvm.runtime.vm.VirtualMachine(program, tvm.cpu())
+        assert vm.run(np.zeros(2, "float32")).numpy().tolist() == [1, 1]
+    assert exe.get_function_arity("main") == 1
+
+
+def test_calls_of_a_machine_are_measured() -> None:
+    x = relay.var("x", shape=(2,))
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.exp(x)))
+    executor = relay.create_executor("vm", mod, tvm.cpu(), "llvm")
+    assert "main" in executor.executable.globals
+    vm = executor.vm
+    vm.set_input("main", np.zeros(2, "float32"))
+    timed = vm.module.time_evaluator("invoke", tvm.cpu(), number=2, repeat=3)
+    assert len(timed("main").results) == 3
+    assert vm.module["invoke"]("main").numpy().tolist() == [1, 1]
+
+
 def test_arrays() -> None:
     a = tvm.nd.array(np.arange(6, dtype="float32").reshape(2, 3))
     assert a.shape == (2, 3) and a.dtype == "float32" and a.device == tvm.cpu(0)
