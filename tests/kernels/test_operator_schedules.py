@@ -45,7 +45,7 @@ def run_both(outputs, inputs, arrays, sizes, strided):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "unknown"])
-def test_every_operator_keeps_its_bits_when_scheduled(symbolic, monkeypatch):
+def test_every_operator_keeps_its_bits_when_scheduled(symbolic, monkeypatch, caplog):
     monkeypatch.setattr(kernels, "run", run_both)
     for name, op in OPS.items():
         for case in cases.CASES[name]:
@@ -56,6 +56,8 @@ def test_every_operator_keeps_its_bits_when_scheduled(symbolic, monkeypatch):
             values = cases.values_of(case, dtypes, rng, special=op.fusion.value != "contraction")
             types = cases.types_of(case, dtypes)
             kernels.compute_result(op, types, values, case.attrs, symbolic, case.known)
+            unscheduled = [r for r in caplog.records if "is not scheduled" in r.getMessage()]
+            assert not unscheduled, (name, case)
 
 
 def test_places_that_come_back_to_themselves_run_as_one_axis() -> None:

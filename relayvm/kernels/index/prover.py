@@ -60,6 +60,8 @@ class Prover:
     intervals: dict[Var, Interval] = field(default_factory=dict)
     broadcasts: tuple[Expr, ...] = ()
     parent: Prover | None = field(default=None, repr=False)
+    # True where conditions contradict each other: what is never run is always in range.
+    is_dead: bool = False
     # The least constant with which a sum of terms was proved, and the most with which it was not.
     _proved: dict[ProofKey, int] = field(default_factory=dict, repr=False)
     _refused: dict[ProofKey, int] = field(default_factory=dict, repr=False)
@@ -80,6 +82,7 @@ class Prover:
             dict(self.intervals),
             self.broadcasts,
             self,
+            self.is_dead,
             _depth=self._depth,
             _fuel=self._fuel,
         )
@@ -214,7 +217,10 @@ class Prover:
     def _add_fact(self, fact: Polynomial) -> None:
         self._masked, self._laned, self._refused = {}, {}, {}
         atoms = frozenset(atom for monomial in fact for atom in monomial)
-        if not atoms or not all(map(is_stable, atoms)):
+        if not atoms:
+            self.is_dead = self.is_dead or fact.get((), 0) < 0
+            return
+        if not all(map(is_stable, atoms)):
             return
         self.facts.append((fact, atoms))
         # c*n*m >= 1 makes every factor at least 1.
@@ -253,6 +259,8 @@ class Prover:
 
     def always(self, poly: Polynomial, lanes: int) -> bool:
         """Return whether a polynomial is proved to be at least 0 in each of `lanes` lanes."""
+        if self.is_dead:
+            return True
         # A scalar is there for any lane, about which conditions may say something.
         self.intervals.pop(_LANE, None)
         if lanes > 1:

@@ -129,12 +129,15 @@ class _Rebuild:
         if reduction.kind != "sum" or len(axes) != 1 or not product:
             return body
         assert isinstance(body, c.Scalar)
-        args = tuple(self._factor(f, axes[0]) for f in body.args)
+        units = tuple(a for a in reduction.axes if a.extent == 1)
+        args = tuple(self._factor(f, axes[0], units) for f in body.args)
         if all(a is b for a, b in zip(args, body.args)):
             return body
         return c.Scalar(body.dtype, body.name, args)
 
-    def _factor(self, factor: c.ScalarExpr, axis: c.IndexVar) -> c.ScalarExpr:
+    def _factor(
+        self, factor: c.ScalarExpr, axis: c.IndexVar, units: tuple[c.IndexVar, ...]
+    ) -> c.ScalarExpr:
         used = {id(m) for m in nodes(factor) if isinstance(m, c.IndexVar)}
         if id(axis) not in used:
             return factor
@@ -147,7 +150,7 @@ class _Rebuild:
             return factor
         if self._is_run(factor, axis):
             return factor
-        axes = (*(a for a in own if id(a) in used), axis)
+        axes = (*(a for a in (*own, *units) if id(a) in used), axis)
         shape = tuple(a.extent for a in axes)
         copy = c.Tensor("operand", shape, factor.dtype, c.Compute(axes, factor))
         self.context.buffers[copy] = n.Buffer(
