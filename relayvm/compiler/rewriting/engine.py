@@ -42,8 +42,11 @@ class Site:
                 self._values[id(node.var)] = node.value
 
     def definition(self, expr: Expr) -> Expr:
-        """Return the constant or operator call that a let gives a variable; else the expression
-        itself. What uses its operands shares them with the let.
+        """Return the constant or pure operator call that a let gives a variable; else the
+        expression itself.
+
+        What uses its operands shares them with the let. An operand that reads a reference must not:
+        were the let dropped, it would be read later.
         """
         after: Expr | None = expr
         while isinstance(after, Var):
@@ -51,7 +54,9 @@ class Site:
             after = None if value is None else self.done.get(id(value))
         if isinstance(after, Constant):
             return after
-        return after if isinstance(after, Call) and isinstance(after.op, Operator) else expr
+        if not isinstance(after, Call) or not isinstance(after.op, Operator):
+            return expr
+        return after if expr is after or all(map(self.is_pure, after.args)) else expr
 
     def uses(self, expr: Expr) -> int:
         """Return how often an expression is used as an operand, or its variable if it is one."""
