@@ -7,7 +7,7 @@ from hypothesis import given
 from meaning import same_value
 from programs import programs
 
-from relayvm.base.diagnostics import Trap
+from relayvm.base.diagnostics import RelayError, Trap
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.passes import run_passes
@@ -38,3 +38,16 @@ def test_a_trap_has_the_code_of_the_evaluator():
         with pytest.raises(Trap) as caught:
             run("main", [nothing])
         assert caught.value.code == "match-failed"
+
+
+@pytest.mark.parametrize("name", ["partial_evaluate", "to_cps", "defunctionalize", "lambda_lift"])
+@given(case=programs())
+def test_the_text_of_a_transformed_program_means_it_too(name, case):
+    module, args = case
+    try:
+        after = run_passes(infer_types(module), [name])
+    except RelayError as refused:
+        assert refused.code == "higher-order-entry"
+        return
+    expected = Evaluator(after).call("main", args)
+    assert same_value(PythonProgram(after).call("main", args), expected)

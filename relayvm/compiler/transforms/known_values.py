@@ -50,6 +50,8 @@ class Data:
     fields: tuple[Value, ...]
     # The number of known constructors in it.
     size: int
+    # What its type is applied to: of a constructor without fields nothing else tells it.
+    type_args: tuple[Type, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -33,6 +33,7 @@ from relayvm.compiler.transforms.known_values import (
 )
 from relayvm.ir.equal import structural_equal
 from relayvm.ir.expr import (
+    NO_ATTRS,
     Call,
     Clause,
     Constant,
@@ -145,7 +146,7 @@ class _Evaluator:
                 atom = block.bind(Tuple(fields))
             case Data():
                 fields = yield self.reify_all(known.fields, block)
-                atom = block.bind(Call(known.constructor, fields))
+                atom = block.bind(Call(known.constructor, fields, NO_ATTRS, known.type_args))
             case Reference():
                 yield self.materialize(known, block)
                 return cast(Expr, (yield self.reify(value, block)))
@@ -360,7 +361,8 @@ class _Evaluator:
             function = self.atom(callee, env)
         if isinstance(function.known, Constructor):
             inner = (arg.known.size for arg in args if isinstance(arg.known, Data))
-            return Value(Data(function.known, tuple(args), 1 + sum(inner)))
+            applied = tuple(substitute_in_type(t, env.types) for t in node.type_args)
+            return Value(Data(function.known, tuple(args), 1 + sum(inner), applied))
         closure = self.closure_of(function.known)
         if closure is not None:
             types = type_instance(closure.function, node, env)
