@@ -73,6 +73,8 @@ _TVM_MODULES = {
     "te": "te",
     "contrib": "contrib",
     "contrib.utils": "contrib_utils",
+    "_ffi": "ffi",
+    "_ffi.base": "error",
     "ir.transform": "transform",
     "ir.instrument": "instrument",
 }

@@ -57,9 +57,9 @@ def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
     return _within(expr, mod, "fold_constants")
 
 
-def ToANormalFormExpr(expr: Expr) -> Expr:
+def ToANormalFormExpr(e: Expr) -> Expr:
     """Return an expression with every operand named by a let."""
-    return _within(expr, IRModule(), "to_anf")
+    return _within(e, IRModule(), "to_anf")
 
 
 def _within(expr: Expr, mod: IRModule, step: str) -> Expr:

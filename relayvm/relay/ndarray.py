@@ -101,11 +101,8 @@ class NDArray(np.ndarray):
 
 
 def array(arr: Any, device: Device | None = None, mem_scope: str | None = None) -> NDArray:
-    """Return a copy of what numpy can read; lists of numbers become float32, as in TVM."""
+    """Return a copy of what numpy can read, with the element type that numpy gives it."""
     _require_cpu(device)
-    if not isinstance(arr, (np.ndarray, np.generic)):
-        made = np.array(arr)
-        arr = made.astype("float32") if isinstance(arr, list) else made
     return np.array(arr, order="C").view(NDArray)
 
 

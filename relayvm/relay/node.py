@@ -157,8 +157,8 @@ def as_attrs(value: Mapping[str, AttrValue] | None) -> Attrs:
 
 def attr_value(value: AttrValue) -> AttrValue:
     """Return the value of an attribute as the tables know it: numpy's numbers become Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, (np.generic, np.ndarray)):
+        return attr_value(value.tolist())
     if isinstance(value, np.dtype):
         return as_dtype(value)
     if isinstance(value, DimVar):

@@ -21,7 +21,7 @@ from relayvm.ir.module import Module
 from relayvm.ir.visit import global_vars
 from relayvm.relay.binders import with_one_binder_each
 from relayvm.relay.module import IRModule, wrap
-from relayvm.relay.namespace.transform import PassContext
+from relayvm.relay.namespace.transform import Pass, PassContext, Sequential, module_pass
 from relayvm.relay.node import as_dtype
 from relayvm.relay.op_registry import functions_under, get_attr
 from relayvm.relay.own_gradients import OwnGradients
@@ -167,6 +167,29 @@ def gradient(expr: Function, mod: IRModule | None = None, mode: str = "higher_or
     if mod is not None:
         mod.update(wrap(after))
     return function
+
+
+def FirstOrderGradient() -> Pass:
+    """Give each function of a module its result and the gradients of its parameters: straight-line
+    code only.
+    """
+
+    def derive(mod: IRModule, context: PassContext) -> IRModule:
+        result = mod.clone()
+        for variable, function in mod.functions_items():
+            result[variable] = gradient(function, None, "first_order")
+        return wrap(infer_types(result.module), mod)
+
+    made: Pass = module_pass(derive, opt_level=0, name="FirstOrderGradient")
+    return made
+
+
+def BatchingOps() -> Pass:
+    """Join operators on the same operand: convolutions, dense layers and batched products."""
+    from relayvm.relay import transform
+
+    names = ("CombineParallelConv2D", "CombineParallelDense", "CombineParallelBatchMatmul")
+    return Sequential([getattr(transform, name)() for name in names])
 
 
 def _as_main(func: Function, mod: IRModule | None, steps: Sequence[Step]) -> Module:

@@ -32,12 +32,21 @@ from relayvm.relay.namespace.transform import (
     module_pass,
     with_functions,
 )
-from relayvm.relay.pass_adapters import Defunctionalization, gradient, to_cps, un_cps
+from relayvm.relay.pass_adapters import (
+    BatchingOps,
+    Defunctionalization,
+    FirstOrderGradient,
+    gradient,
+    to_cps,
+    un_cps,
+)
 from relayvm.relay.pass_table import ROWS, PassRow
 
 __all__ = [
     "ApplyPassToFunction",
+    "BatchingOps",
     "Defunctionalization",
+    "FirstOrderGradient",
     "FoldConstantExpr",
     "FunctionPass",
     "InferTypeLocal",

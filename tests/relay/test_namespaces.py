@@ -52,7 +52,7 @@ def test_arrays_answer_as_those_of_tvm():
     assert array.copyto(copy) is copy and copy.asnumpy().tolist() == [0, 1, 2]
     copy[0] = 5
     assert array[0] == 0 and array.copyto(tvm.cpu()).numpy().tolist() == [0, 1, 2]
-    assert tvm.nd.array([1, 2]).dtype == "float32"
+    assert tvm.nd.array([1, 2]).dtype == "int64"
     assert copy.copyfrom([7, 8, 9]).numpy().tolist() == [7, 8, 9]
     with pytest.raises(RelayError, match="does not fit"):
         copy.copyfrom([1])

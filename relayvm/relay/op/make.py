@@ -99,6 +99,8 @@ def as_expr(value: Any, dtype: str | None = None) -> Expr:
 
 def sizes(value: Any) -> Any:
     """Return a list of sizes: one number stands for a list of one."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     return value if isinstance(value, (list, tuple, Expr)) else (value,)
 
 

@@ -219,3 +219,36 @@ def test_loops_and_scopes() -> None:
     empty = relay.ScopeBuilder()
     with pytest.raises((RuntimeError, ValueError)):
         empty.get()
+
+
+def test_modules_are_imported_by_their_paths() -> None:
+    from relayvm._ffi.base import TVMError
+    from relayvm.contrib import graph_executor, utils
+    from relayvm.ir.instrument import pass_instrument
+    from relayvm.ir.transform import PassContext, Sequential
+    from relayvm.runtime import vm
+    from relayvm.tir import IntImm
+
+    from relayvm.ir import IRModule, structural_equal
+    from relayvm.relay.build_module import bind_params_by_name, create_executor
+    from relayvm.relay.expr_functor import ExprMutator
+    from relayvm.relay.function import Function
+    from relayvm.relay.op.annotation import on_device
+
+    assert TVMError is tvm.TVMError and IRModule is tvm.IRModule and vm is tvm.runtime.vm
+    assert Function is relay.Function and ExprMutator is relay.ExprMutator
+    assert Sequential is tvm.transform.Sequential and PassContext is tvm.transform.PassContext
+    assert structural_equal is tvm.ir.structural_equal and IntImm is tvm.tir.IntImm
+    assert pass_instrument is tvm.instrument.pass_instrument
+    assert on_device is relay.annotation.on_device
+    assert create_executor is relay.create_executor and callable(bind_params_by_name)
+    assert graph_executor is tvm.contrib.graph_executor and utils is tvm.contrib.utils
+    x = relay.var("x", shape=(2,))
+    assert relay.frontend.common.infer_type(x + x).checked_type == relay.TensorType((2,))
+    assert tvm.nd.array([1, 2]).dtype == "int64" and tvm.nd.array([1.0]).dtype == "float64"
+
+
+@pytest.mark.parametrize("name", ["autotvm", "auto_scheduler", "driver", "micro", "topi"])
+def test_what_is_not_here_says_why(name) -> None:
+    with pytest.raises(AttributeError, match=rf"no attribute `{name}`: \w+"):
+        getattr(tvm, name)

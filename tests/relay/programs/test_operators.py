@@ -275,3 +275,17 @@ def test_random_numbers() -> None:
     again = relay.create_executor("debug").evaluate(relay.Function([], numbers))()
     tvm.testing.assert_allclose(out.numpy(), again.numpy())
     assert right is not left
+
+
+def test_sizes_and_axes_as_numpy_gives_them() -> None:
+    x = relay.var("x", shape=(4, 4))
+    for y, shape in (
+        (relay.strided_slice(x, begin=np.array([0, 1]), end=np.array([2, 3])), (2, 2)),
+        (relay.reshape(x, (np.int64(2), tvm.tir.IntImm("int32", 8))), (2, 8)),
+        (relay.reshape(x, np.array([8, 2])), (8, 2)),
+        (relay.mean(x, np.int32(1)), (4,)),
+        (relay.broadcast_to(x, np.array([3, 4, 4])), (3, 4, 4)),
+        (relay.transpose(x, np.array([1, 0])), (4, 4)),
+        (relay.nn.pad(x, np.array([[1, 1], [0, 0]])), (6, 4)),
+    ):
+        assert run_infer_type(y).checked_type == relay.TensorType(shape)

@@ -355,3 +355,15 @@ def test_changing_the_batch() -> None:
     x = net["main"].params[0]
     changed = run_opt_pass(net["main"], transform.ChangeBatch({x: 0}, batch_size=5))
     assert changed.params[0].checked_type.shape[0] == 5
+
+
+def test_first_order_gradients_of_a_whole_module() -> None:
+    x = relay.var("x", shape=(2,))
+    mod = transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], relay.sum(x * x))))
+    mod = transform.FirstOrderGradient()(mod)
+    tensor = relay.TensorType((2,))
+    assert mod["main"].ret_type == relay.TupleType(
+        [relay.scalar_type("float32"), relay.TupleType([tensor])]
+    )
+    assert isinstance(transform.BatchingOps(), tvm.transform.Sequential)
+    assert transform.FoldConstantExpr(relay.const(1) + relay.const(2), mod).data.numpy() == 3
