@@ -145,6 +145,7 @@ def test_programs_survive_text_and_json():
     relayvm.ir.assert_structural_equal(relayvm.ir.load_json(relayvm.ir.save_json(module)), module)
 
 
+@pytest.mark.slow
 def test_compiling_a_deep_program_needs_little_stack():
     """apache/tvm#13296: the stack of Windows was too small for a detection model."""
     text = "def @main(%x: float32) { " + "add(" * 4_000 + "%x" + ", 1f)" * 4_000 + " }"
@@ -295,6 +296,7 @@ def test_branches_of_different_sizes_have_an_unknown_one():
     assert result_type(text) == "Tensor[(?, 3), float32]"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(lib.rvm_is_stress_build(), reason="the stress build keeps no memory")
 def test_memory_of_one_size_is_there_for_another():
     """apache/tvm#8285: the pool held what it had until there was no more."""
