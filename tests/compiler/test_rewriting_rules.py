@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from relayvm.compiler.rewriting.text import TextRule, parse_rules
 from relayvm.compiler.transforms.simplify_expr import simplify_expr, text_rules
 from relayvm.ir.expr import Attrs, Call, Constant, Expr, Function, Var
 from relayvm.ir.module import Module
+from relayvm.ir.prelude import parse_program
 from relayvm.ir.types import TensorType
 from relayvm.ir.visit import post_order
 from relayvm.ops import OPS
@@ -205,3 +207,26 @@ def test_long_chains_are_rewritten_in_linear_time(length):
     after = simplify_expr(module, exact=True)
     assert simplify_expr(after, exact=True) is after
     assert len(list(post_order(after["main"]))) < 2 * length
+
+
+def steps_taken(length: int) -> int:
+    lines = "".join(f"let %v{i + 1} = reshape(%v{i}, newshape=[2]);\n" for i in range(length))
+    text = f"def @main(%v0: Tensor[(2), float32]) {{ {lines} %v{length} }}"
+    module = infer_types(parse_program(text, OPS))
+    count = 0
+
+    def trace(frame, event, argument):
+        nonlocal count
+        count += 1
+        return trace if frame.f_code.co_filename.endswith("engine.py") else None
+
+    sys.settrace(trace)
+    try:
+        simplify_expr(module)
+    finally:
+        sys.settrace(None)
+    return count
+
+
+def test_variables_that_only_rename_others_are_followed_in_linear_time():
+    assert steps_taken(800) < 5 * steps_taken(200)

@@ -33,6 +33,7 @@ class Site:
         self._uses: dict[int, int] = defaultdict(int)
         self._values: dict[int, Expr] = {}
         self._before: dict[int, Expr] = {}
+        self._found: dict[int, Expr | None] = {}
         self.done: dict[int, Expr] = {}
         self.order = list(post_order(root))
         for node in self.order:
@@ -48,15 +49,29 @@ class Site:
         What uses its operands shares them with the let. An operand that reads a reference must not:
         were the let dropped, it would be read later.
         """
-        after: Expr | None = expr
-        while isinstance(after, Var):
-            value = self._values.get(id(self._before.get(id(after), after)))
-            after = None if value is None else self.done.get(id(value))
+        if not isinstance(expr, Var):
+            return expr
+        after = self._value_of(expr)
         if isinstance(after, Constant):
             return after
         if not isinstance(after, Call) or not isinstance(after.op, Operator):
             return expr
-        return after if expr is after or all(map(self.is_pure, after.args)) else expr
+        return after if all(map(self.is_pure, after.args)) else expr
+
+    def _value_of(self, var: Var) -> Expr | None:
+        """Return what a let gives a variable, through variables that only rename others."""
+        passed: list[int] = []
+        after: Expr | None = var
+        while isinstance(after, Var):
+            key = id(self._before.get(id(after), after))
+            if key in self._found:
+                after = self._found[key]
+                break
+            passed.append(key)
+            value = self._values.get(key)
+            after = None if value is None else self.done.get(id(value))
+        self._found.update(dict.fromkeys(passed, after))
+        return after
 
     def uses(self, expr: Expr) -> int:
         """Return how often an expression is used as an operand, or its variable if it is one."""
