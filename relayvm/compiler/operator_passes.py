@@ -21,6 +21,7 @@ from relayvm.compiler.transforms.fold_scale_axis import (
     fold_scale_axis,
     forward_fold_scale_axis,
 )
+from relayvm.compiler.transforms.lazy_gradient_init import lazy_gradient_init
 from relayvm.compiler.transforms.plan_devices import plan_devices
 from relayvm.compiler.transforms.simplify_expr import simplify_expr
 from relayvm.compiler.transforms.to_mixed_precision import to_mixed_precision
@@ -108,4 +109,5 @@ OPERATOR_PASSES = (
         optional_qnn_ops=(),
     ),
     _row(plan_devices, "drop annotations of the one device", judging=True),
+    _row(lazy_gradient_init, "drop sums with zeros and products with ones", rounds=True),
 )

@@ -273,4 +273,11 @@ ROWS: tuple[PassRow, ...] = (
         parameters='legalize_map_attr_name="FTVMLegalize"',
         is_function_pass=True,
     ),
+    PassRow(
+        "LazyGradientInit",
+        "lazy_gradient_init",
+        "Drop sums with zeros and products with ones.",
+        opt_level=2,
+        is_function_pass=True,
+    ),
 )

@@ -16,6 +16,7 @@ from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.rewriting.build import typed_call
 from relayvm.compiler.rewriting.engine import Site
 from relayvm.compiler.rewriting.text import TextRule, parse_rules
+from relayvm.compiler.transforms.lazy_gradient_init import gradient_rules
 from relayvm.compiler.transforms.simplify_expr import simplify_expr, text_rules
 from relayvm.ir.expr import Attrs, Call, Constant, Expr, Function, Var
 from relayvm.ir.module import Module
@@ -153,7 +154,7 @@ def instances(rule: TextRule):
     assert found >= 5, f"only {found} of {TRIES} random calls fit {rule.name}"
 
 
-@pytest.mark.parametrize("rule", text_rules(), ids=lambda r: r.name)
+@pytest.mark.parametrize("rule", text_rules() + gradient_rules(), ids=lambda r: r.name)
 def test_both_sides_of_a_rule_mean_the_same(rule):
     for function, right, rng in instances(rule):
         strange = 0.0 if rule.rounds else 0.4

@@ -38,7 +38,7 @@ from relayvm.ops import OPS
 from relayvm.ops.operator import Operator
 
 _SWAPPED = ("add", "multiply")
-_SHAPED = ("zeros", "ones")
+_SHAPED = ("zeros", "ones", "zeros_like", "ones_like")
 _BLOCK = re.compile(
     r"rule (?P<name>\w+)(?P<rounds>, rounds)?\n\s*(?P<left>.*?)\s*=>\s*(?P<right>.*?)"
     r"(?:\s+where (?P<where>.*?))?\s*\Z",
