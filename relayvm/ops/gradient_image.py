@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relayvm.ir.expr import Constant, Expr, Tuple
+from relayvm.ir.expr import Constant, Expr, Tuple, TupleGetItem
 from relayvm.ops.elementwise import cast
 from relayvm.ops.gradient_elementwise import Gradients
 from relayvm.ops.movement import stack, transpose
@@ -13,7 +13,8 @@ from relayvm.ops.regions import yolo_reorg
 from relayvm.ops.reshaping import reshape, reshape_like
 from relayvm.ops.resizing import RESIZES
 from relayvm.ops.rows import multiply, sum_
-from relayvm.ops.sampling import affine_grid
+from relayvm.ops.sampling import affine_grid, grid_sample
+from relayvm.ops.sampling_grads import grid_sample_grad
 from relayvm.ops.slicing import strided_slice
 
 
@@ -56,3 +57,11 @@ def _(call: GradientCall, g: Expr) -> Gradients:
         point = strided_slice(points, begin=(k,), end=(k + 1,), axes=(1,))
         columns.append(sum_(multiply(g, point), axis=space))
     return (stack(Tuple((*columns, sum_(g, axis=space))), axis=2),)
+
+
+@grid_sample.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    grid, dtype = call.grid, call.type_of("data").dtype
+    both = grid_sample_grad(g, call.data, cast(grid, dtype=dtype), **call.attrs)
+    of_grid = cast(TupleGetItem(both, 1), dtype=call.type_of("grid").dtype)
+    return TupleGetItem(both, 0), of_grid

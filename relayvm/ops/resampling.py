@@ -208,3 +208,21 @@ def cubic_weights(r: Reading, f: Any, alpha: float) -> list[Any]:
 
     back = r.apply("add", times(f, -1.0), 1.0)
     return [far(r.apply("add", f, 1.0)), near(f), near(back), far(r.apply("add", back, 1.0))]
+
+
+def cubic_slopes(r: Reading, f: Any, alpha: float) -> list[Any]:
+    """Return the derivatives of `cubic_weights` by f."""
+
+    def times(a: Any, b: Any) -> Any:
+        return r.apply("multiply", a, b)
+
+    def near(d: Any) -> Any:
+        return times(r.apply("subtract", times(d, 3.0 * (alpha + 2.0)), 2.0 * (alpha + 3.0)), d)
+
+    def far(d: Any) -> Any:
+        inner = r.apply("subtract", times(d, 3.0 * alpha), 10.0 * alpha)
+        return r.apply("add", times(inner, d), 8.0 * alpha)
+
+    back = r.apply("add", times(f, -1.0), 1.0)
+    behind = [near(back), far(r.apply("add", back, 1.0))]
+    return [far(r.apply("add", f, 1.0)), near(f), *(times(v, -1.0) for v in behind)]

@@ -22,7 +22,7 @@ from relayvm.ops.formulas import ARRAYS, SCALARS, Reading
 from relayvm.ops.layouts import SPATIAL, Layout, data_layout
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
-from relayvm.ops.resampling import Axis, Way, cubic_weights, total_of
+from relayvm.ops.resampling import Axis, Way, cubic_slopes, cubic_weights, total_of
 from relayvm.ops.resizing import resized_array
 from relayvm.ops.schema import Dims, Float, Integer, Numeric, like
 
@@ -97,12 +97,7 @@ def _(data: Tensor, *, target_shape: Dims) -> Tensor:
 # -- Values at the places of a grid ---------------------------------------------------------------
 
 
-@operator(
-    _GRID,
-    fusion=Fusion.INJECTIVE,
-    ulp=8,
-    no_gradient="there is no operator yet that spreads a gradient over sampled places",
-)
+@operator(_GRID, fusion=Fusion.INJECTIVE, ulp=8)
 def grid_sample(
     data: Float,
     grid: Float,
@@ -146,7 +141,7 @@ def grid_sample(
     return TensorType((*data.shape[:2], *grid.shape[2:]), data.dtype)
 
 
-class _GridAxis:
+class GridAxis:
     """One axis of space of the data, and how places on it are read."""
 
     def __init__(self, r: Reading, size: Dim, dtype: DType, attrs: Any) -> None:
@@ -204,8 +199,40 @@ class _GridAxis:
         rest = r.apply("add", r.apply("multiply", f, -1.0), 1.0)
         return [first, r.apply("add", first, 1)], [rest, f]
 
+    # -- Derivatives ----------------------------------------------------------------------------
 
-def _product(weights: Sequence[Any]) -> Any:
+    def _move_slope(self, x: Any) -> Any:
+        """Return how a place moved into the data changes with the place before."""
+        r, padding = self.r, self.attrs["padding_mode"]
+        one = r.const(1.0, self.dtype)
+        if padding == "zeros":
+            return one
+        moved, slope = x, one
+        if padding == "reflection":
+            moved = self._mirrored(x)
+            further = self._mirrored(r.apply("add", x, 2.0**-10))
+            rises = r.apply("greater_equal", further, moved)
+            slope = r.select(rises, one, r.const(-1.0, self.dtype))
+        low, high = r.apply("greater_equal", moved, 0.0), r.apply("less_equal", moved, self.last)
+        return r.select(r.apply("logical_and", low, high), slope, r.const(0.0, self.dtype))
+
+    def slopes(self, x: Any) -> list[Any]:
+        """Return how the weights of a coordinate change with it; none for the nearest element."""
+        r, method = self.r, self.attrs["method"]
+        if method == "nearest":
+            return []
+        place = self._element(x)
+        length = self.last if self.attrs["align_corners"] else self.extent
+        scale = r.apply("multiply", length, 0.5)
+        if method == "bilinear":
+            up = r.apply("multiply", scale, self._move_slope(place))
+            return [r.apply("multiply", up, -1.0), up]
+        f = r.apply("subtract", place, r.apply("floor", place))
+        return [r.apply("multiply", slope, scale) for slope in cubic_slopes(r, f, _ALPHA)]
+
+
+def product_of(weights: Sequence[Any]) -> Any:
+    """Return the product of weights, None of none."""
     result = None
     for weight in weights:
         result = weight if result is None else result * weight
@@ -219,7 +246,7 @@ def _(data: Array, grid: Array, **attrs: Any) -> Array:
     x, places = data.astype(total.numpy), grid.astype(total.numpy)
     sizes = data.shape[2:]
     taps = [
-        _GridAxis(ARRAYS, n, total, attrs).taps(places[:, len(sizes) - 1 - k])
+        GridAxis(ARRAYS, n, total, attrs).taps(places[:, len(sizes) - 1 - k])
         for k, n in enumerate(sizes)
     ]
     batch = np.arange(len(data)).reshape(-1, *(1,) * len(sizes))
@@ -234,7 +261,7 @@ def _(data: Array, grid: Array, **attrs: Any) -> Array:
             else np.moveaxis(x[(batch, slice(None)) + held], -1, 1)
         )
         value = np.where(inside[:, None], value, total.numpy.type(0))
-        weight = _product([weights[k] for k, (_, weights) in zip(choice, taps) if weights])
+        weight = product_of([weights[k] for k, (_, weights) in zip(choice, taps) if weights])
         result = result + (value if weight is None else value * weight[:, None])
     return np.asarray(result.astype(data.dtype))
 
@@ -248,14 +275,14 @@ def _(data: Tensor, grid: Tensor, **attrs: Any) -> Tensor:
         taps = []
         for k, size in enumerate(sizes):
             given = te.cast(grid[(n, te.dim(len(sizes) - 1 - k)) + place], total)
-            taps.append(_GridAxis(SCALARS, size, total, attrs).taps(given))
+            taps.append(GridAxis(SCALARS, size, total, attrs).taps(given))
         result: ScalarExpr = te.const(0.0, total)
         for choice in itertools.product(*(range(len(elements)) for elements, _ in taps)):
             at = [elements[k] for k, (elements, _) in zip(choice, taps)]
             inside = all_of(*(te.in_range(v, size) for v, size in zip(at, sizes)))
             held = tuple(te.index(v, size, "clip") for v, size in zip(at, sizes))
             value = te.select(inside, te.cast(data[(n, c) + held], total), 0.0)
-            weight = _product([weights[k] for k, (_, weights) in zip(choice, taps) if weights])
+            weight = product_of([weights[k] for k, (_, weights) in zip(choice, taps) if weights])
             result = result + (value if weight is None else value * weight)
         return te.cast(result, data.dtype)
 
@@ -369,7 +396,7 @@ def _(data: Tensor, boxes: Tensor, box_indices: Tensor, **attrs: Any) -> Tensor:
                 for k, t, extent in zip(choice, taps, extents)
             ]
             value = data[layout.arranged((image, c, *held))]
-            weight = _product([t.weights[k] for k, t in zip(choice, taps) if t.weights])
+            weight = product_of([t.weights[k] for k, t in zip(choice, taps) if t.weights])
             part = value if weight is None else te.cast(value, total) * weight
             summed = part if summed is None else summed + part
         assert summed is not None

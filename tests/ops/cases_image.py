@@ -76,6 +76,9 @@ IMAGE_CASES |= {
         Case(((1, 2, 3),), {"target_shape": (0, 2)}),
     ],
     "image.grid_sample": [Case((x, g), attrs) for x, g, attrs in _GRIDS],
+    "image.grid_sample_grad": [
+        Case((result_shape("image.grid_sample", (x, g), a), x, g), a) for x, g, a in _GRIDS
+    ],
     "image.crop_and_resize": [
         Case(
             ((2, 1, 3, 4), (3, 4), (3,)),
