@@ -20,6 +20,7 @@ from relayvm.compiler.to_python.spellings import (
 from relayvm.compiler.to_python.text import POSTFIX, Names, Term, scalar_text, tuple_text
 from relayvm.ir.expr import Attrs, Constant, Constructor
 from relayvm.ir.module import Module
+from relayvm.ir.printer import non_default_attrs
 from relayvm.ir.types import Type
 from relayvm.ops import OPS, Operator
 
@@ -130,7 +131,8 @@ class Shared:
             if term is not None:
                 return term
         self.operators[operator.name] = operator
-        given = [f"{n}={self.attribute(v, dims)}" for n, v in complete.items() if n in attrs]
+        told = dict(non_default_attrs(operator, Attrs(attrs)))
+        given = [f"{n}={self.attribute(v, dims)}" for n, v in complete.items() if n in told]
         parts = [repr(operator.name), *(a.loose for a in args), *given]
         return Term(f"op({', '.join(parts)})", POSTFIX)
 
