@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from relayvm.base.diagnostics import error
 from relayvm.base.source import Source
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.program_text import parse_every_error
 from relayvm.ir import parser as ir
 from relayvm.ir.expr import Expr
+from relayvm.ir.metadata import Section
 from relayvm.ir.module import Module
 from relayvm.ir.prelude import prelude
 from relayvm.ops import OPS
 from relayvm.relay.module import IRModule, present, unwrap, wrap
+from relayvm.relay.node import as_mapping
 
 
 def parse(
@@ -24,12 +28,10 @@ def parse(
 ) -> IRModule:
     """Return the module that a text describes, with types.
 
-    The text may use what `init_module` defines; the result holds both. Constants stand in the text
-    itself, so that `init_meta_table` must be empty. Raises RelayError with every error.
+    The text may use what `init_module` defines; the result holds both. `init_meta_table` holds
+    constants that the text names: `{"relay.Constant": [...]}`. Raises RelayError with every error.
     """
-    if init_meta_table:
-        raise error("bad-metadata", "constants stand in the text itself, not in a table beside it")
-    text = Source(source_name, source)
+    text = Source(source_name, _with_constants(source, init_meta_table))
     if init_module is None:
         return wrap(infer_types(parse_every_error(text, OPS)))
     known = unwrap(init_module)
@@ -42,6 +44,20 @@ def parse(
         known.attrs,
     )
     return wrap(infer_types(module), init_module)
+
+
+def _with_constants(source: str, table: Any) -> str:
+    """Return a text with the section of the constants of a table."""
+    given = as_mapping(table, "`init_meta_table`")
+    if not given:
+        return source
+    if set(given) != {"relay.Constant"} or "#[metadata]" in source:
+        message = "a table holds a list `relay.Constant`, for a text without a section of metadata"
+        raise error("bad-metadata", message)
+    section = Section()
+    for constant in given["relay.Constant"]:
+        section.number(np.array(getattr(constant, "data", constant)))
+    return "".join([source, "\n", *section.parts()])
 
 
 def _with_library(known: Module) -> Module:

@@ -200,6 +200,10 @@ def test_an_expression_is_parsed_without_types():
     assert expr.op.name == "add" and expr.args[1].data.numpy() == 1
 
 
-def test_a_table_of_constants_beside_the_text_is_refused():
-    with pytest.raises(RelayError, match="stand in the text itself"):
-        relay.parse("def @main() { 1 }", init_meta_table={"relay.Constant": []})
+def test_a_table_of_constants_may_stand_beside_the_text():
+    text = "def @main() { (meta[relay.Constant][1], meta[relay.Constant][0]) }"
+    table = {"relay.Constant": [relay.const([1.0, 2.0]), relay.const([3, 4])]}
+    first, second = relay.parse(text, init_meta_table=table)["main"].body.fields
+    assert first.data.numpy().tolist() == [3, 4] and second.data.numpy().tolist() == [1, 2]
+    with pytest.raises(RelayError, match="a list `relay.Constant`"):
+        relay.parse(text, init_meta_table={"Span": []})
