@@ -12,7 +12,7 @@ from relayvm.base.dtypes import INT64, DType, dtype_of
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
-from relayvm.kernels.compute import ScalarExpr, Tensor
+from relayvm.kernels.compute import Tensor
 from relayvm.kernels.schedules.program import Memory, Writer
 from relayvm.ops.axes import product, require_rank
 from relayvm.ops.boxes import ArrayChoice, Choice, Rule
@@ -21,6 +21,7 @@ from relayvm.ops.loads import wide
 from relayvm.ops.multibox import require_numbers
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
+from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import Float, Floats, SameDtype, like
 from relayvm.ops.sorting import sorted_lines, sorted_places
 from relayvm.ops.suppression import NO_GRADIENT
@@ -204,23 +205,24 @@ def _numbers(
     anchors = len(attrs["scales"]) * len(attrs["ratios"])
     count = dim_mul(product((rows, columns)), anchors)
 
-    def parts(item: ScalarExpr, box: ScalarExpr) -> list[ScalarExpr]:
-        k, place = box % te.dim(anchors), box // te.dim(anchors)
-        y, x = place // te.dim(columns), place % te.dim(columns)
-        moves = [te.cast(bbox_pred[item, k * 4 + side, y, x], kind) for side in range(4)]
-        score = te.cast(cls_prob[item, k + anchors, y, x], kind)
-        info = [te.cast(im_info[item, te.dim(n)], kind) for n in range(3)]
-        return _box(SCALARS, (y, x), k, moves, score, info, attrs)
+    def build(w: Writer, *memory: Memory) -> None:
+        scores_in, deltas, infos, boxes, scores = memory
+        with w.phase(dim_mul(batch, count)) as flat:
+            item, box = (w.let(v) for v in unflattened(flat, (batch, count)))
+            place, k = w.let(box // te.dim(anchors)), w.let(box % te.dim(anchors))
+            y, x = w.let(place // te.dim(columns)), w.let(place % te.dim(columns))
+            moves = [w.let(te.cast(deltas[item, k * 4 + side, y, x], kind)) for side in range(4)]
+            score = te.cast(scores_in[item, k + anchors, y, x], kind)
+            info = [w.let(te.cast(infos[item, te.dim(n)], kind)) for n in range(3)]
+            *corners, best = _box(SCALARS, (y, x), k, moves, score, info, attrs)
+            for side, corner in enumerate(corners):
+                boxes[item, box, te.dim(side)] = corner
+            scores[item, box] = best
 
-    def corner(item: ScalarExpr, box: ScalarExpr, side: ScalarExpr) -> ScalarExpr:
-        *four, _ = parts(item, box)
-        value = four[3]
-        for number in (2, 1, 0):
-            value = te.select(side.equal(number), four[number], value)
-        return value
-
-    boxes = te.compute((batch, count, 4), corner, "boxes")
-    return boxes, te.compute((batch, count), lambda *i: parts(*i)[4], "scores")
+    kinds = [((batch, count, 4), kind), ((batch, count), kind)]
+    work = dim_mul(dim_mul(batch, count), 64)
+    boxes, scores = te.program(kinds, [cls_prob, bbox_pred, im_info], build, work, "boxes")
+    return boxes, scores
 
 
 @proposal.compute
