@@ -268,9 +268,8 @@ def check_operands(
         previous = given
 
 
-def _check_operand(
-    op_name: str, operand: ConstrainedOperand, given: Type, previous: Type | None
-) -> None:
+def check_class(op_name: str, operand: ConstrainedOperand, given: Type) -> tuple[Type, ...]:
+    """Return the tensors of an operand; raises ShapeError where it is none, nor a tuple of some."""
     constraint = operand.constraint
     tensors: tuple[Type, ...] = (given,)
     if constraint.is_tuple and isinstance(given, TupleType):
@@ -280,7 +279,14 @@ def _check_operand(
     if not all(isinstance(t, TensorType) for t in tensors) or (constraint.is_tuple and not tensors):
         wanted = f"operand `{operand.name}` of `{op_name}` must be {constraint.text}"
         raise ShapeError(f"{wanted}, got {_class_text(given)}", "type-mismatch")
-    for tensor in tensors:
+    return tensors
+
+
+def _check_operand(
+    op_name: str, operand: ConstrainedOperand, given: Type, previous: Type | None
+) -> None:
+    constraint = operand.constraint
+    for tensor in check_class(op_name, operand, given):
         assert isinstance(tensor, TensorType)
         if tensor.dtype not in constraint.dtypes:
             wanted = f"operand `{operand.name}` of `{op_name}` must be {constraint.text}"

@@ -33,8 +33,17 @@ from relayvm.compiler.inference.type_walk import (
 )
 from relayvm.compiler.kinds import relation_operator
 from relayvm.ir.expr import Attrs, Call
-from relayvm.ir.types import TensorType, Type, TypeRelation
+from relayvm.ir.types import (
+    FuncType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeRelation,
+)
 from relayvm.ops.operator import Operator
+from relayvm.ops.schema import check_class
 
 
 def operator_call(context: Context, call: Call, types: Sequence[Type]) -> Type:
@@ -153,6 +162,11 @@ class OperatorCall(Deferred):
             self._give_up()
             return
         self._listen()
+        try:
+            self._check_classes()
+        except ShapeError as failure:
+            self.failure = failure
+            return
         operands = [t for t in known if t is not None]
         if len(operands) < len(known):
             return
@@ -164,6 +178,14 @@ class OperatorCall(Deferred):
             return
         self.failure = None
         self._publish(result)
+
+    def _check_classes(self) -> None:
+        """Raise ShapeError for an operand that can never be one, whatever else becomes known."""
+        for operand, given in zip(self.op.constrained_operands, self.types):
+            given = prune(given)
+            fields = given.fields if isinstance(given, TupleType) else (given,)
+            if any(isinstance(prune(f), (FuncType, RefType, TypeCall)) for f in fields):
+                check_class(self.op.name, operand, given)
 
     def complete_inputs(self) -> bool:
         """Let the operator infer operand types from the others, such as a weight from the data."""
