@@ -226,7 +226,7 @@ def test_every_level_compiles_every_program(level):
     [
         (np.zeros((2, 3), np.float64), ["`image`", "float64", "float32"]),
         (np.zeros((2, 4), np.float32), ["`image`", "4", "3"]),
-        (np.zeros(3, np.float32), ["`image`", "Tensor[(3", "Tensor[(2, 3)"]),
+        (np.zeros(3, np.float32), ["`image`", "Tensor[(3), ", "Tensor[(2, 3), "]),
     ],
 )
 def test_a_wrong_argument_is_named_with_both_types(given, words):

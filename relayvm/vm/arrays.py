@@ -26,7 +26,7 @@ _LINEAR = re.compile(
 def describe(value: Any, depth: int = 3) -> str:
     """Return the type of a Python value in the spelling of the language, where it has one."""
     if isinstance(value, np.ndarray):
-        dims = ", ".join(map(str, value.shape)) + ("," if value.ndim == 1 else "")
+        dims = ", ".join(map(str, value.shape))
         name = value.dtype.name
         return f"`Tensor[({dims}), {name}]`" if value.ndim else f"`{name}`"
     if isinstance(value, (bool, int, float)):
@@ -109,6 +109,8 @@ def _as_array(value: Any, dtype: DType, type_: ValueType, where: str) -> Any:
     if hasattr(value, "__dlpack__"):
         try:
             return np.from_dlpack(value)
+        except RelayError:  # One of ours, raised by what the value ran.
+            raise
         except (RuntimeError, TypeError, BufferError, ValueError, AttributeError) as reason:
             raise error("wrong-argument", f"{where} cannot be read: {reason}") from None
     raise wrong(where, type_, value)

@@ -110,6 +110,6 @@ def _value_text(converter: Converter, row: Any, dtype: str) -> str:
         return repr(number_of_word(row.word, BY_NAME[dtype]))
     if row.kind == TENSOR:
         dims = ", ".join(str(row.dims[k]) for k in range(row.rank))
-        return f"Tensor[({dims}{',' * (row.rank == 1)}), {BY_CODE[row.dtype].name}]"
+        return f"Tensor[({dims}), {BY_CODE[row.dtype].name}]"
     layout = converter.layout(row.layout)
     return f"{layout.name} of {layout.type_name}" if layout.type_name else layout.name

@@ -23,7 +23,7 @@ INT_REF = {"kind": "ref", "text": "ref(int64)", "layout": 3, "fields": [INT]}
 
 def tensor(*dims, dtype="float32"):
     sizes = ", ".join("?" if d is None else str(d) for d in dims)
-    text = f"Tensor[({sizes}{',' * (len(dims) == 1)}), {dtype}]"
+    text = f"Tensor[({sizes}), {dtype}]"
     return {"kind": "tensor", "text": text, "dtype": dtype, "dims": list(dims)}
 
 

@@ -53,7 +53,7 @@ def test_tensors_are_short_and_kernels_are_named(capsys):
     vm.run(np.arange(8, dtype=np.float32), 0.5)
     lines = capsys.readouterr().err.split("\n")
     assert lines[0].startswith("@main: kernel k0, (b0, w0), (o0)  ; ")
-    assert lines[1] == "    o0 = Tensor[(8,), float32] 0, 0.5, 1, 1.5, 2, 2.5, ..."
+    assert lines[1] == "    o0 = Tensor[(8), float32] 0, 0.5, 1, 1.5, 2, 2.5, ..."
 
 
 def test_floats_are_shown_as_such(capsys):

@@ -131,7 +131,7 @@ def test_values_have_short_reprs(tree):
         value = tree.Node(value, value)
     text = repr(value)
     assert text.startswith("Node(Node(Node(Node(...), ")
-    assert repr(tree.Leaf(V)) == "Leaf(Tensor[(3,), float32])"
+    assert repr(tree.Leaf(V)) == "Leaf(Tensor[(3), float32])"
     assert repr(tree) == "<data type Tree: Leaf, Node>"
 
 
@@ -156,9 +156,9 @@ def test_data_values_are_not_hashable(tree):
     ("fields", "message"),
     [
         ((), "`Leaf` of `Tree` takes 1 field, 0 given"),
-        ((3,), r"field 0 of `Leaf` is `Tensor\[\(3,\), float32\]`, but the number 3"),
-        ((np.zeros(4, np.float32),), r"but `Tensor\[\(4,\), float32\]` was given"),
-        ((np.zeros(3),), r"but `Tensor\[\(3,\), float64\]` was given"),
+        ((3,), r"field 0 of `Leaf` is `Tensor\[\(3\), float32\]`, but the number 3"),
+        ((np.zeros(4, np.float32),), r"but `Tensor\[\(4\), float32\]` was given"),
+        ((np.zeros(3),), r"but `Tensor\[\(3\), float64\]` was given"),
     ],
 )
 def test_constructors_check_their_fields(tree, fields, message):
@@ -283,15 +283,15 @@ def test_float64_for_float32_names_the_cast(vm):
     with pytest.raises(RelayError) as caught:
         vm.invoke("echo_vector", v=np.zeros(3))
     assert str(caught.value) == (
-        "error[wrong-argument]: `v` of `echo_vector` is `Tensor[(3,), float32]`, "
-        "but `Tensor[(3,), float64]` was given\n"
+        "error[wrong-argument]: `v` of `echo_vector` is `Tensor[(3), float32]`, "
+        "but `Tensor[(3), float64]` was given\n"
         "help: cast it with `v.astype(numpy.float32)`"
     )
 
 
 @pytest.mark.parametrize("shape", [(4,), (), (1, 3), (0,)])
 def test_a_wrong_shape_names_both_types(vm, shape):
-    with pytest.raises(RelayError, match=r"is `Tensor\[\(3,\), float32\]`, but `"):
+    with pytest.raises(RelayError, match=r"is `Tensor\[\(3\), float32\]`, but `"):
         vm.invoke("echo_vector", np.zeros(shape, np.float32))
 
 

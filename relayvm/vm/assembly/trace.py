@@ -144,7 +144,7 @@ class Tracer:
             first = np.frombuffer(data, dtype.numpy).tolist()
         items = ", ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in first)
         more = ", ..." if info.elements > count else ""
-        return f"Tensor[({dims}{',' * (info.rank == 1)}), {dtype.name}] {items}{more}".rstrip()
+        return f"Tensor[({dims}), {dtype.name}] {items}{more}".rstrip()
 
 
 @ffi.def_extern(name="relayvm_trace", error=1, onerror=keep_exception)  # type: ignore[untyped-decorator, unused-ignore]
