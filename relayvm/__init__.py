@@ -62,6 +62,7 @@ _TVM_MODULES = {
     "instrument": "instrument",
     "target": "target",
     "testing": "testing",
+    "testing.plugin": "testing_plugin",
     "error": "error",
     "runtime": "runtime",
     "runtime.vm": "runtime_vm",

@@ -30,6 +30,9 @@ __all__ = [
     "uses_gpu",
 ]
 
+# A package to Python: `relayvm.testing.plugin` is found by name.
+__path__: list[str] = []
+
 TARGET = "llvm"
 
 

@@ -122,6 +122,7 @@ def test_options_of_a_build() -> None:
         relay.build(mod, "cuda")
 
 
+@pytest.mark.slow
 def test_a_residual_network_through_the_graph_and_the_machine() -> None:
     mod, params = relay.testing.resnet.get_workload(
         num_layers=18, batch_size=1, image_shape=(3, 32, 32), num_classes=10

@@ -37,7 +37,6 @@ def data(dtype, size):
     return np.ones(size, dtype)
 
 
-@tvm.testing.parametrize_targets("llvm")
 def test_parameters_and_fixtures(data, dtype, half, target, dev) -> None:
     x = relay.var("x", shape=(half * 2,), dtype=dtype)
     run = relay.create_executor("vm", device=dev, target=target).evaluate(
@@ -252,3 +251,11 @@ def test_modules_are_imported_by_their_paths() -> None:
 def test_what_is_not_here_says_why(name) -> None:
     with pytest.raises(AttributeError, match=rf"no attribute `{name}`: \w+"):
         getattr(tvm, name)
+
+
+def test_targets_come_from_the_plugin(target, dev) -> None:
+    assert target == "llvm" and dev == tvm.cpu(0)
+
+
+def test_a_target_alone_comes_from_the_plugin(target) -> None:
+    assert tvm.testing.device_enabled(target)
