@@ -33,7 +33,7 @@ from relayvm.ir.expr import (
     Var,
 )
 from relayvm.ir.module import Module
-from relayvm.ir.types import TensorType, Type
+from relayvm.ir.types import TensorType, TupleType, Type
 from relayvm.ir.visit import post_order, rebuild
 
 CALL_OPERATIONS = 1_000_000
@@ -153,6 +153,9 @@ class _Folder:
             span=node.span,
             checked_type=node.checked_type,
         )
+        # What would be too large to keep is not computed in the first place.
+        if isinstance(node.op, Op) and self.grows(closed, _type_bytes(node.checked_type)):
+            return node
         budget = Budget(min(CALL_OPERATIONS, self.left), RESULT_BYTES)
         granted = budget.operations or 0
         self.evaluator.budget = budget
@@ -162,16 +165,15 @@ class _Folder:
             return node
         finally:
             self.left -= granted - max(0, budget.operations or 0)
-        if isinstance(node.op, Op) and self.grows(closed, value):
+        if isinstance(node.op, Op) and self.grows(closed, _bytes(value)):
             return node
         folded = _to_expr(value, node, self.module)
         if folded is None or (self.has_refs and not _same_dims(folded, node.checked_type)):
             return node
         return folded
 
-    def grows(self, call: Call, value: Any) -> bool:
-        """Return True if keeping the result costs much more than keeping the operands."""
-        size = _bytes(value)
+    def grows(self, call: Call, size: int) -> bool:
+        """Return True if keeping a result of so many bytes costs much more than the operands."""
         given = sum(_constant_bytes(a) for a in call.args)
         return size > LARGEST_GROWN_BYTES and size > 4 * given
 
@@ -258,6 +260,15 @@ def _bytes(value: Any) -> int:
     if isinstance(value, tuple):
         return sum(_bytes(v) for v in value)
     return value.nbytes if isinstance(value, np.ndarray) else 0
+
+
+def _type_bytes(type_: Type | None) -> int:
+    """Return the size of the values of a type, counting unknown sizes as nothing."""
+    if isinstance(type_, TupleType):
+        return sum(map(_type_bytes, type_.fields))
+    if not isinstance(type_, TensorType) or not all(isinstance(d, int) for d in type_.shape):
+        return 0
+    return math.prod(d for d in type_.shape if isinstance(d, int)) * type_.dtype.itemsize_bytes
 
 
 def _constant_bytes(expr: Expr) -> int:
