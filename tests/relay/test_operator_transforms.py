@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import relayvm as tvm
@@ -96,3 +97,30 @@ def test_a_pass_takes_and_gives_a_module(name):
     module = dense_module()
     after = getattr(relay.transform, name)()(module)
     assert tvm.ir.structural_equal(after, module)
+
+
+@pytest.mark.slow
+def test_batch_norms_of_a_network_vanish_into_its_weights():
+    module, params = relay.testing.mobilenet.get_workload(
+        1, image_shape=(3, 32, 32), num_classes=10
+    )
+    bound = relay.build_module.bind_params_by_name(module["main"], params)
+    before = relay.transform.InferType()(tvm.IRModule.from_expr(bound))
+    passes = [
+        relay.transform.SimplifyInference(),
+        relay.transform.FoldConstant(),
+        relay.transform.FoldScaleAxis(),
+        relay.transform.SimplifyExpr(),
+        relay.transform.CanonicalizeOps(),
+        relay.transform.FoldExplicitPadding(),
+    ]
+    with tvm.transform.PassContext(opt_level=4):
+        after = tvm.transform.Sequential(passes)(before)
+    text = after.astext(show_meta_data=False)
+    assert "multiply(" not in text
+    assert "nn.batch_norm(" not in text
+    image = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype("float32")
+    results = [
+        relay.create_executor("vm", mod=m).evaluate()(image).numpy() for m in (before, after)
+    ]
+    np.testing.assert_allclose(*results, rtol=1e-4, atol=1e-6)

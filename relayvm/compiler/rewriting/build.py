@@ -16,8 +16,6 @@ from relayvm.ir.types import TensorType, TupleType, Type
 from relayvm.ops import OPS
 from relayvm.ops.operator import Operator
 
-LARGEST_FOLDED = 1 << 16
-
 
 def call(name: str, args: Sequence[Expr], span: Span | None = None, **attrs: AttrValue) -> Call:
     """Return a call of an operator with its type; raises ShapeError where it has none."""
@@ -43,7 +41,7 @@ def folded(node: Call) -> Expr:
         return node
     size = math.prod(d for d in kind.shape if isinstance(d, int))
     arrays = [arg.data for arg in node.args if isinstance(arg, Constant)]
-    if size > min(LARGEST_FOLDED, max(data.size for data in arrays)):
+    if size > max(data.size for data in arrays):
         return node
     data = node.op.evaluate(arrays, node.attrs)
     assert isinstance(data, np.ndarray)

@@ -182,12 +182,17 @@ def _scaled_sum(node: Call, factor: _Factor, site: Site, depth: int) -> Expr | N
             inner = _scaled(arg, factor, site, depth - 1)
         if inner is not None:
             folds = True
-        elif site.is_anchored(site.definition(arg)):
+        elif _is_smaller(arg, node) and site.is_anchored(site.definition(arg)):
             inner = _times(arg, factor.along(factor.axis or 0, rank))
         if inner is None:
             return None
         parts.append(inner)
     return _with_args(node, parts) if folds else None
+
+
+def _is_smaller(arg: Expr, node: Call) -> bool:
+    """Return True for what costs less to multiply than the result: a constant costs nothing."""
+    return isinstance(arg, Constant) or tensor(arg).rank < tensor(node).rank
 
 
 # --- forward ---------------------------------------------------------------------------------
