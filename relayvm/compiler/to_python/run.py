@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.diagnostics import Diagnostic, Trap
+from relayvm.base.shapes import ShapeError
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.evaluate import DataValue, Reference, to_value
 from relayvm.compiler.infer_types import infer_types
@@ -50,15 +51,33 @@ class PythonProgram:
             with np.errstate(all="ignore"):
                 return function(*given)
 
-        stopped = self._names.get("Trap", ())
         try:
             result = with_deep_stack(run)
-        except stopped as reason:
-            raise Trap(Diagnostic(*reason.args), ()) from None
+        except Exception as reason:
+            trap = self._trap(reason)
+            if trap is None:
+                raise
+            raise trap from None
         known: dict[int, Reference] = {}
         for value in given:  # The host sees what was written to its references.
             trampoline(self._to_value(value, known))
         return trampoline(self._to_value(result, known))
+
+    def _trap(self, reason: Exception) -> Trap | None:
+        """Return what stopped a run as a trap; None for what is no fault of the program."""
+        if isinstance(reason, self._names.get("Trap", ())):
+            return Trap(Diagnostic(*reason.args), ())
+        codes: tuple[tuple[type[Exception], str], ...] = (
+            (RecursionError, "out-of-depth"),
+            (ShapeError, "run-time-shape"),
+            (ValueError, "run-time-shape"),
+            (IndexError, "index-out-of-range"),
+            (MemoryError, "out-of-memory"),
+        )
+        code = next((code for kind, code in codes if isinstance(reason, kind)), None)
+        if isinstance(reason, ShapeError) and reason.code == "bad-value":
+            code = reason.code
+        return None if code is None else Trap(Diagnostic(code, str(reason) or code), ())
 
     def _to_python(self, value: Any) -> Recursive[Any]:
         if isinstance(value, DataValue):
