@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from meaning import same_value
 from programs import programs
 
@@ -23,6 +23,7 @@ def test_the_text_means_what_the_program_means(case):
     assert same_value(PythonProgram(typed).call("main", args), expected)
 
 
+@settings(max_examples=30)
 @given(programs())
 def test_the_text_of_a_lowered_program_means_it_too(case):
     module, args = case
@@ -41,6 +42,7 @@ def test_a_trap_has_the_code_of_the_evaluator():
 
 
 @pytest.mark.parametrize("name", ["partial_evaluate", "to_cps", "defunctionalize", "lambda_lift"])
+@settings(max_examples=20)
 @given(case=programs())
 def test_the_text_of_a_transformed_program_means_it_too(name, case):
     module, args = case
