@@ -4,7 +4,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from relayvm.base.dims import Dim
 from relayvm.base.trampoline import Recursive, trampoline
@@ -25,9 +25,11 @@ from relayvm.ir.types import (
     TensorType,
     Type,
     TypeCall,
+    TypeParam,
     TypeRelation,
     TypeVar,
 )
+from relayvm.ir.visit import TypeVariables
 from relayvm.ir.visit import type_children as parts
 from relayvm.ir.visit import with_type_children as with_parts
 
@@ -41,24 +43,33 @@ def prune(type_: Type) -> Type:
     return type_
 
 
-def rebuild(type_: Type, leaf: Callable[[Type], Type], memo: Memo) -> Type:
+def rebuild(
+    type_: Type,
+    leaf: Callable[[Type], Type],
+    memo: Memo,
+    stays: Callable[[Type], bool] = lambda _: False,
+) -> Type:
     """Return the type, holes pruned, with `leaf` applied to all that has no parts. Shared parts are
-    visited once.
+    visited once, and those for which `stays` holds not at all.
     """
     type_ = prune(type_)
     if not parts(type_):
         return leaf(type_)
-    return trampoline(_rebuild(type_, leaf, memo))
+    return trampoline(_rebuild(type_, leaf, memo, stays))
 
 
-def _rebuild(type_: Type, leaf: Callable[[Type], Type], memo: Memo) -> Recursive[Type]:
+def _rebuild(
+    type_: Type, leaf: Callable[[Type], Type], memo: Memo, stays: Callable[[Type], bool]
+) -> Recursive[Type]:
     known = memo.get(id(type_))
     if known is not None:
         return known[1]
+    if stays(type_):
+        return type_
     new: list[Type] = []
     for part in parts(type_):
         part = prune(part)
-        new.append((yield _rebuild(part, leaf, memo)) if parts(part) else leaf(part))
+        new.append((yield _rebuild(part, leaf, memo, stays)) if parts(part) else leaf(part))
     result = with_parts(type_, tuple(new))
     # The type itself is kept too, so that its id is not used again.
     memo[id(type_)] = (type_, result)
@@ -80,10 +91,33 @@ def map_dims(type_: Type, change: Callable[[Dim], Dim]) -> Type:
     return type_
 
 
-def substitute(type_: Type, types: dict[TypeVar, Type], dims: Renaming) -> Type:
-    """Return the type with type parameters replaced; dims that were inferred are taken as they are
-    now.
+class Parameters(TypeVariables):
+    """Finds the type parameters in types. What is to be found counts as one that all have: nothing
+    is known of what it will hold.
     """
+
+    def _of(self, item: Type, below: tuple[Type, ...]) -> tuple[TypeParam, ...]:
+        found = super()._of(item, below)
+        unknown = isinstance(item, IncompleteType) or any(isinstance(v, DimHole) for v in found)
+        return (POISON_PARAMETER, *found) if unknown else found
+
+    def has_none_of(self, type_: Type, params: Collection[TypeParam]) -> bool:
+        """Return True if a type mentions none of the parameters and has nothing to be found."""
+        found = self(type_)
+        return POISON_PARAMETER not in found and not any(v in params for v in found)
+
+
+POISON_PARAMETER = TypeVar("_")
+
+
+def substitute(
+    type_: Type, types: dict[TypeVar, Type], dims: Renaming, parameters: Parameters | None = None
+) -> Type:
+    """Return the type with type parameters replaced; dims that were inferred are taken as they are
+    now. Whoever substitutes often gives the same `parameters`: parts that have none of those
+    replaced are not looked at again.
+    """
+    replaced: set[TypeParam] = {*types, *dims}
 
     def change(dim: Dim) -> Dim:
         known = known_dim(dim)
@@ -94,7 +128,9 @@ def substitute(type_: Type, types: dict[TypeVar, Type], dims: Renaming) -> Type:
             return types.get(part, part)
         return map_dims(part, change) if dims else part
 
-    return rebuild(type_, leaf, {})
+    if parameters is None:
+        return rebuild(type_, leaf, {})
+    return rebuild(type_, leaf, {}, lambda part: parameters.has_none_of(part, replaced))
 
 
 def resolve(type_: Type, memo: Memo) -> Type:

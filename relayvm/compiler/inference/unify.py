@@ -29,6 +29,7 @@ from relayvm.compiler.inference.holes import (
 from relayvm.compiler.inference.type_walk import (
     Dimless,
     Memo,
+    Parameters,
     Rigid,
     SameTypes,
     prune,
@@ -68,6 +69,7 @@ class TypeSolver:
         self.queue = Queue()
         self.dims = DimSolver(self.queue, dim_mismatch)
         self.rigid = Rigid()
+        self.parameters = Parameters()
         self.dimless = Dimless(self.rigid)
         self.same_type = SameTypes()
         self._memo: Memo = {}
@@ -168,7 +170,7 @@ class TypeSolver:
     ) -> FuncType:
         """Return a polymorphic type for given arguments; its constraints are to be solved."""
         body = FuncType(type_.arg_types, type_.ret_type, (), type_.type_constraints)
-        result = substitute(body, types, dims)
+        result = substitute(body, types, dims, self.parameters)
         assert isinstance(result, FuncType)
         if not result.type_constraints:
             return result
