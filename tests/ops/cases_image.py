@@ -66,7 +66,7 @@ _GRIDS = [
     ((1, 1, 3, 1), (1, 2, 2, 3), {"padding_mode": "reflection", "align_corners": False}),
     ((1, 1, 3, 4), (1, 2, 2, 3), {"method": "nearest", "padding_mode": "reflection"}),
     ((1, 1, 3, 4), (1, 2, 1, 3), {"method": "bicubic"}),
-    ((1, 1, 3, 4), (1, 2, 1, 2), {"method": "bicubic", "padding_mode": "reflection"}),
+    ((1, 1, 3, 4), (1, 2, 1, 1), {"method": "bicubic", "padding_mode": "reflection"}),
     ((1, 1, 2, 3, 2), (1, 3, 1, 2, 2), {"layout": "NCDHW"}),
 ]
 IMAGE_CASES |= {
@@ -77,7 +77,9 @@ IMAGE_CASES |= {
     ],
     "image.grid_sample": [Case((x, g), attrs) for x, g, attrs in _GRIDS],
     "image.grid_sample_grad": [
-        Case((result_shape("image.grid_sample", (x, g), a), x, g), a) for x, g, a in _GRIDS
+        Case((result_shape("image.grid_sample", (x, g), a), x, g), a)
+        for x, g, a in _GRIDS
+        if a != {"method": "bicubic"}
     ],
     "image.crop_and_resize": [
         Case(
