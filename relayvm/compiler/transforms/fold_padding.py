@@ -88,7 +88,9 @@ def _fills_alike(node: Call, pad: Call, attrs: dict[str, Any]) -> bool:
         return False
     value = filling.data.reshape(())
     if is_call(node, "qnn.conv2d"):
-        zero_point = node.args[3]
+        assert isinstance(node.op, Operator)
+        names = [operand.name for operand in node.op.operands]
+        zero_point = node.args[names.index("input_zero_point")]
         return isinstance(zero_point, Constant) and bool(np.all(zero_point.data == value))
     if is_call(node, *_MAX_POOLS):
         dtype = tensor(node).dtype
