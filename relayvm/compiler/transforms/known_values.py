@@ -26,7 +26,7 @@ from relayvm.ir.expr import (
     Var,
 )
 from relayvm.ir.types import TensorType, Type, TypeParam
-from relayvm.ir.visit import rewrite_pattern, substitute_in_type, type_walk
+from relayvm.ir.visit import free_vars, rewrite_pattern, substitute_in_type, type_walk
 from relayvm.ops.operator import Operator
 
 FOLDED_BYTES = 1 << 16
@@ -96,8 +96,10 @@ class Block:
         """Return the whole scope; a result that was named last is the result itself."""
         lets = self.lets
         if lets and lets[-1][0] is result and lets[-1][0].type_annotation is None:
-            result = lets[-1][1]
-            lets = lets[:-1]
+            variable, value = lets[-1]
+            # A recursive function needs its name.
+            if not isinstance(value, Function) or variable not in free_vars(value):
+                result, lets = value, lets[:-1]
         for variable, value in reversed(lets):
             result = Let(variable, value, result)
         return result

@@ -39,8 +39,10 @@ def lift_closures(module: Module) -> Module:
     lifter = Lifter(set(module.functions))
     functions: dict[str, Function] = {}
     for name, function in module.functions.items():
-        if is_primitive(function) or function.attrs.get("Closure"):
+        if is_primitive(function):
             functions[name] = function
+        elif function.attrs.get("Closure"):
+            functions[name] = lifter.again(name, function)
         else:
             functions[name] = lifter.run(name, function)
     return module.with_functions({**functions, **lifter.lifted})
@@ -61,6 +63,23 @@ class Lifter:
         self.owner = name
         result: Function = trampoline(self.inside(function))
         return result
+
+    def again(self, name: str, function: Function) -> Function:
+        """Lift what is inside the closure that a lifted function returns; one that only says that
+        it is lifted becomes a function like others.
+        """
+        body = function.body
+        named = body if isinstance(body, Let) and body.body is body.var else None
+        inner = named.value if named else body
+        if not isinstance(inner, Function) or is_primitive(inner):
+            attrs = Attrs({n: v for n, v in function.attrs.items() if n != "Closure"})
+            return self.run(name, replace(function, attrs=attrs))
+        self.params = list(function.params)
+        new = self.run(name, inner)
+        self.params = []
+        if new is inner:
+            return function
+        return _with_body(function, replace(named, value=new) if named else new)
 
     def inside(self, function: Function) -> Recursive[Function]:
         """Lift what is inside a function."""

@@ -14,6 +14,7 @@ from typing import cast
 from relayvm.base.dims import Dim
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import is_primitive
+from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.compiler.transforms.known_values import (
     Block,
     Closure,
@@ -249,9 +250,9 @@ class _Evaluator:
         outer = {}
         for variable in free_vars(function):
             outer[variable] = yield self.reify(env[variable], block)
-        return (
-            Value(atom=substitute(function, outer), home=block) if outer else Value(atom=function)
-        )
+        # What is followed from two places would bind its variables twice.
+        copy = Copier(TypeMap()).copy(substitute(function, outer))
+        return Value(atom=copy, home=block if outer else None)
 
     def dynamic(self, expr: Expr, block: Block) -> Value:
         return Value(atom=block.bind(expr), home=block)
