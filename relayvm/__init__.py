@@ -112,6 +112,8 @@ __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604 - the names are stri
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("ir", "relay"):
+        return import_module(f"relayvm.{name}")
     if name in _TVM_MODULES:
         value: Any = _tvm_module(name)
     elif home := _HOMES.get(name) or _TVM_HOMES.get(name):

@@ -298,6 +298,12 @@ class Pattern:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
+    def __str__(self) -> str:
+        """Return the text of the pattern."""
+        from relayvm.ir.printer import print_pattern
+
+        return print_pattern(self)
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PatternWildcard(Pattern):

@@ -57,6 +57,12 @@ class Module:
     def __repr__(self) -> str:
         return f"<Module of {len(self.functions)} functions, {len(self.types)} types>"
 
+    def __str__(self) -> str:
+        """Return the text of the program, without what came from the prelude."""
+        from relayvm.ir.printer import print_module
+
+        return print_module(self)
+
     def __getitem__(self, name: str) -> Function:
         """Return a function; raises RelayError `unknown-function`."""
         if name not in self.functions:

@@ -110,6 +110,11 @@ def print_expr(
     return "".join([text, "\n", *section.parts()]) if section.constants and metadata else text
 
 
+def print_pattern(pattern: Pattern) -> str:
+    """Return the text of a pattern: `Cons(%x, _)`."""
+    return _Printer(Section(), False, frozenset())._pattern(pattern)
+
+
 def _print_attrs(module: Module, section: Section) -> str:
     types = TypeNames(frozenset(), lambda data: _meta_constant(section, data))
     values = [

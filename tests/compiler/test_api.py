@@ -172,3 +172,8 @@ def test_an_instance_of_a_data_type_is_found_in_any_spelling() -> None:
         items = executable.adt(name)
         x = np.zeros(3, np.float32)
         assert machine.run(items.Cons(x, items.Nil())) == 1
+
+
+def test_a_module_prints_as_its_text() -> None:
+    text = "def @main(%x: Tensor[(2, 3), float32]) -> Tensor[(2, 3), float32] {\n  tanh(%x)\n}\n"
+    assert str(relayvm.parse(text)) == text

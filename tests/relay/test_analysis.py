@@ -100,3 +100,10 @@ def test_post_order_visits_each_node_once():
     relay.analysis.post_order_visit(relay.add(shared, shared), seen.append)
     assert sum(node is shared for node in seen) == 1
     assert seen[-1] not in (x, shared)
+
+
+def test_patterns_print_as_their_text() -> None:
+    text = "def @main(%l: List[int32]) { match? (%l) { Cons(%x, Cons(_, _)) => %x } }"
+    mod = relay.parse(text)
+    missing = relay.analysis.unmatched_cases(mod["main"].body, mod)
+    assert [str(pattern) for pattern in missing] == ["Cons(_, Nil)", "Nil"]

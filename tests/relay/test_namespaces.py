@@ -256,3 +256,9 @@ def test_parameters_of_a_set_stay_together(low, high):
 def test_names_that_are_no_features_are_unknown():
     with pytest.raises(AttributeError, match="no attribute `requires_magic`"):
         tvm.testing.requires_magic
+
+
+def test_the_package_is_an_attribute_of_its_parent() -> None:
+    code = "import relayvm as tvm; print(tvm.relay.__name__, tvm.ir.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["relayvm.relay", "relayvm.ir"]
