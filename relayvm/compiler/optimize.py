@@ -51,7 +51,7 @@ def optimize(
                 raise error("bad-option", message)
     check_variables(module)
     verify_names(module)
-    typed = run_passes(module, ["infer_types"])
+    typed = run_passes(_unlifted(module), ["infer_types"])
     check_sizes(typed)
     check_operand_values(typed)
     names = entry_names(typed) if entries is None else tuple(entries)
@@ -63,6 +63,20 @@ def optimize(
     attrs = Attrs(typed.attrs, entries=tuple(chosen.values()))
     lowered = run_passes(replace(typed, attrs=attrs), opt_level=opt_level)
     return Lowered(lowered, chosen, needs_uniform(lowered))
+
+
+def _unlifted(module: Module) -> Module:
+    """Return the module with lifted functions, as a text that `relayvm opt` wrote has them, as
+    functions that the host may call.
+    """
+    if not any(function.attrs.get("Closure") for function in module.functions.values()):
+        return module
+    functions = dict(module.functions)
+    for name, function in module.functions.items():
+        if function.attrs.get("Closure"):
+            attrs = Attrs({n: v for n, v in function.attrs.items() if n != "Closure"})
+            functions[name] = replace(function, attrs=attrs)
+    return module.with_functions(functions)
 
 
 def _no_entry(module: Module) -> RelayError:

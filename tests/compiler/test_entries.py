@@ -97,3 +97,18 @@ def test_only_tensors_can_be_bound(value) -> None:
 def test_text_is_no_tensor() -> None:
     with pytest.raises(relayvm.RelayError, match="is a tensor, not a `str`"):
         relayvm.compile(relayvm.parse("def @main(%x: int32) { %x }"), params={"x": "abc"})
+
+
+def test_a_lifted_function_of_a_text_is_called_like_others():
+    text = """
+def @main(%x: float32) -> float32 { @made(%x)(%x) }
+def @made(%x: float32, Closure=1) -> fn (float32) -> float32 {
+  fn (%y: float32) -> float32 { let %f = fn (%z: float32) { add(%z, %x) }; %f(%y) }
+}
+def @plain(%x: float32, Closure=1) -> float32 { negative(%x) }
+"""
+    for level in (0, 3):
+        vm = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text), opt_level=level))
+        assert vm.run(np.float32(2)) == 4
+        assert vm.invoke("made", np.float32(2))(np.float32(5)) == 7
+        assert vm.invoke("plain", np.float32(2)) == -2
