@@ -16,15 +16,18 @@ from relayvm.base.dtypes import BY_NAME
 from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_type
-from relayvm.ir.types import IncompleteType, TensorType, Type, TypeParam, TypeVar
-from relayvm.ir.visit import global_vars, rebuild, substitute_types
+from relayvm.ir.types import FuncType, IncompleteType, TensorType, Type, TypeParam, TypeVar
+from relayvm.ir.visit import global_vars, rebuild, substitute_types, type_children
+
+MOST_NESTED = 256
 
 
 def entry_names(module: Module) -> tuple[str, ...]:
     """Return the names of the entries, in order of definition.
 
-    They are what the module's attribute `entries` lists, else every function that the program
-    itself defines and that has no type parameter of kind Type.
+    They are what the module's attribute `entries` lists, else `main` and every function that the
+    program itself defines, unless it has type parameters of kind Type or parameters that no host
+    can hold.
     """
     chosen = module.attrs.get("entries")
     if isinstance(chosen, tuple):
@@ -34,7 +37,23 @@ def entry_names(module: Module) -> tuple[str, ...]:
         for name, function in module.functions.items()
         if name not in module.library
         and not any(isinstance(p, TypeVar) for p in function.type_params)
+        and (name == "main" or all(is_hostable(p.type_annotation) for p in function.params))
     )
+
+
+def is_hostable(type_: Type | None) -> bool:
+    """Return whether the host can hold values of a type: it does not nest too deep, and no function
+    in it is polymorphic.
+    """
+    level = [] if type_ is None else [type_]
+    for _ in range(MOST_NESTED):
+        if any(isinstance(t, FuncType) and t.type_params for t in level):
+            return False
+        # One object of each stands for all: types may share their parts.
+        level = list({id(p): p for t in level for p in type_children(t)}.values())
+        if not level:
+            return True
+    return False
 
 
 def bind_params(module: Module, params: Mapping[str, Any], entry: str = "main") -> Module:

@@ -53,7 +53,11 @@ def read_number(text: str, negative: bool) -> np.ndarray:
         if width not in _FLOATS:
             raise LiteralError(f"there is no element type `float{width}`")
         value = float(whole + (fraction or "") + (exponent or ""))
-        return _float_array(-value if negative else value, _FLOATS[width])
+        made = _float_array(-value if negative else value, _FLOATS[width])
+        if np.isinf(made):
+            dtype = _FLOATS[width]
+            raise LiteralError(f"`{text[:40]}` does not fit into {dtype}; infinity is `inff`")
+        return made
     if fraction or exponent:
         raise LiteralError(f"a float literal ends in `f`: `{text[:40]}f`")
     return _integer(int(whole) * (-1 if negative else 1), letter, width)

@@ -112,3 +112,20 @@ def @plain(%x: float32, Closure=1) -> float32 { negative(%x) }
         assert vm.run(np.float32(2)) == 4
         assert vm.invoke("made", np.float32(2))(np.float32(5)) == 7
         assert vm.invoke("plain", np.float32(2)) == -2
+
+
+def test_functions_with_parameters_that_no_host_can_hold_are_no_entries() -> None:
+    deep = "(" * 1000 + "int32" + ",)" * 1000
+    text = f"""
+        def @deep(%x: {deep}) {{ 1 }}
+        def @twice(%f: fn [A](A) -> A) {{ (%f(1), %f(True)) }}
+        def @main() {{ @twice(fn [A](%x: A) -> A {{ %x }}) }}"""
+    executable = relayvm.compile(relayvm.parse(text))
+    assert [entry.name for entry in executable.manifest.entries] == ["main"]
+
+
+def test_a_polymorphic_function_as_a_parameter_of_main_is_refused() -> None:
+    module = relayvm.parse("def @main(%f: fn [A](A) -> A) { (%f(1), %f(True)) }")
+    with pytest.raises(relayvm.RelayError, match="cannot hold polymorphic functions") as caught:
+        relayvm.compile(module)
+    assert caught.value.code == "polymorphic-entry"

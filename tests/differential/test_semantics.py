@@ -431,3 +431,22 @@ def test_references_and_recursive_closures_take_no_memory_once_they_are_gone(lev
         assert int(vm.run(times)) == 3 * times
         peaks.append(vm.stats()["peak_bytes"])
     assert peaks[1] <= peaks[0] * 1.1 + 4096
+
+
+POLYMORPHIC_FUNCTIONS_AS_ARGUMENTS = """
+    type P { P(fn [A](A) -> A) }
+    def @both(%f: fn [A](A) -> A) { (%f(1), %f(True), %f(ones(shape=(2,), dtype="float32"))) }
+    def @main() {
+      (
+        @both(fn [B](%x: B) -> B { %x }),
+        match (P(fn [A](%x: A) -> A { %x })) { P(%f) => (%f(1), %f(2f)) }
+      )
+    }"""
+
+
+@pytest.mark.parametrize("level", [0, 1, 3])
+def test_polymorphic_functions_as_arguments_and_fields(level: int) -> None:
+    executable = relayvm.compile(relayvm.parse(POLYMORPHIC_FUNCTIONS_AS_ARGUMENTS), opt_level=level)
+    (one, true, ones), (again, two) = relayvm.VirtualMachine(executable).run()
+    assert (one, bool(true), again, two) == (1, True, 1, 2)
+    np.testing.assert_array_equal(ones, [1, 1])

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from relayvm.base.diagnostics import InternalError, error
 from relayvm.base.dims import AnyDim, Dim, DimExpr
+from relayvm.compiler.entries import MOST_NESTED
 from relayvm.compiler.lower.linear import OBJECT, WORD
 from relayvm.ir.adt import definition_of, field_types
 from relayvm.ir.expr import Constructor, RefCreate
@@ -34,7 +35,6 @@ from relayvm.vm import manifest
 from relayvm.vm.program import ClosureSignature, Layout, LayoutKind
 
 SPREAD_FIELDS = (0, 2, 3, 4)
-MOST_NESTED = 256
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -253,6 +253,9 @@ class Layouts:
             case TypeCall() | GlobalTypeVar():
                 self._add_data_type(kind, text)
                 return manifest.ValueType("data", text, layout=self.data(kind), name=text)
+            case TypeVar():
+                message = f"`{text}` stands for no type: the host cannot hold polymorphic functions"
+                raise error("polymorphic-entry", message, kind.span)
             case _:
                 raise InternalError(f"`{text}` has no values that a host could hold")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from relayvm.base.dims import Dim, symbol
 from relayvm.base.settings import flag
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.infer_types import infer_types
@@ -46,9 +47,10 @@ from relayvm.ir.types import (
     TupleType,
     Type,
     TypeCall,
+    TypeParam,
     TypeVar,
 )
-from relayvm.ir.visit import children, post_order, rebuild
+from relayvm.ir.visit import children, post_order, rebuild, substitute_in_type
 
 
 def instantiate(module: Module) -> Module:
@@ -170,8 +172,8 @@ def _version(var: Var, value: Function, types: TypeMap) -> tuple[Var, Function]:
     """Return a copy of a local function for some types, and the variable that names it."""
     mono = replace(
         var,
-        type_annotation=types.optional(_mono(var.type_annotation)),
-        checked_type=types.optional(_mono(var.checked_type)),
+        type_annotation=types.optional(_mono(_with_params_of(value, var.type_annotation))),
+        checked_type=types.optional(_mono(_with_params_of(value, var.checked_type))),
     )
 
     def drop_args(_before: Expr, after: Expr) -> Expr:
@@ -188,6 +190,21 @@ def _version(var: Var, value: Function, types: TypeMap) -> tuple[Var, Function]:
     copy = rebuild(Copier(types, {id(var): mono}).copy(plain), drop_args)
     assert isinstance(copy, Function)
     return mono, copy
+
+
+def _with_params_of(value: Function, type_: Type | None) -> Type | None:
+    """Return the type of a variable with the type parameters of the function that it is bound to;
+    an annotation has its own.
+    """
+    if not isinstance(type_, FuncType):
+        return type_
+    params = dict(zip(type_.type_params, value.type_params))
+    own: dict[TypeParam, Type | Dim] = {
+        old: new if isinstance(new, TypeVar) else symbol(new) for old, new in params.items()
+    }
+    inner = substitute_in_type(replace(type_, type_params=()), own)
+    assert isinstance(inner, FuncType)
+    return replace(inner, type_params=value.type_params)
 
 
 def _mono(type_: Type | None) -> Type | None:

@@ -467,6 +467,9 @@ class TypeParser(DimSource):
         span = self.span()
         name = self.advance()
         entry = self.type_scope.get(name)
+        if entry is None and name in BY_NAME:
+            self.report("wrong-kind", f"`{name}` is a type; here stands a dim", span)
+            return ANY
         if entry is None:
             self.report(
                 "unknown-type",
