@@ -73,6 +73,7 @@ class Instances:
     counts: dict[str, int] = field(default_factory=dict)
     waiting: list[tuple[str, Args]] = field(default_factory=list)
     waiting_data: list[tuple[str, Args]] = field(default_factory=list)
+    seen: dict[int, Type] = field(default_factory=dict)
 
     def collect(self) -> None:
         """Find all instances; raises NotClosed."""
@@ -133,7 +134,7 @@ class Instances:
 
     def visit_type(self, type_: Type) -> None:
         """Note the data types in a closed type."""
-        for call in data_types_in(type_):
+        for call in data_types_in(type_, self.seen):
             if is_array(self.module.types.get(call.func.name)):
                 continue  # What depends on the items of arrays is built in.
             self.need_data(call.func.name, type_args_only(call.args))
@@ -191,15 +192,22 @@ def types_in(function: Function) -> Iterator[Type]:
                 yield var.checked_type
 
 
-def data_types_in(type_: Type) -> Iterator[TypeCall]:
-    """Yield the applied data types in a type, inner ones first."""
+def data_types_in(type_: Type, seen: dict[int, Type]) -> Iterator[TypeCall]:
+    """Yield the applied data types in a type, inner ones first, but for those in parts seen in
+    another type before; `seen` keeps these parts.
+    """
     found: list[TypeCall] = []
+    visited: list[Type] = []
     waiting = [type_]
     while waiting:
         part = waiting.pop()
+        if id(part) in seen:
+            continue
+        visited.append(part)
         if isinstance(part, TypeCall):
             found.append(part)
         waiting.extend(type_parts(part))
+    seen.update((id(part), part) for part in visited)
     yield from reversed(found)
 
 
