@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, get_args, get_type_hints
 
 from relayvm.base.dims import AnyDim, Dim, DimExpr
@@ -52,7 +52,7 @@ Pairs = tuple[tuple[int, int], ...]
 class ConstrainedOperand(OperandSchema):
     """An operand with the constraint its annotation states."""
 
-    constraint: Constraint
+    constraint: Constraint = field(repr=False)
 
 
 def read_operands(rule: Callable[..., Type]) -> tuple[ConstrainedOperand, ...]:

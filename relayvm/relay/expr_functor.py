@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import Diagnostic, RelayError, error
 from relayvm.ir import expr as ir
 from relayvm.ir.expr import Expr
 from relayvm.ir.types import Type
@@ -31,6 +31,10 @@ _METHODS: dict[type, str] = {
     ir.Constructor: "visit_constructor",
     ir.Match: "visit_match",
 }
+
+
+class MissingMethod(RelayError, NotImplementedError):
+    """A functor meets a node that it has no method for."""
 
 
 class ExprFunctor:
@@ -59,7 +63,7 @@ class ExprFunctor:
         method = getattr(self, name, None)
         if method is None:
             message = f"functor `{type(self).__name__}` has no method `{name}`"
-            raise error("bad-node", message, expr.span)
+            raise MissingMethod(Diagnostic("bad-node", message, expr.span))
         result = method(expr)
         self.memo_map[expr] = result
         return result

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import Diagnostic
 from relayvm.base.dims import DimVar
 from relayvm.ir import types as ir
 from relayvm.ir.module import TypeData
+from relayvm.relay.expr_functor import MissingMethod
 
 _METHODS: dict[type, str] = {
     ir.TypeVar: "visit_type_var",
@@ -34,7 +35,8 @@ class TypeFunctor:
         method = getattr(self, name, None) if name else None
         if method is None:
             kind, own = type(typ).__name__, type(self).__name__
-            raise error("bad-node", f"functor `{own}` has no method for `{kind}`")
+            message = f"functor `{own}` has no method for `{kind}`"
+            raise MissingMethod(Diagnostic("bad-node", message))
         return method(typ)
 
 

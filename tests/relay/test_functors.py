@@ -188,3 +188,18 @@ def test_a_type_mutator_rebuilds_types():
 def test_a_type_functor_without_a_method_says_so():
     with pytest.raises(RelayError, match="functor `TypeFunctor` has no method for `TypeVar`"):
         relay.TypeFunctor().visit(A)
+
+
+def test_a_missing_method_is_a_not_implemented_error() -> None:
+    class Partial(relay.ExprFunctor):
+        def visit_var(self, var):
+            return var
+
+    with pytest.raises(NotImplementedError, match="`Partial` has no method `visit_constant`"):
+        Partial().visit(relay.const(1))
+
+    class NoTypes(relay.TypeFunctor):
+        pass
+
+    with pytest.raises(NotImplementedError, match="has no method for `TensorType`"):
+        NoTypes().visit(relay.TensorType((1,), "float32"))

@@ -14,6 +14,7 @@ __getattr__ = lazy_names(
         "run_infer_type": "relayvm.relay.testing.helpers",
         "run_opt_pass": "relayvm.relay.testing.helpers",
         "check_grad": "relayvm.relay.testing.helpers",
+        "to_python": "relayvm.relay.testing.py_converter",
         "run_as_python": "relayvm.relay.testing.py_converter",
         "rand": "relayvm.relay.testing.helpers",
         "count_ops": "relayvm.relay.testing.helpers",
