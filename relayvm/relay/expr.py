@@ -265,15 +265,14 @@ def var(
 
 
 def const(value: Any, dtype: str | None = None, span: IrSpan | None = None) -> ir.Constant:
-    """Return a constant; without `dtype`, Python's numbers are int32 and float32, and arrays are
-    what they are.
+    """Return a constant; without `dtype`, int64 becomes int32 and float64 float32, but for an
+    `NDArray`, which stays what it is.
     """
     if isinstance(value, (ir.Expr, str)) or value is None:
         raise ValueError("value has to be scalar or NDArray")
     wanted = as_dtype(dtype).name if dtype else None
-    if wanted is None and isinstance(value, (np.ndarray, np.generic)):
-        # A float64 of numpy is a float of Python as well.
-        wanted = None if isinstance(value, float) else value.dtype.name
+    if wanted is None and isinstance(value, NDArray):
+        wanted = value.dtype.name
     return _constant(value, wanted, span)
 
 

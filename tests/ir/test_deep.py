@@ -92,7 +92,7 @@ def test_deep_patterns(name):
 @pytest.mark.parametrize("name", NESTED_ATTRIBUTES)
 def test_deep_attributes(name):
     value = nest(NESTED_ATTRIBUTES[name])
-    text = f"#[attrs(b={value})] def @main(a={value}) {{ @main(attrs_type_key=\"D\", c={value}) }}"
+    text = f'#[attrs(b={value})] def @main(a={value}) {{ @main(attrs_type_key="D", c={value}) }}'
     check_all_walks(text)
     first, second = parse(text)["main"].attrs, parse(text)["main"].attrs
     assert first == second and hash(first) == hash(second)

@@ -68,7 +68,9 @@ def test_a_constant_has_the_dtype_of_tvm():
     assert relay.const(1).data.dtype == "int32"
     assert relay.const(1.5).data.dtype == "float32"
     assert relay.const(True).data.dtype == "bool"
-    assert relay.const(np.arange(2)).data.dtype == "int64"
+    assert relay.const(np.arange(2)).data.dtype == "int32"
+    assert relay.const(np.ones(2)).data.dtype == "float32"
+    assert relay.const(tvm.nd.array(np.arange(2))).data.dtype == "int64"
     assert relay.const([0, 1]).data.dtype == "int32"
     assert relay.const(np.float16(1)).data.dtype == "float16"
     assert relay.const([1.0, 2.0]).data.shape == (2,)

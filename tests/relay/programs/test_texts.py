@@ -191,7 +191,7 @@ def test_texts_of_constants_come_back() -> None:
         np.array(1 / 3),
         np.uint8(200),
     ]
-    f = relay.Function([], relay.Tuple([relay.const(a) for a in arrays]))
+    f = relay.Function([], relay.Tuple([relay.const(a, a.dtype.name) for a in arrays]))
     again = relay.parse_expr(f.astext())
     for given, read in zip(arrays, again.body.fields):
         assert read.data.numpy().tobytes() == np.asarray(given).tobytes()
