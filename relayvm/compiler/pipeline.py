@@ -10,7 +10,10 @@ from relayvm.base.diagnostics import InternalError, RelayError, error
 from relayvm.base.settings import flag
 from relayvm.compiler.instruments import Recorder, report_fault
 from relayvm.compiler.steps import Options, OptionValue, Step, checked_options, read_step
-from relayvm.ir.module import Module
+from relayvm.ir.equal import structural_equal
+from relayvm.ir.expr import Function
+from relayvm.ir.module import Module, TypeData
+from relayvm.ir.types import FuncType, TupleType
 from relayvm.ir.verify import verify_module
 
 
@@ -91,6 +94,39 @@ def _without_types(before: Module, after: Module) -> Module:
     return after.with_functions(functions)
 
 
+def _with_plain_library(before: Module, after: Module) -> Module:
+    """Return `after` with only those names marked as the library's that mean what they meant: a
+    reader of its text has them.
+    """
+    if after is before:
+        return after
+    plain = frozenset(
+        name
+        for name in after.library & before.library
+        if _declares_the_same(before.functions.get(name), after.functions.get(name))
+        and _same_data(before.types.get(name), after.types.get(name))
+    )
+    return after if plain == after.library else replace(after, library=plain)
+
+
+def _declares_the_same(old: Function | None, new: Function | None) -> bool:
+    if old is new or old is None or new is None:
+        return old is new
+    return structural_equal(_declaration(old), _declaration(new))
+
+
+def _declaration(function: Function) -> FuncType:
+    unknown = TupleType(())
+    types = tuple(p.type_annotation or unknown for p in function.params)
+    return FuncType(types, function.ret_type or unknown, function.type_params)
+
+
+def _same_data(old: TypeData | None, new: TypeData | None) -> bool:
+    if old is new or old is None or new is None:
+        return old is new
+    return structural_equal(old, new)
+
+
 class _State:
     def __init__(
         self, module: Module, typed: bool, table: PassTable, recorder: Recorder, verify: bool
@@ -113,6 +149,7 @@ class _State:
             after = self.guarded(step, before, options or dict(step.options))
         if Property.TYPED in step.breaks and Property.TYPED not in step.ensures:
             after = _without_types(before, after)
+        after = _with_plain_library(before, after)
         self.module = after
         self.held = self.held | step.ensures if after is before else self.after(step)
         self.recorder.record(step.name, before, after)

@@ -169,11 +169,19 @@ class _Walk:
         for item in items:
             yield from self._parts(getattr(item, "module", item))
 
+    @staticmethod
+    def _unused(module: Module) -> frozenset[str]:
+        from relayvm.ir.parser.library import unused_library
+
+        return unused_library(module)
+
     def _module(self, module: Module) -> Batches:
-        for name in sorted(module.types):
+        # Whoever uses a name of the library has it: whether it is there already is no difference.
+        unused = self._unused(module) if module.library else frozenset()
+        for name in sorted(module.types.keys() - unused):
             self.put(("type", name))
             self._type_data(module.types[name])
-        for name in sorted(module.functions):
+        for name in sorted(module.functions.keys() - unused):
             self.put(("def", name))
             yield from self._expr(module.functions[name])
         self._attrs(sorted(module.attrs.items(), key=_name))

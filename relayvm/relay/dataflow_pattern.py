@@ -7,7 +7,8 @@ from typing import Any
 
 from relayvm.base.diagnostics import error
 from relayvm.compiler import patterns
-from relayvm.compiler.patterns import DFPattern, Rule, nodes
+from relayvm.compiler.patterns import DFPattern, Rule
+from relayvm.compiler.patterns import nodes as df
 from relayvm.ir.expr import AttrValue, Expr
 from relayvm.ir.types import Type
 from relayvm.relay.module import IRModule, unwrap
@@ -56,177 +57,177 @@ __all__ = [
 class ExprPattern(metaclass=NodeClass):
     """Matches what is structurally equal to an expression."""
 
-    nodes = (nodes.ExprPattern,)
+    nodes = (df.ExprPattern,)
 
     @staticmethod
-    def make(expr: Expr) -> nodes.ExprPattern:
+    def make(expr: Expr) -> df.ExprPattern:
         """Return a new pattern."""
-        return nodes.ExprPattern(as_expr(expr))
+        return df.ExprPattern(as_expr(expr))
 
 
 class VarPattern(metaclass=NodeClass):
     """Matches a variable, of this name unless it is empty."""
 
-    nodes = (nodes.VarPattern,)
+    nodes = (df.VarPattern,)
 
     @staticmethod
-    def make(name_hint: str = "") -> nodes.VarPattern:
+    def make(name_hint: str = "") -> df.VarPattern:
         """Return a new pattern."""
-        return nodes.VarPattern(name_hint)
+        return df.VarPattern(name_hint)
 
 
 class ConstantPattern(metaclass=NodeClass):
     """Matches a constant."""
 
-    nodes = (nodes.ConstantPattern,)
+    nodes = (df.ConstantPattern,)
 
     @staticmethod
-    def make() -> nodes.ConstantPattern:
+    def make() -> df.ConstantPattern:
         """Return a new pattern."""
-        return nodes.ConstantPattern()
+        return df.ConstantPattern()
 
 
 class CallPattern(metaclass=NodeClass):
     """Matches a call; `args` None means any."""
 
-    nodes = (nodes.CallPattern,)
+    nodes = (df.CallPattern,)
 
     @staticmethod
-    def make(op: DFPattern, args: Sequence[DFPattern] | None) -> nodes.CallPattern:
+    def make(op: DFPattern, args: Sequence[DFPattern] | None) -> df.CallPattern:
         """Return a new pattern."""
-        return nodes.CallPattern(op, nodes.patterns_of(args))
+        return df.CallPattern(op, df.patterns_of(args))
 
 
 class FunctionPattern(metaclass=NodeClass):
     """Matches a function; `params` None means any."""
 
-    nodes = (nodes.FunctionPattern,)
+    nodes = (df.FunctionPattern,)
 
     @staticmethod
-    def make(params: Sequence[DFPattern] | None, body: DFPattern) -> nodes.FunctionPattern:
+    def make(params: Sequence[DFPattern] | None, body: DFPattern) -> df.FunctionPattern:
         """Return a new pattern."""
-        return nodes.FunctionPattern(nodes.patterns_of(params), body)
+        return df.FunctionPattern(df.patterns_of(params), body)
 
 
 class IfPattern(metaclass=NodeClass):
     """Matches a choice."""
 
-    nodes = (nodes.IfPattern,)
+    nodes = (df.IfPattern,)
 
     @staticmethod
-    def make(cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> nodes.IfPattern:
+    def make(cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> df.IfPattern:
         """Return a new pattern."""
-        return nodes.IfPattern(cond, true_branch, false_branch)
+        return df.IfPattern(cond, true_branch, false_branch)
 
 
 class LetPattern(metaclass=NodeClass):
     """Matches a let."""
 
-    nodes = (nodes.LetPattern,)
+    nodes = (df.LetPattern,)
 
     @staticmethod
-    def make(var: DFPattern, value: DFPattern, body: DFPattern) -> nodes.LetPattern:
+    def make(var: DFPattern, value: DFPattern, body: DFPattern) -> df.LetPattern:
         """Return a new pattern."""
-        return nodes.LetPattern(var, value, body)
+        return df.LetPattern(var, value, body)
 
 
 class TuplePattern(metaclass=NodeClass):
     """Matches a tuple; `fields` None means any."""
 
-    nodes = (nodes.TuplePattern,)
+    nodes = (df.TuplePattern,)
 
     @staticmethod
-    def make(fields: Sequence[DFPattern] | None) -> nodes.TuplePattern:
+    def make(fields: Sequence[DFPattern] | None) -> df.TuplePattern:
         """Return a new pattern."""
-        return nodes.TuplePattern(nodes.patterns_of(fields))
+        return df.TuplePattern(df.patterns_of(fields))
 
 
 class TupleGetItemPattern(metaclass=NodeClass):
     """Matches a projection; `index` None means any."""
 
-    nodes = (nodes.TupleGetItemPattern,)
+    nodes = (df.TupleGetItemPattern,)
 
     @staticmethod
-    def make(tuple_value: DFPattern, index: int | None = None) -> nodes.TupleGetItemPattern:
+    def make(tuple_value: DFPattern, index: int | None = None) -> df.TupleGetItemPattern:
         """Return a new pattern."""
-        return nodes.TupleGetItemPattern(tuple_value, index)
+        return df.TupleGetItemPattern(tuple_value, index)
 
 
 class AltPattern(metaclass=NodeClass):
     """Matches what one of two patterns matches, the left one first."""
 
-    nodes = (nodes.AltPattern,)
+    nodes = (df.AltPattern,)
 
     @staticmethod
-    def make(left: DFPattern, right: DFPattern) -> nodes.AltPattern:
+    def make(left: DFPattern, right: DFPattern) -> df.AltPattern:
         """Return a new pattern."""
-        return nodes.AltPattern(left, right)
+        return df.AltPattern(left, right)
 
 
 class WildcardPattern(metaclass=NodeClass):
     """Matches anything; `redirect_to` makes it stand for another pattern."""
 
-    nodes = (nodes.WildcardPattern,)
+    nodes = (df.WildcardPattern,)
 
     @staticmethod
-    def make() -> nodes.WildcardPattern:
+    def make() -> df.WildcardPattern:
         """Return a new pattern."""
-        return nodes.WildcardPattern()
+        return df.WildcardPattern()
 
 
 class TypePattern(metaclass=NodeClass):
     """Matches what a pattern does if it has a type."""
 
-    nodes = (nodes.TypePattern,)
+    nodes = (df.TypePattern,)
 
     @staticmethod
-    def make(pattern: DFPattern, ttype: Type) -> nodes.TypePattern:
+    def make(pattern: DFPattern, ttype: Type) -> df.TypePattern:
         """Return a new pattern."""
-        return nodes.TypePattern(pattern, as_type(ttype))
+        return df.TypePattern(pattern, as_type(ttype))
 
 
 class DataTypePattern(metaclass=NodeClass):
     """Matches what a pattern does if it is a tensor of a dtype."""
 
-    nodes = (nodes.DataTypePattern,)
+    nodes = (df.DataTypePattern,)
 
     @staticmethod
-    def make(pattern: DFPattern, dtype: str) -> nodes.DataTypePattern:
+    def make(pattern: DFPattern, dtype: str) -> df.DataTypePattern:
         """Return a new pattern."""
-        return nodes.DataTypePattern(pattern, as_dtype(dtype))
+        return df.DataTypePattern(pattern, as_dtype(dtype))
 
 
 class ShapePattern(metaclass=NodeClass):
     """Matches what a pattern does if it is a tensor of a shape."""
 
-    nodes = (nodes.ShapePattern,)
+    nodes = (df.ShapePattern,)
 
     @staticmethod
-    def make(pattern: DFPattern, shape: Sequence[Any]) -> nodes.ShapePattern:
+    def make(pattern: DFPattern, shape: Sequence[Any]) -> df.ShapePattern:
         """Return a new pattern."""
-        return nodes.ShapePattern(pattern, as_shape(shape))
+        return df.ShapePattern(pattern, as_shape(shape))
 
 
 class AttrPattern(metaclass=NodeClass):
     """Matches what a pattern does if it has attributes."""
 
-    nodes = (nodes.AttrPattern,)
+    nodes = (df.AttrPattern,)
 
     @staticmethod
-    def make(pattern: DFPattern, attrs: Mapping[str, AttrValue]) -> nodes.AttrPattern:
+    def make(pattern: DFPattern, attrs: Mapping[str, AttrValue]) -> df.AttrPattern:
         """Return a new pattern."""
-        return nodes.AttrPattern(pattern, as_attrs(attrs))
+        return df.AttrPattern(pattern, as_attrs(attrs))
 
 
 class DominatorPattern(metaclass=NodeClass):
     """Matches `child` if every way back from it leads through `path` to one `parent`."""
 
-    nodes = (nodes.DominatorPattern,)
+    nodes = (df.DominatorPattern,)
 
     @staticmethod
-    def make(parent: DFPattern, path: DFPattern, child: DFPattern) -> nodes.DominatorPattern:
+    def make(parent: DFPattern, path: DFPattern, child: DFPattern) -> df.DominatorPattern:
         """Return a new pattern."""
-        return nodes.DominatorPattern(parent, path, child)
+        return df.DominatorPattern(parent, path, child)
 
 
 # --- short forms -----------------------------------------------------------------------------
@@ -234,72 +235,72 @@ class DominatorPattern(metaclass=NodeClass):
 
 def is_var(name: str = "") -> DFPattern:
     """Return the pattern of a variable."""
-    return nodes.VarPattern(name)
+    return df.VarPattern(name)
 
 
 def is_constant() -> DFPattern:
     """Return the pattern of a constant."""
-    return nodes.ConstantPattern()
+    return df.ConstantPattern()
 
 
 def is_expr(expr: Expr) -> DFPattern:
     """Return the pattern of an expression equal to this one."""
-    return ExprPattern(expr)
+    return df.ExprPattern(as_expr(expr))
 
 
 def is_op(op_name: str) -> DFPattern:
     """Return the pattern of an operator; calling it makes that of a call."""
-    return nodes.ExprPattern(get(op_name))
+    return df.ExprPattern(get(op_name))
 
 
 def is_tuple(fields: Sequence[DFPattern] | None) -> DFPattern:
     """Return the pattern of a tuple."""
-    return TuplePattern(fields)
+    return df.TuplePattern(df.patterns_of(fields))
 
 
 def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> DFPattern:
     """Return the pattern of a projection."""
-    return nodes.TupleGetItemPattern(tuple_value, index)
+    return df.TupleGetItemPattern(tuple_value, index)
 
 
 def is_if(cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> DFPattern:
     """Return the pattern of a choice."""
-    return nodes.IfPattern(cond, true_branch, false_branch)
+    return df.IfPattern(cond, true_branch, false_branch)
 
 
 def is_let(var: DFPattern, value: DFPattern, body: DFPattern) -> DFPattern:
     """Return the pattern of a let."""
-    return nodes.LetPattern(var, value, body)
+    return df.LetPattern(var, value, body)
 
 
 def wildcard() -> DFPattern:
     """Return the pattern of anything."""
-    return nodes.WildcardPattern()
+    return df.WildcardPattern()
 
 
 def has_type(ttype: Type, pattern: DFPattern | None = None) -> DFPattern:
     """Return the pattern of what has a type."""
-    return TypePattern(pattern or wildcard(), ttype)
+    return df.TypePattern(pattern or wildcard(), as_type(ttype))
 
 
 def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DFPattern:
     """Return the pattern of tensors of a dtype."""
-    return DataTypePattern(pattern or wildcard(), dtype)
+    return df.DataTypePattern(pattern or wildcard(), as_dtype(dtype))
 
 
 def has_shape(shape: Sequence[Any], pattern: DFPattern | None = None) -> DFPattern:
     """Return the pattern of tensors of a shape."""
-    return ShapePattern(pattern or wildcard(), shape)
+    return df.ShapePattern(pattern or wildcard(), as_shape(shape))
 
 
 def has_attr(attrs: Mapping[str, AttrValue], pattern: DFPattern | None = None) -> DFPattern:
     """Return the pattern of what has attributes."""
-    return AttrPattern(pattern or wildcard(), attrs)
+    return df.AttrPattern(pattern or wildcard(), as_attrs(attrs))
 
 
 def dominates(parent: DFPattern, path: DFPattern, child: DFPattern) -> DFPattern:
     """Return the pattern of a child that a parent reaches through a path only."""
-    return nodes.DominatorPattern(parent, path, child)
+    return df.DominatorPattern(parent, path, child)
 
 
 # --- uses ------------------------------------------------------------------------------------

@@ -74,8 +74,8 @@ def gradient(function: Function, module: Module) -> tuple[Function, Module]:
     reverse.finish()
     added = {**reverse.functions, **reverse.conversions.added}
     functions = {**module.functions, **added}
-    library = module.library | added.keys() | reverse.types.added.keys()
-    result = Module(functions, {**module.types, **reverse.types.added}, library, module.attrs)
+    types = {**module.types, **reverse.types.added}
+    result = Module(functions, types, module.library, module.attrs)
     return whole, result
 
 

@@ -149,14 +149,7 @@ class _Conversion:
             if not self._keeps_body(function):
                 functions[name] = self._wrapper(function, new)
         types = {**self.module.types, **{d.header.name: d for d in answers.types.values()}}
-        library = {self.names[n] for n in self.module.library if n in self.names}
-        library |= {answers.types[n].header.name for n in self.module.library & set(answers.types)}
-        return replace(
-            self.module,
-            functions=functions,
-            types=types,
-            library=self.module.library | library,
-        )
+        return replace(self.module, functions=functions, types=types)
 
     def _converted(self, function: Function, answers: Answers) -> Function:
         answer = TypeVar("Ans")

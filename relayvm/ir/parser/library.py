@@ -137,6 +137,24 @@ def needs_of_module(module: Module) -> tuple[set[str], set[str]]:
     }
 
 
+def unused_library(module: Module) -> frozenset[str]:
+    """Return the names of the library that nothing in the program needs, by way of others
+    either.
+    """
+    functions = {n: f for n, f in module.functions.items() if n not in module.library}
+    types = {n: t for n, t in module.types.items() if n not in module.library}
+    needs = needs_of_module(Module(functions, types))
+    waiting = [("function", n) for n in needs[0]] + [("type", n) for n in needs[1]]
+    used: set[Need] = set()
+    while waiting:
+        need = waiting.pop()
+        known = module.functions if need[0] == "function" else module.types
+        if need not in used and need[1] in module.library and need[1] in known:
+            used.add(need)
+            waiting.extend(_needs(module, *need))
+    return module.library - {name for _, name in used}
+
+
 def _needs(library: Module, kind: str, name: str) -> Iterator[Need]:
     if kind == "function":
         return _needs_of_function(library.functions[name])
