@@ -17,9 +17,10 @@ FRAMES_PER_LEVEL = 12
 SPARE_FRAMES = 1_000
 # Up to here Python's own stack is enough.
 SHALLOW = 50
-# From 3.11 on, calls of Python functions take no room on the stack of C.
-STACK_PER_FRAME_BYTES = 0 if sys.version_info >= (3, 11) else 700
-MAX_STACK_BYTES = 1 << 30
+# From 3.11 on, calls of Python functions take no room on the stack of C, but generators, `super()`
+# and calls by way of C do: so much for a level, which only what is used of it takes from memory.
+STACK_PER_LEVEL_BYTES = 8_192
+MAX_STACK_BYTES = 1 << 32
 
 
 def depth_of(expr: Expr) -> int:
@@ -38,8 +39,7 @@ def with_room(depth: int, run: Callable[[], Any]) -> Any:
         return run()
     sys.setrecursionlimit(limit + frames)
     try:
-        stack_bytes = min(frames * STACK_PER_FRAME_BYTES, MAX_STACK_BYTES)
-        return _in_thread(stack_bytes, run) if stack_bytes else run()
+        return _in_thread(min(depth * STACK_PER_LEVEL_BYTES, MAX_STACK_BYTES), run)
     finally:
         sys.setrecursionlimit(limit)
 

@@ -153,7 +153,7 @@ class ExprMutator(ExprFunctor):
 
     def visit_function(self, fn: ir.Function) -> Any:
         """Rebuild a function; its parameters may become other variables."""
-        params = tuple(self.visit(param) for param in fn.params)
+        params = tuple([self.visit(param) for param in fn.params])
         body = self.visit(fn.body)
         if body is fn.body and _same(params, fn.params):
             return fn
@@ -169,7 +169,7 @@ class ExprMutator(ExprFunctor):
     def visit_call(self, call: ir.Call) -> Any:
         """Rebuild a call; type arguments stay where what is called does."""
         op = self.visit(call.op)
-        args = tuple(self.visit(arg) for arg in call.args)
+        args = tuple([self.visit(arg) for arg in call.args])
         if op is call.op and _same(args, call.args):
             return call
         type_args = call.type_args if op is call.op else ()
@@ -192,7 +192,7 @@ class ExprMutator(ExprFunctor):
 
     def visit_tuple(self, tup: ir.Tuple) -> Any:
         """Rebuild a tuple."""
-        fields = tuple(self.visit(field) for field in tup.fields)
+        fields = tuple([self.visit(field) for field in tup.fields])
         return tup if _same(fields, tup.fields) else ir.Tuple(fields, span=tup.span)
 
     def visit_tuple_getitem(self, op: ir.TupleGetItem) -> Any:
@@ -221,7 +221,7 @@ class ExprMutator(ExprFunctor):
     def visit_match(self, m: ir.Match) -> Any:
         """Rebuild a match; patterns stay."""
         data = self.visit(m.data)
-        results = tuple(self.visit(clause.rhs) for clause in m.clauses)
+        results = tuple([self.visit(clause.rhs) for clause in m.clauses])
         if data is m.data and _same(results, tuple(clause.rhs for clause in m.clauses)):
             return m
         clauses = tuple(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import Diagnostic, RelayError, error
 from relayvm.base.source import Source
 from relayvm.ir.expr import (
     NO_ATTRS,
@@ -60,6 +60,10 @@ class NamedMap(Mapping[Any, Any]):
 
 def _name_of(key: Name) -> str:
     return str(getattr(key, "name", key)).removeprefix("@")
+
+
+class UnknownName(RelayError, ValueError):
+    """A module is asked for a name that it does not have."""
 
 
 class IRModule:
@@ -130,7 +134,11 @@ class IRModule:
     def _function(self, name: str) -> Function:
         """Return a function; raises RelayError where the module has none of the name."""
         found = self._functions.get(name)
-        return self.module[name] if found is None else found
+        if found is None:
+            known = ", ".join(f"`@{n}`" for n in self._functions if n not in self._library)
+            message = f"the module has no function `@{name}`; it has {known or 'none'}"
+            raise UnknownName(Diagnostic("unknown-function", message))
+        return found
 
     def __setitem__(self, var: Name, val: Any) -> None:
         """Put a function or a data type under a name, in the place of what was there."""
@@ -213,7 +221,8 @@ class IRModule:
         """Return the name of a data type as a type; raises RelayError `unknown-type`."""
         if name not in self._types:
             known = ", ".join(f"`{n}`" for n in self._types) or "none"
-            raise error("unknown-type", f"the module has no type `{name}`; it has {known}")
+            message = f"the module has no type `{name}`; it has {known}"
+            raise UnknownName(Diagnostic("unknown-type", message))
         return self._type_var(name)
 
     def get_global_type_vars(self) -> list[GlobalTypeVar]:
@@ -231,7 +240,8 @@ class IRModule:
             for constructor in data.constructors:
                 if tag_of(constructor) == tag:
                     return constructor
-        raise error("unknown-constructor", f"the module has no constructor with the tag {tag}")
+        message = f"the module has no constructor with the tag {tag}"
+        raise UnknownName(Diagnostic("unknown-constructor", message))
 
     # --- attributes ----------------------------------------------------------------------
 
@@ -299,7 +309,7 @@ class IRModule:
         """Return a copy in which functions have other names, where they are defined and used."""
         names = {_name_of(old): _name_of(new) for old, new in replacements.items()}
         for name in names:
-            self.module[name]
+            self._function(name)
 
         def renamed(node: Expr) -> Expr:
             if isinstance(node, GlobalVar) and node.name in names:

@@ -108,19 +108,19 @@ class TypeMutator(TypeFunctor):
 
     def visit_func_type(self, ft: ir.FuncType) -> Any:
         """Rebuild a function type."""
-        args = tuple(self.visit(arg) for arg in ft.arg_types)
+        args = tuple([self.visit(arg) for arg in ft.arg_types])
         ret = self.visit(ft.ret_type)
-        params = tuple(self.visit(param) for param in ft.type_params)
-        constraints = tuple(self.visit(c) for c in ft.type_constraints)
+        params = tuple([self.visit(param) for param in ft.type_params])
+        constraints = tuple([self.visit(c) for c in ft.type_constraints])
         return ir.FuncType(args, ret, params, constraints, span=ft.span)
 
     def visit_tuple_type(self, tt: ir.TupleType) -> Any:
         """Rebuild a tuple type."""
-        return replace(tt, fields=tuple(self.visit(field) for field in tt.fields))
+        return replace(tt, fields=tuple([self.visit(field) for field in tt.fields]))
 
     def visit_type_relation(self, tr: ir.TypeRelation) -> Any:
         """Rebuild a relation."""
-        return replace(tr, args=tuple(self.visit(arg) for arg in tr.args))
+        return replace(tr, args=tuple([self.visit(arg) for arg in tr.args]))
 
     def visit_ref_type(self, rt: ir.RefType) -> Any:
         """Rebuild a reference type."""

@@ -39,7 +39,7 @@ def test_a_file_says_its_job_on_line_one(path: Path) -> None:
 
 @pytest.mark.parametrize("path", PYTHON + C, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_nothing_is_left_unfinished(path: Path) -> None:
-    assert not re.search(r"\b(TODO|FIXME|XXX|NotImplementedError)\b", path.read_text())
+    assert not re.search(r"\b(TODO|FIXME|XXX)\b|raise NotImplementedError", path.read_text())
 
 
 def test_packages_have_at_most_15_modules() -> None:

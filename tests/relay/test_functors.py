@@ -119,8 +119,7 @@ def test_a_long_chain_is_visited_and_rebuilt(chain):
     assert sys.getrecursionlimit() == limit
 
 
-def test_room_on_a_stack_of_its_own_keeps_results_and_errors(monkeypatch):
-    monkeypatch.setattr("relayvm.relay.deep.STACK_PER_FRAME_BYTES", 700)
+def test_room_on_a_stack_of_its_own_keeps_results_and_errors():
 
     def down(n):
         return 0 if n == 0 else 1 + down(n - 1)
@@ -203,3 +202,23 @@ def test_a_missing_method_is_a_not_implemented_error() -> None:
 
     with pytest.raises(NotImplementedError, match="has no method for `TensorType`"):
         NoTypes().visit(relay.TensorType((1,), "float32"))
+
+
+@pytest.mark.slow
+def test_functors_of_users_go_down_long_chains_by_any_kind_of_call():
+    class Renames(relay.ExprMutator):
+        def visit_call(self, call):
+            args = tuple(self.visit(arg) for arg in call.args)
+            return relay.Call(relay.op.get("exp"), args)
+
+    class Calls(relay.ExprMutator):
+        def visit_call(self, call):
+            return super().visit_call(call)
+
+    x = relay.var("x", shape=(3,))
+    chain = x
+    for _ in range(20_000):
+        chain = relay.tanh(chain)
+    f = relay.Function([x], chain)
+    assert relay.testing.count_ops(Renames().visit(f)) == {"exp": 20_000}
+    assert Calls().visit(f) is f

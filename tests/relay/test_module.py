@@ -207,3 +207,12 @@ def test_a_table_of_constants_may_stand_beside_the_text():
     assert first.data.numpy().tolist() == [3, 4] and second.data.numpy().tolist() == [1, 2]
     with pytest.raises(RelayError, match="a list `relay.Constant`"):
         relay.parse(text, init_meta_table={"Span": []})
+
+
+def test_a_name_that_is_not_there_is_a_value_error():
+    mod = tvm.IRModule()
+    for ask in (mod.get_global_var, mod.get_global_type_var, mod.get_type, mod.__getitem__):
+        with pytest.raises(ValueError, match="the module has no"):
+            ask("nope")
+    with pytest.raises(ValueError, match="no constructor with the tag 7"):
+        mod.get_constructor(7)
