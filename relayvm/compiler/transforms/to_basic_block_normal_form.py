@@ -12,7 +12,7 @@ from relayvm.compiler.analysis.scopes import (
     scope_bodies,
 )
 from relayvm.compiler.transforms.to_anf import Normalizer
-from relayvm.ir.expr import Expr, Function
+from relayvm.ir.expr import Expr, Function, Let
 from relayvm.ir.module import Module
 from relayvm.ir.scope import Scope
 
@@ -66,7 +66,10 @@ class _BlockNormalizer(Normalizer):
         self.lifted = shared_between_scopes(self.scopes)
         self.named: set[Scope] = set()
         if writes:
-            self.named = {self.scopes.of(n) for n in self.scopes.order if id(n) in self.lifted}
+            # What stands in a let of an operand is named in the block as well.
+            order = self.scopes.order
+            named = (n for n in order if id(n) in self.lifted or isinstance(n, Let))
+            self.named = {self.scopes.of(n) for n in named}
 
     def leaves(self, node: Expr) -> bool:
         return id(node) not in self.lifted and self.scopes.of(node) not in self.named
