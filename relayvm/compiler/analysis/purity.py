@@ -47,9 +47,12 @@ class Purity:
         self._known: dict[int, tuple[Expr, Effect]] = {}
         for function in module.functions.values():
             self._scan(function)
+        # What is not known: nothing while effects are gathered, later what any function does.
+        self._unknown = Effect.NONE
         if self.anything is not Effect.NONE:
             while self._changes(module):
                 pass
+        self._unknown = self.anything
 
     def of(self, expr: Expr) -> Effect:
         """Return the effects of evaluating `expr`; a function has none until it is called."""
@@ -61,7 +64,7 @@ class Purity:
 
     def of_call(self, name: str) -> Effect:
         """Return the effects of calling a global function."""
-        return self._globals.get(name, Effect.NONE)
+        return self._globals.get(name, self._unknown)
 
     def is_pure(self, expr: Expr) -> bool:
         """Return True if evaluating `expr` has no effect and does not depend on one."""
@@ -103,11 +106,11 @@ class Purity:
         if isinstance(op, (Op, Constructor)):
             return Effect.NONE
         if isinstance(op, GlobalVar):
-            return self._globals.get(op.name, Effect.NONE)
+            return self._globals.get(op.name, self._unknown)
         if isinstance(op, Var) and id(op) in self._local_functions:
-            return self._bodies.get(id(self._local_functions[id(op)]), Effect.NONE)
+            return self._bodies.get(id(self._local_functions[id(op)]), self._unknown)
         if isinstance(op, Function):
-            return self._bodies.get(id(op), Effect.NONE)
+            return self._bodies.get(id(op), self._unknown)
         return self.anything
 
 

@@ -41,7 +41,7 @@ class _FirstOrder:
 
     def __init__(self) -> None:
         self.out: Bindings = []
-        self._gradients: dict[tuple[Var, tuple[int, ...]], Expr] = {}
+        self._gradients: dict[Var, dict[tuple[int, ...], Expr]] = {}
 
     def run(self, function: Function) -> Function:
         """Return the function that gives result and gradients."""
@@ -60,21 +60,24 @@ class _FirstOrder:
         body = let_all(self.out, Tuple((result, Tuple(gradients))))
         return Function(function.params, body, None, function.type_params, span=function.span)
 
+    def _of(self, variable: Var) -> dict[tuple[int, ...], Expr]:
+        return self._gradients.setdefault(variable, {})
+
     def _seed(self, variable: Var, path: tuple[int, ...], type_: Type | None) -> None:
         if isinstance(type_, TupleType):
             for i, field in enumerate(type_.fields):
                 self._seed(variable, (*path, i), field)
         elif is_float(type_):
-            self._gradients[variable, path] = OPS["ones_like"](_at(variable, path))
+            self._of(variable)[path] = OPS["ones_like"](_at(variable, path))
 
     def _add(self, variable: Expr, path: tuple[int, ...], gradient: Expr) -> None:
         if not isinstance(variable, Var):
             return
-        known = self._gradients.get((variable, path))
+        known = self._of(variable).get(path)
         total = gradient if known is None else OPS["add"](known, gradient)
         named = Var("g")
         self.out.append((named, total))
-        self._gradients[variable, path] = named
+        self._of(variable)[path] = named
 
     def _total(self, variable: Var, path: tuple[int, ...], type_: Type | None) -> Expr:
         """Return the gradient of a variable, zeros where nothing reached it."""
@@ -84,11 +87,11 @@ class _FirstOrder:
             )
         if not isinstance(type_, TensorType):
             raise error("no-gradient", f"`%{variable.name}` is neither tensor nor tuple")
-        known = self._gradients.get((variable, path))
+        known = self._of(variable).get(path)
         return OPS["zeros_like"](_at(variable, path)) if known is None else known
 
     def _back(self, variable: Var, value: Expr) -> None:
-        reached = {path: g for (v, path), g in self._gradients.items() if v is variable}
+        reached = dict(self._of(variable))
         match value:
             case Var():
                 for path, g in reached.items():

@@ -59,8 +59,10 @@ def _header(shared: Shared) -> str:
         imports.insert(2, "import math")
     imports += shared.imports
     if shared.operators:
-        imports += ["from relayvm.ops import OPS", OPERATOR_CALL]
-    return "\n".join(imports)
+        imports.append("from relayvm.ops import OPS")
+    # As on the machine, integers wrap and divisions by zero give what they give, without a word.
+    imports += ["", 'np.seterr(all="ignore")']
+    return "\n".join(imports + [OPERATOR_CALL] * bool(shared.operators))
 
 
 def _helpers(shared: Shared) -> list[str]:

@@ -31,7 +31,8 @@ class PythonProgram:
         self._function_names = shared.function_names
         self._classes = shared.classes
         self._names: dict[str, Any] = {"__name__": "relay_program"}
-        exec(compile(self.text, "<python of a Relay program>", "exec"), self._names)
+        with np.errstate():  # The text sets it for whoever runs it alone.
+            exec(compile(self.text, "<python of a Relay program>", "exec"), self._names)
         if shared.operators:
             self._names["OPS"] = {**OPS, **shared.operators}
 
