@@ -204,6 +204,6 @@ def _taken(module: Module, name: str, mod: IRModule | None) -> Function:
     if name not in module.functions:
         raise error("unknown-function", f"the result has no function `@{name}`")
     if mod is not None:
-        rest = {n: f for n, f in module.functions.items() if n not in (MAIN, name)}
+        rest = {n: f for n, f in module.functions.items() if n != MAIN}
         mod.update(wrap(replace(module, functions=rest)))
     return wrap(module)[name]  # type: ignore[no-any-return]

@@ -384,3 +384,18 @@ def test_chosen_operators_compute_with_another_dtype():
     pair = relay.Function([X], relay.concatenate([X, X], 0))
     both = relay.transform.recast(pair, "float16", "float16", ops=["concatenate"])
     assert both.body.args[0].args[0].fields[0].op.name == "cast"
+
+
+def test_a_function_that_calls_itself_finds_its_form_with_a_continuation():
+    text = """
+        def @main(%x: int32) -> int32 { if (%x <= 0) { 0 } else { %x + @main(%x - 1) } }"""
+    mod = relay.transform.InferType()(relay.parse(text))
+    form = relay.transform.to_cps(mod["main"], mod=mod)
+    mod["form"] = form
+    x = relay.var("x", "int32")
+    answer = relay.var("answer", "int32")
+    identity = relay.Function([answer], answer)
+    use = relay.Function([x], relay.Call(mod.get_global_var("form"), [x, identity]))
+    mod["main"] = use
+    mod = relay.transform.InferType()(mod)
+    assert relay.create_executor("vm", mod).evaluate()(4).numpy() == 10
