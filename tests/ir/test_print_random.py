@@ -80,7 +80,7 @@ def test_random_graph_is_read_back_equal(seed):
     body = tuple_(*(graphs.expr(pool, 6) for _ in range(6)))
     main = function(params, body)
     assert not free_vars(main)
-    module = Module({"main": main}, {"List": LIBRARY.types["List"]}, frozenset({"List"}))
+    module = Module({"main": main}, {"List": LIBRARY.types["List"]})
     verify_module(module)
     text = print_module(module, library=True)
     again = parse_module(text, OPS)

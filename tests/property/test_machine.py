@@ -95,8 +95,8 @@ def is_close(a: Any, b: Any) -> bool:
             same = x.tobytes() == y.tobytes()
             if not same and (exact or not np.allclose(x, y, rtol=1e-5, atol=1e-5, equal_nan=True)):
                 return False
-        elif isinstance(x, tuple):
-            if len(x) != len(y):
+        elif isinstance(x, (tuple, list)):
+            if type(x) is not type(y) or len(x) != len(y):
                 return False
             pending.extend(zip(x, y))
         elif x.tag != y.tag:
