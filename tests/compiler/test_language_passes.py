@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from programs_text import parsed, typed
 
+import relayvm
 from relayvm.base.diagnostics import RelayError
 from relayvm.base.dtypes import INT32
 from relayvm.compiler.entries import bind_params, entry_names
@@ -18,6 +19,7 @@ from relayvm.compiler.passes import PASSES, run_passes
 from relayvm.compiler.transforms.instantiate import instantiate, needs_uniform
 from relayvm.ir.expr import Call, Constant, Function, Let, Var
 from relayvm.ir.module import Module
+from relayvm.ir.printer import print_module
 from relayvm.ir.types import TensorType, scalar_type
 from relayvm.ir.visit import post_order
 from relayvm.ops import OPS
@@ -183,3 +185,18 @@ def test_a_chain_of_5000_calls_and_lets_is_no_problem(name):
     module = Module({"main": Function((x,), body)})
     after = run_passes(module, [name])
     assert int(Evaluator(after).call("main", [3])) == 3
+
+
+FUNCTIONS_IN_LIBRARY_DATA = """
+    def @main(%k: int32) -> int32 {
+      let %f = fn (%x: int32) -> int32 { %x + %k };
+      match (Some(%f)) { Some(%g) => %g(2), None => @sum(Cons(%k, Nil)) }
+    }"""
+
+
+@pytest.mark.parametrize("name", ["to_cps", "defunctionalize", "instantiate", "lift_closures"])
+def test_text_after_a_pass_holds_what_it_made_of_the_library(name: str) -> None:
+    after = run_passes(relayvm.parse(FUNCTIONS_IN_LIBRARY_DATA), [name])
+    again = relayvm.parse(print_module(after))
+    result = relayvm.VirtualMachine(relayvm.compile(again, entries=["main"])).run(5)
+    assert result == 7

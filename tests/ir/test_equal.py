@@ -8,6 +8,9 @@ import relayvm
 from relayvm.base.diagnostics import RelayError
 from relayvm.ir.equal import assert_structural_equal, structural_equal, structural_hash
 from relayvm.ir.expr import Call, Function, PatternVar, PatternWildcard, Tuple, Var
+from relayvm.ir.module import Module
+from relayvm.ir.parser import parse_module
+from relayvm.ir.prelude import prelude
 from relayvm.ops import OPS
 from tests.ir.programs import PROGRAMS, parse
 
@@ -122,3 +125,15 @@ def test_patterns_lists_and_values_are_compared():
     assert not structural_equal([x], [x, x])
     assert not structural_equal({"a": 1}, {"a": 1.0})
     assert structural_hash([1, "a"]) == structural_hash((1, "a"))
+
+
+def test_library_definitions_that_nothing_uses_make_no_difference():
+    library = prelude(OPS)
+    plain = parse_module("def @main(%x: int32) { %x }", OPS)
+    names = frozenset(library.functions) | frozenset(library.types)
+    functions = {**plain.functions, **library.functions}
+    full = Module(functions, library.types, names)
+    assert structural_equal(plain, full)
+    assert structural_hash(plain) == structural_hash(full)
+    used = parse_module("def @main(%x: int32) { Some(%x) }", OPS, library)
+    assert not structural_equal(used, plain)
