@@ -17,7 +17,7 @@ from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_type
 from relayvm.ir.types import FuncType, IncompleteType, TensorType, Type, TypeParam, TypeVar
-from relayvm.ir.visit import global_vars, rebuild, substitute_types, type_children
+from relayvm.ir.visit import global_vars, rebuild, substitute_types, type_children, type_walk
 
 MOST_NESTED = 256
 
@@ -45,15 +45,21 @@ def is_hostable(type_: Type | None) -> bool:
     """Return whether the host can hold values of a type: it does not nest too deep, and no function
     in it is polymorphic.
     """
-    level = [] if type_ is None else [type_]
+    if type_ is None:
+        return True
+    polymorphic = any(isinstance(t, FuncType) and t.type_params for t in type_walk(type_))
+    return not polymorphic and not nests_too_deep(type_)
+
+
+def nests_too_deep(type_: Type) -> bool:
+    """Return whether the types in a type nest deeper than a value of the host may."""
+    level = [type_]
     for _ in range(MOST_NESTED):
-        if any(isinstance(t, FuncType) and t.type_params for t in level):
-            return False
         # One object of each stands for all: types may share their parts.
         level = list({id(p): p for t in level for p in type_children(t)}.values())
         if not level:
-            return True
-    return False
+            return False
+    return True
 
 
 def bind_params(module: Module, params: Mapping[str, Any], entry: str = "main") -> Module:

@@ -12,6 +12,7 @@ from typing import Any
 from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import DTYPES
 from relayvm.base.shapes import ShapeError
+from relayvm.compiler.patterns.matcher import FUSION_NUMBERS
 from relayvm.ir.expr import AttrValue, Op
 from relayvm.ir.types import Type
 from relayvm.ops import OPS
@@ -30,15 +31,6 @@ class OpPattern:
     TUPLE = 7
     OPAQUE = 8
 
-
-PATTERNS = {
-    Fusion.ELEMENTWISE: OpPattern.ELEMWISE,
-    Fusion.BROADCAST: OpPattern.BROADCAST,
-    Fusion.INJECTIVE: OpPattern.INJECTIVE,
-    Fusion.REDUCTION: OpPattern.COMM_REDUCE,
-    Fusion.CONTRACTION: OpPattern.OUT_ELEMWISE_FUSABLE,
-    Fusion.OPAQUE: OpPattern.OPAQUE,
-}
 
 # Relations that old programs name, by the operator whose rule they are.
 RELATIONS = {"Identity": "copy", "Broadcast": "add", "BroadcastComp": "equal"}
@@ -170,7 +162,7 @@ def get_attr(self: Op, attr_name: str) -> Any:
     if (self.name, attr_name) in _attributes:
         return _attributes[self.name, attr_name][1]
     if isinstance(self, Operator) and attr_name == "TOpPattern":
-        return PATTERNS[self.fusion]
+        return FUSION_NUMBERS[self.fusion]
     if isinstance(self, Operator) and attr_name == "TOpIsStateful":
         return self.has_effect
     return None

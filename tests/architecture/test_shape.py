@@ -17,6 +17,9 @@ MANY_MODULES = {"ops", "relay", "transforms", "schedules", "runtime", "testing",
 # Functions that are long for a reason.
 LONG_FUNCTIONS: dict[str, str] = {}
 
+# An error of ours may be one as well, for those who catch it: as a base class it is no gap.
+UNFINISHED = r"\b(TODO|FIXME|XXX|NotImplementedError(?!\):))\b"
+
 
 @pytest.mark.parametrize("path", PYTHON + C, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_no_file_is_over_800_lines(path: Path) -> None:
@@ -39,7 +42,7 @@ def test_a_file_says_its_job_on_line_one(path: Path) -> None:
 
 @pytest.mark.parametrize("path", PYTHON + C, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_nothing_is_left_unfinished(path: Path) -> None:
-    assert not re.search(r"\b(TODO|FIXME|XXX)\b|raise NotImplementedError", path.read_text())
+    assert not re.search(UNFINISHED, path.read_text())
 
 
 def test_packages_have_at_most_15_modules() -> None:

@@ -210,8 +210,6 @@ def test_random_values_have_the_type_that_is_asked_for() -> None:
 
 
 def test_gradients_are_compared_with_differences() -> None:
-    if not hasattr(relay.transform, "gradient"):
-        pytest.skip("there is no `gradient` yet")
     x = relay.var("x", shape=(2, 2), dtype="float64")
     relay.testing.check_grad(relay.Function([x], relay.tanh(x)), eps=1e-4, scale=1.0)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from relayvm.base.diagnostics import InternalError, error
 from relayvm.base.dims import AnyDim, Dim, DimExpr
-from relayvm.compiler.entries import MOST_NESTED
+from relayvm.compiler.entries import MOST_NESTED, nests_too_deep
 from relayvm.compiler.lower.linear import OBJECT, WORD
 from relayvm.ir.adt import definition_of, field_types
 from relayvm.ir.expr import Constructor, RefCreate
@@ -30,7 +30,7 @@ from relayvm.ir.types import (
     TypeCall,
     TypeVar,
 )
-from relayvm.ir.visit import post_order, type_children
+from relayvm.ir.visit import post_order
 from relayvm.vm import manifest
 from relayvm.vm.program import ClosureSignature, Layout, LayoutKind
 
@@ -221,7 +221,7 @@ class Layouts:
 
     def value_type(self, kind: Type) -> manifest.ValueType:
         """Return the description of a type for the host; data types are added to `data_types`."""
-        if _is_deeper(kind, MOST_NESTED):
+        if nests_too_deep(kind):
             message = f"the host cannot hold values whose types nest deeper than {MOST_NESTED}"
             raise error("too-deep", message, kind.span)
         text = self.text(kind)
@@ -277,16 +277,6 @@ class Layouts:
             for c in definition.constructors
         )
         self.data_types[text] = manifest.DataType(text, constructors)
-
-
-def _is_deeper(kind: Type, most: int) -> bool:
-    level = [kind]
-    for _ in range(most):
-        # One object of each stands for all: types may share their parts.
-        level = list({id(p): p for t in level for p in type_children(t)}.values())
-        if not level:
-            return False
-    return True
 
 
 def _host_dim(dim: Dim) -> int | str | None:
