@@ -12,8 +12,8 @@ import relayvm
 from relayvm.base.abi import Image
 from relayvm.cli.bench import treelstm
 from relayvm.cli.bench.trees import count_tokens, read_trees, word_vectors
-from relayvm.vm.codec import encode
 from relayvm.vm.executable import load
+from relayvm.vm.file.codec import encode
 
 TREES = Path(__file__).parents[1] / "examples" / "tree_lstm" / "trees.txt"
 RETURN_ZERO = {"x86_64": b"\x31\xc0\xc3", "aarch64": b"\x00\x00\x80\x52\xc0\x03\x5f\xd6"}

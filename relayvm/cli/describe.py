@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from relayvm.base.abi import Direction, Kernel, Operand
 from relayvm.vm.executable import Executable
-from relayvm.vm.format import FORMAT_VERSION, SECTIONS
+from relayvm.vm.file.format import FORMAT_VERSION, SECTIONS
 from relayvm.vm.manifest import DataType, Entry
 from relayvm.vm.program import FunctionCode, Program
 

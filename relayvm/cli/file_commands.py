@@ -149,7 +149,7 @@ def run_disassemble(options: argparse.Namespace) -> int:
 def run_assemble(options: argparse.Namespace) -> int:
     """Make an executable from bytecode text."""
     from relayvm.vm.assembly import assemble
-    from relayvm.vm.codec import encode
+    from relayvm.vm.file.codec import encode
 
     exe = read_executable(encode(assemble(read_text(options.file), str(options.file))))
     with writing(options.output):

@@ -22,9 +22,9 @@ from relayvm.kernels.build import build_native
 from relayvm.ops import OPS
 from relayvm.ops.custom import check_custom_operators
 from relayvm.ops.operator import Operator
-from relayvm.vm.codec import encode
 from relayvm.vm.executable import Executable, can_run, read_executable
 from relayvm.vm.executable import load as load_executable
+from relayvm.vm.file.codec import encode
 from relayvm.vm.program import Program
 
 MAX_OPT_LEVEL = 4

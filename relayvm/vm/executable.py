@@ -14,9 +14,9 @@ from typing import Any
 from relayvm.base.abi import IMAGE_IMPORTS, Image, Kernel
 from relayvm.base.diagnostics import RelayError, error
 from relayvm.base.target import Target
-from relayvm.vm.codec import encode_signature
-from relayvm.vm.decode import decode_kernels, decode_manifest, decode_sections
-from relayvm.vm.format import HEADER, PREFIX_BYTES, SECTION_NUMBER, SECTION_ROW, SECTIONS
+from relayvm.vm.file.codec import encode_signature
+from relayvm.vm.file.decode import decode_kernels, decode_manifest, decode_sections
+from relayvm.vm.file.format import HEADER, PREFIX_BYTES, SECTION_NUMBER, SECTION_ROW, SECTIONS
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.manifest import Manifest
 from relayvm.vm.program import Program

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from relayvm.base import abi
 from relayvm.base.dtypes import DTYPES
-from relayvm.vm import format
+from relayvm.vm.file import format
 from relayvm.vm.isa import BY_OPCODE, KINDS, Instruction, Operand
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -280,7 +280,7 @@ def instructions_page() -> str:
 EXECUTABLE_INTRODUCTION = """\
 # The executable file
 
-Generated from `relayvm/vm/format.py` by `python -m relayvm.vm.generate`.
+Generated from `relayvm/vm/file/format.py` by `python -m relayvm.vm.generate`.
 
 Format version {version}. All numbers are little-endian. The file begins with the bytes `{magic}`,
 the version (u32), the number of sections (u32), the bytes of the file (u64) and a checksum (u64) of

@@ -11,7 +11,7 @@ import pytest
 
 import relayvm
 from relayvm.ops import movement
-from relayvm.vm.format import MAX_OPERANDS, MAX_PHASES, MAX_VARS
+from relayvm.vm.file.format import MAX_OPERANDS, MAX_PHASES, MAX_VARS
 
 
 def run(text: str, *args: Any, opt_level: int = 3) -> tuple[Any, Any]:

@@ -13,9 +13,9 @@ import numpy as np
 import relayvm
 from relayvm.base.diagnostics import RelayError
 from relayvm.vm.assembly import assemble, disassemble
-from relayvm.vm.codec import encode
-from relayvm.vm.decode import decode
-from relayvm.vm.format import RECORDS, SECTIONS
+from relayvm.vm.file.codec import encode
+from relayvm.vm.file.decode import decode
+from relayvm.vm.file.format import RECORDS, SECTIONS
 from relayvm.vm.isa import BY_OPCODE
 from tests.fuzz.random_programs import random_program
 from tests.vm.damage import FIELD_CODES, place, repair

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from relayvm.base.diagnostics import RelayError
-from relayvm.vm.codec import encode
 from relayvm.vm.executable import load
+from relayvm.vm.file.codec import encode
 from relayvm.vm.isa import ISA
 from tests.fuzz.driver import build_driver, needs_gcc, run
 from tests.fuzz.mutants import damage_text, mutants, seeds

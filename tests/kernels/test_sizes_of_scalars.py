@@ -7,8 +7,8 @@ import pytest
 from relayvm.base.diagnostics import Trap
 from relayvm.kernels.build import build_native
 from relayvm.vm.assembly import assemble
-from relayvm.vm.codec import encode
 from relayvm.vm.executable import load
+from relayvm.vm.file.codec import encode
 from relayvm.vm.machine import VirtualMachine
 from tests.vm.programs import INT, entry, manifest_line, tensor
 

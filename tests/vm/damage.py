@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from relayvm.vm.codec import header_bytes
-from relayvm.vm.format import (
+from relayvm.vm.file.codec import header_bytes
+from relayvm.vm.file.format import (
     HEADER,
     PREFIX_BYTES,
     RECORDS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from relayvm.vm.assembly import assemble
-from relayvm.vm.codec import encode
 from relayvm.vm.executable import Executable, load
+from relayvm.vm.file.codec import encode
 from relayvm.vm.machine import VirtualMachine
 
 INT = {"kind": "tensor", "text": "int64", "dtype": "int64"}

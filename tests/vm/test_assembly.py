@@ -7,7 +7,7 @@ import pytest
 
 from relayvm.base.diagnostics import RelayError
 from relayvm.vm.assembly import assemble, disassemble, instruction_text
-from relayvm.vm.codec import encode
+from relayvm.vm.file.codec import encode
 from relayvm.vm.program import Instr, Program, SourceText
 from tests.vm.samples import PROBES, program
 

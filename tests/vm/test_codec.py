@@ -8,9 +8,9 @@ import pytest
 from relayvm.base.abi import Kernel
 from relayvm.base.diagnostics import InternalError
 from relayvm.base.dims import DimVar, dim_floordiv, dim_max, symbol
-from relayvm.vm.codec import decode, dim_code, encode, encode_signature
-from relayvm.vm.decode import dim_of_code
-from relayvm.vm.format import RECORDS, SECTIONS, checksum
+from relayvm.vm.file.codec import decode, dim_code, encode, encode_signature
+from relayvm.vm.file.decode import dim_of_code
+from relayvm.vm.file.format import RECORDS, SECTIONS, checksum
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.program import FunctionCode, Instr, Program
 from tests.vm.samples import PROBES, kernel, program

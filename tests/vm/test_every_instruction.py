@@ -3,8 +3,8 @@
 import pytest
 
 from relayvm.vm.assembly import assemble, disassemble
-from relayvm.vm.codec import decode, encode
 from relayvm.vm.executable import load
+from relayvm.vm.file.codec import decode, encode
 from relayvm.vm.isa import BY_OPCODE, ISA
 from tests.vm.samples import PROBES, build, program
 

@@ -14,9 +14,9 @@ import pytest
 from relayvm.base.abi import Kernel
 from relayvm.base.diagnostics import RelayError
 from relayvm.vm import executable as executables
-from relayvm.vm.codec import encode
 from relayvm.vm.executable import can_run, load
-from relayvm.vm.format import RECORDS
+from relayvm.vm.file.codec import encode
+from relayvm.vm.file.format import RECORDS
 from relayvm.vm.library import lib
 from relayvm.vm.machine import VirtualMachine
 from relayvm.vm.manifest import Entry, Parameter, ValueType

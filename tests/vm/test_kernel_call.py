@@ -7,8 +7,8 @@ import pytest
 
 from relayvm.base.diagnostics import RelayError, Trap
 from relayvm.vm.assembly import assemble
-from relayvm.vm.codec import encode
 from relayvm.vm.executable import Executable, read_executable
+from relayvm.vm.file.codec import encode
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.machine import VirtualMachine
 from relayvm.vm.python_kernel import bind_python_kernel

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from relayvm.vm.codec import encode
+from relayvm.vm.file.codec import encode
 from tests.cross import AARCH64_COMPILER, AARCH64_EMULATOR, needs_aarch64
 from tests.fuzz.driver import build_driver, needs_gcc, run
 from tests.fuzz.mutants import mutants, seeds

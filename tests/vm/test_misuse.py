@@ -16,8 +16,8 @@ import pytest
 from relayvm.base.diagnostics import RelayError, Trap
 from relayvm.vm import machine as machine_module
 from relayvm.vm.assembly import assemble
-from relayvm.vm.codec import encode
 from relayvm.vm.executable import load, read_executable
+from relayvm.vm.file.codec import encode
 from relayvm.vm.machine import VirtualMachine
 from relayvm.vm.python_kernel import bind_python_kernel
 from tests.vm.programs import entry, executable, list_machine, lists, loops, manifest_line, tensor

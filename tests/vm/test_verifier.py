@@ -7,8 +7,8 @@ import pytest
 
 from relayvm.base.diagnostics import RelayError
 from relayvm.vm.assembly import assemble, disassemble
-from relayvm.vm.codec import encode
 from relayvm.vm.executable import Executable, load
+from relayvm.vm.file.codec import encode
 from relayvm.vm.isa import ISA
 from relayvm.vm.program import FunctionCode, Instr, Program
 from tests.vm.samples import build, program

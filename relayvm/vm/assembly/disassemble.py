@@ -13,8 +13,8 @@ import numpy as np
 from relayvm.base.abi import Kernel, TrapCode
 from relayvm.base.dims import Dim, DimVar
 from relayvm.base.dtypes import BY_CODE
-from relayvm.vm.codec import dim_code
-from relayvm.vm.format import DIM_OPS
+from relayvm.vm.file.codec import dim_code
+from relayvm.vm.file.format import DIM_OPS
 from relayvm.vm.isa import ISA, Kind
 from relayvm.vm.manifest import Manifest, manifest_to_json
 from relayvm.vm.program import FunctionCode, Instr, Layout, OperandValue, Program

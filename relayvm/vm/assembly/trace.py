@@ -11,8 +11,8 @@ import numpy as np
 
 from relayvm.base.dtypes import BY_CODE, BY_NAME, DType
 from relayvm.vm.assembly.disassemble import instruction_text
-from relayvm.vm.codec import encode_code, register_slot
 from relayvm.vm.convert import Converter, number_of_word
+from relayvm.vm.file.codec import encode_code, register_slot
 from relayvm.vm.isa import ISA, Kind
 from relayvm.vm.library import ffi, keep_exception, lib
 from relayvm.vm.program import FunctionCode, Instr, Program

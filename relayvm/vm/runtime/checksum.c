@@ -1,4 +1,4 @@
-/* The checksum of a section: see `checksum` in vm/format.py, which must agree with this. */
+/* The checksum of a section: see `checksum` in vm/file/format.py, which must agree with this. */
 #include <string.h>
 
 #include "program.h"

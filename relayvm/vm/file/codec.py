@@ -10,8 +10,8 @@ from relayvm.base.abi import IMAGE_IMPORTS, Image, Kernel, KernelSignature
 from relayvm.base.diagnostics import InternalError
 from relayvm.base.dims import Dim, DimExpr, DimTerm, DimVar, Monomial
 from relayvm.base.dtypes import dtype_of
-from relayvm.vm.decode import decode
-from relayvm.vm.format import (
+from relayvm.vm.file.decode import decode
+from relayvm.vm.file.format import (
     DIM_OPS,
     FORMAT_VERSION,
     HEADER,

@@ -21,7 +21,14 @@ from relayvm.base.abi import (
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import Dim, DimVar, apply_term, dim_add, dim_mul, symbol
 from relayvm.base.dtypes import BY_CODE
-from relayvm.vm.format import DIM_OPS, HEADER, PREFIX_BYTES, RECORDS, SECTION_NUMBER, SECTION_ROW
+from relayvm.vm.file.format import (
+    DIM_OPS,
+    HEADER,
+    PREFIX_BYTES,
+    RECORDS,
+    SECTION_NUMBER,
+    SECTION_ROW,
+)
 from relayvm.vm.isa import BY_OPCODE, ISA, Kind
 from relayvm.vm.manifest import Manifest, manifest_from_json
 from relayvm.vm.program import (

@@ -1,0 +1,1 @@
+"""The executable file: its tables, and programs to bytes and back."""
