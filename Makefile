@@ -75,8 +75,8 @@ fuzz: $(BUILT) $(TOOLS)  ## long runs of the fuzzers
 bench: $(BUILT) $(TOOLS)  ## benchmarks; ratios to named peers where these are installed
 	$(BIN)/python -m pytest --benchmark-only bench
 
-peers: $(READY)  ## install PyTorch to compare with, and a cross compiler for tests of AArch64
-	$(PIP) install --no-build-isolation --editable '.[torch,cross]'
+peers: $(READY)  ## install PyTorch and ONNX Runtime to compare with, and a cross compiler for tests of AArch64
+	$(PIP) install --no-build-isolation --editable '.[peers,cross]'
 
 docs: generate  ## generated reference pages
 

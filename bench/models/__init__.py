@@ -1,0 +1,1 @@
+"""Nets built twice from the same seeded weights: as Relay, and with `onnx.helper`."""
