@@ -122,7 +122,6 @@ def _fma(a: Value, b: Value, c: Value) -> Value:
 
 
 _WHOLE = (BOOL, *INTEGERS)
-_TRIG_DOMAIN = "|x| up to 2**20"
 
 _ROWS = (
     _row("add", 2, DTYPES, "sum; or of bools", arithmetic.add, ulp=0.5),
@@ -151,9 +150,9 @@ _ROWS = (
     _wide("log10", "logarithm to base 10", elementary.log10, 2.5),
     _row("sqrt", 1, FLOATS, "square root", lambda x: x.apply("sqrt"), ulp=0.5),
     _own("rsqrt", "1 / square root", elementary.rsqrt, 1.5),
-    _wide("sin", "sine", trigonometry.sin, 1.5, _TRIG_DOMAIN),
-    _wide("cos", "cosine", trigonometry.cos, 1.5, _TRIG_DOMAIN),
-    _wide("tan", "tangent", trigonometry.tan, 3.0, _TRIG_DOMAIN),
+    _own("sin", "sine", trigonometry.sin, 1.5),
+    _own("cos", "cosine", trigonometry.cos, 1.5),
+    _own("tan", "tangent", trigonometry.tan, 3.0),
     _wide("asin", "inverse sine", trigonometry.asin, 2.5),
     _wide("acos", "inverse cosine", trigonometry.acos, 2.0),
     _wide("atan", "inverse tangent", trigonometry.atan, 2.0),

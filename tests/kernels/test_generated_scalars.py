@@ -70,12 +70,17 @@ def _values(dtype, seed):
     if dtype.is_float:
         special = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -3.0, 2.5, np.inf, -np.inf, np.nan]
         special += [float(dtype.max), float(dtype.min), float(np.finfo(dtype.numpy).tiny) / 4]
+        special += [float(np.finfo(dtype.numpy).smallest_subnormal), 2.0**17, 2.0**31, 1e22]
         special += [127.5, 128.0, -129.0, 32768.0, 2.0**31, -(2.0**31), 2.0**63, -(2.0**63)]
         wide = rng.standard_normal(n) * np.exp2(rng.uniform(-30, 30, n))
         with np.errstate(over="ignore"):
             values = np.where(rng.random(n) < 0.5, wide, rng.standard_normal(n) * 3).astype(
                 dtype.numpy
             )
+            # Any bits at all: huge and denormal values, NaNs of every kind.
+            drawn = rng.integers(0, 2**63, n, dtype=np.uint64) * np.uint64(2)
+            drawn = (drawn >> np.uint64(64 - dtype.bits)).astype(f"uint{dtype.bits}")
+            values = np.where(rng.random(n) < 0.7, values, drawn.view(dtype.numpy))
             picks = np.array(special, np.float64).astype(dtype.numpy)
     else:
         bits = rng.integers(0, 2**63, n, dtype=np.uint64) >> rng.integers(0, 63, n).astype(

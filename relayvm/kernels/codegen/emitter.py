@@ -254,17 +254,41 @@ class LlvmMachine:
         e.label(head)
         current = [e.value(f"load {t}, ptr {s}") for t, s in zip(types, slots)]
         with e.scope():
-            flag = condition(current)
-            if self.lanes > 1:
-                vector = f"<{self.lanes} x i1>"
-                flag = e.value(f"call i1 @llvm.vector.reduce.or.v{self.lanes}i1({vector} {flag})")
-            e.branch_if(flag, inside, after)
+            e.branch_if(self._any(condition(current)), inside, after)
             e.label(inside)
             for slot, type_, raw in zip(slots, types, body(current)):
                 e.do(f"store {type_} {raw}, ptr {slot}")
         e.branch(head)
         e.label(after)
         return current
+
+    def when_any(
+        self,
+        condition: str,
+        program: Callable[[], Sequence[Any]],
+        otherwise: Sequence[Any],
+        dtypes: Sequence[DType],
+    ) -> list[str]:
+        """Emit a program behind a branch; see `Machine.when_any`."""
+        e = self.emitter
+        flag = self._any(condition)
+        before, inside, after = e.block, e.fresh("rare"), e.fresh("done")
+        e.branch_if(flag, inside, after)
+        e.label(inside)
+        with e.scope():
+            results = program()
+        last = e.block
+        e.branch(after)
+        e.label(after)
+        types = [type_text(d, self.lanes) for d in dtypes]
+        edges = zip(types, results, otherwise)
+        return [e.phi(t, (rare, last), (usual, before)) for t, rare, usual in edges]
+
+    def _any(self, flags: str) -> str:
+        if self.lanes == 1:
+            return flags
+        vector = f"<{self.lanes} x i1> {flags}"
+        return self.emitter.value(f"call i1 @llvm.vector.reduce.or.v{self.lanes}i1({vector})")
 
 
 def _other(operands: Sequence[str], one: str) -> str:

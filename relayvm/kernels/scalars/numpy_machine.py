@@ -158,6 +158,15 @@ class NumpyMachine:
             state = body(state)
         return state
 
+    def when_any(
+        self,
+        condition: Any,
+        program: Callable[[], Sequence[Any]],
+        otherwise: Sequence[Any],
+        dtypes: Sequence[DType],
+    ) -> Sequence[Any]:
+        return program() if np.any(condition) else otherwise
+
 
 NUMPY = NumpyMachine()
 

@@ -1,73 +1,71 @@
-"""Sine, cosine, tangent and their inverses as branch-free float64 programs; narrower floats go
-through them.
+"""Sine, cosine, tangent and their inverses as scalar programs.
 
-The argument is reduced by pi/2 in four parts, exact for sizes up to 2**20 or so; far beyond that
-digits are lost.
+The inverses are float64 programs; narrower floats go through them.
 """
 
 from __future__ import annotations
 
-from relayvm.base.dtypes import INT64
+from relayvm.base.dtypes import FLOAT32, INT32, INT64
 from relayvm.kernels.scalars import polynomials as poly
+from relayvm.kernels.scalars.reduction import reduce
 from relayvm.kernels.scalars.value import Value, evaluate_polynomial, fma, select
 
-ROUND_MAGIC = 1.5 * 2.0**52
-INFINITY = float("inf")
 
-
-def _reduce(x: Value) -> tuple[Value, Value, Value]:
-    """Return (r, low, quadrant) with x = quadrant * pi/2 + r + low, |r| up to pi/4."""
-    shifted = fma(x, 0.6366197723675814, ROUND_MAGIC)
-    whole = shifted - ROUND_MAGIC
-    quadrant = shifted.bitcast(INT64) - x.like(ROUND_MAGIC).bitcast(INT64)
-    a, b, c, d = poly.PI_2_PARTS
-    first = fma(whole, -a, x)
-    second = fma(whole, -b, first)
-    r = fma(whole, -c, second)
-    # whole * c as it was subtracted, so that what rounding lost can be added to the tail.
-    low = fma(whole, -d, fma(whole, -c, second - r))
-    # Far outside the exact range nothing is right; hold r so that results stay in their interval.
-    low = select(x.apply("absolute") < 2.0**32, low, 0.0)
-    return select(r > 0.8, r.like(0.8), select(r < -0.8, r.like(-0.8), r)), low, quadrant
-
-
-def _sine_and_cosine(r: Value, low: Value) -> tuple[Value, Value]:
+def _sine(r: Value, low: Value) -> Value:
     z = r * r
-    sine = r + fma(z * r, evaluate_polynomial(z, poly.SIN_F64), fma(z * -0.5, low, low))
+    if r.dtype is FLOAT32:
+        return r + fma(z * r, evaluate_polynomial(z, poly.SIN_F32), low)
+    return r + fma(z * r, evaluate_polynomial(z, poly.SIN_F64), fma(z * -0.5, low, low))
+
+
+def _cosine(r: Value, low: Value) -> Value:
+    z = r * r
+    if r.dtype is FLOAT32:
+        outer = fma(z, evaluate_polynomial(z, poly.COS_F32), -0.5)
+        return fma(z, outer, -(r * low)) + 1.0
     half = z * 0.5
     base = 1.0 - half
     tail = fma(z * z, evaluate_polynomial(z, poly.COS_F64), -(r * low))
-    return sine, base + (((1.0 - base) - half) + tail)
+    return base + (((1.0 - base) - half) + tail)
 
 
-def _finite(x: Value, result: Value) -> Value:
-    return select(x.apply("absolute") < INFINITY, result, x.like(float("nan")))
+def _with_sign(x: Value, sign: Value) -> Value:
+    """Return `x`, its sign flipped where the first bit of `sign` is set; the other bits are 0."""
+    return (x.bitcast(sign.dtype) ^ sign).bitcast(x.dtype)
+
+
+def _sign_if(quadrant: Value, bit: int) -> Value:
+    """Return the bit of `quadrant` as the sign bit."""
+    top = quadrant.dtype.bits - 1
+    return (quadrant << (top - bit)) & (-1 << top)
+
+
+def _sign_of(x: Value) -> Value:
+    integer = INT32 if x.dtype is FLOAT32 else INT64
+    return x.bitcast(integer) & (-1 << (integer.bits - 1))
 
 
 def sin(x: Value) -> Value:
     """Return the sine; -0 stays."""
-    r, low, quadrant = _reduce(x)
-    sine, cosine = _sine_and_cosine(r, low)
-    result = select((quadrant & 1).differs(0), cosine, sine)
-    result = select((quadrant & 2).differs(0), -result, result)
-    return select(x.equals(0.0), x, _finite(x, result))
+    r, low, quadrant = reduce(x.apply("absolute"))
+    result = select((quadrant & 1).differs(0), _cosine(r, low), _sine(r, low))
+    return _with_sign(result, _sign_if(quadrant, 1) ^ _sign_of(x))
 
 
 def cos(x: Value) -> Value:
     """Return the cosine."""
-    r, low, quadrant = _reduce(x)
-    sine, cosine = _sine_and_cosine(r, low)
-    result = select((quadrant & 1).differs(0), sine, cosine)
-    return _finite(x, select(((quadrant + 1) & 2).differs(0), -result, result))
+    r, low, quadrant = reduce(x.apply("absolute"))
+    result = select((quadrant & 1).differs(0), _sine(r, low), _cosine(r, low))
+    return _with_sign(result, _sign_if(quadrant + 1, 1))
 
 
 def tan(x: Value) -> Value:
     """Return the tangent; -0 stays."""
-    r, low, quadrant = _reduce(x)
-    sine, cosine = _sine_and_cosine(r, low)
+    r, low, quadrant = reduce(x.apply("absolute"))
+    sine, cosine = _sine(r, low), _cosine(r, low)
     odd = (quadrant & 1).differs(0)
-    result = select(odd, cosine, sine) / select(odd, -sine, cosine)
-    return select(x.equals(0.0), x, _finite(x, result))
+    result = select(odd, cosine, sine) / select(odd, sine, cosine)
+    return _with_sign(result, _sign_if(quadrant, 0) ^ _sign_of(x))
 
 
 def atan(x: Value) -> Value:

@@ -49,7 +49,8 @@ class Machine(Protocol):
     `convert` is asked only for pairs and values that fit: between integers and bools (wrapping),
     integer to float32 or float64, float to an integer whose range holds the value, and between
     neighbours of float16, float32, float64. `repeat` runs `body` on the state while `condition`
-    holds for any lane.
+    holds for any lane. `when_any` runs `program` if `condition` holds for any lane and returns its
+    results, else those of `otherwise`, for all lanes.
     """
 
     def constant(self, value: float, dtype: DType) -> Any: ...
@@ -62,6 +63,13 @@ class Machine(Protocol):
         condition: Callable[[Sequence[Any]], Any],
         body: Callable[[Sequence[Any]], Sequence[Any]],
         state: Sequence[Any],
+        dtypes: Sequence[DType],
+    ) -> Sequence[Any]: ...
+    def when_any(
+        self,
+        condition: Any,
+        program: Callable[[], Sequence[Any]],
+        otherwise: Sequence[Any],
         dtypes: Sequence[DType],
     ) -> Sequence[Any]: ...
 
@@ -205,3 +213,20 @@ def repeat(
         dtypes,
     )
     return wrap(raws)
+
+
+def where_any(
+    condition: Value, program: Callable[[], Sequence[Value]], *otherwise: Value
+) -> list[Value]:
+    """Return the results of `program` in lanes where the condition holds, else `otherwise`.
+
+    The program runs only if some lane needs it, so it may cost much where that is rare.
+    """
+    machine = otherwise[0].machine
+
+    def chosen() -> list[Any]:
+        return [select(condition, a, b).raw for a, b in zip(program(), otherwise)]
+
+    dtypes = [v.dtype for v in otherwise]
+    raws = machine.when_any(condition.raw, chosen, [v.raw for v in otherwise], dtypes)
+    return [Value(machine, raw, dtype) for raw, dtype in zip(raws, dtypes)]
