@@ -26,29 +26,31 @@ def deconv2d(
     ishape: Shape,
     oshape: Shape,
     kshape: Shape,
+    layout: str,
     name: str,
-    layout: str = "NCHW",
     stride: Shape = (2, 2),
 ) -> Call:
-    """Return a transposed convolution from images of one shape to those of another."""
+    """Return a transposed convolution from images of one shape to those of another; shapes have
+    their channels first in every layout.
+    """
     pads = [(k - 1) // 2 for k in kshape]
     rest = [(o + 2 * p - k) % s for o, p, k, s in zip(oshape[-2:], pads, kshape, stride)]
-    channels = oshape[0]
-    kernel_layout = "IOHW" if layout == "NCHW" else "HWOI"
-    if layout == "NHWC":
-        rest = [(o + 2 * p - k) % s for o, p, k, s in zip(oshape[:2], pads, kshape, stride)]
-        channels = oshape[2]
     return layers.conv2d_transpose(
         data,
         kernel_size=kshape,
         strides=stride,
-        channels=channels,
+        channels=oshape[0],
         padding=tuple(pads),
         output_padding=tuple(rest),
         data_layout=layout,
-        kernel_layout=kernel_layout,
+        kernel_layout=_kernel_layout(layout),
         name=name,
     )
+
+
+def _kernel_layout(layout: str) -> str:
+    layers.conv_kernel_layout(layout)  # refuses what is no layout
+    return "IOHW" if layout == "NCHW" else "HWOI"
 
 
 def deconv2d_bn_relu(data: Expr, prefix: str, **kwargs: Any) -> Expr:
@@ -70,31 +72,30 @@ def get_net(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Function:
-    """Return the network; it draws images of 64 x 64."""
-    size = oshape[-2:] if layout == "NCHW" else oshape[:2]
-    if tuple(size) != (64, 64):
+    """Return the network; it draws images of 64 x 64. `oshape` has the channels first in every
+    layout.
+    """
+    if tuple(oshape[-2:]) != (64, 64):
         raise error("bad-option", f"`dcgan` draws images of 64 x 64, not of shape {oshape}")
     data = var("data", shape=(batch_size, random_len), dtype=dtype) if code is None else code
     x: Expr = nn.relu(nn.dense(data, var("dense_weight"), units=16 * ngf * 8))
     side, channels = 4, ngf * 8
-    x = reshape(x, (-1, *_image(channels, side, layout)))
+    _kernel_layout(layout)
+    image = (channels, side, side) if layout == "NCHW" else (side, side, channels)
+    x = reshape(x, (-1, *image))
     for prefix in ("g2", "g3", "g4"):
-        before = _image(channels, side, layout)
+        before = (channels, side, side)
         side, channels = side * 2, channels // 2
         x = deconv2d_bn_relu(
             x,
             prefix,
             ishape=before,
-            oshape=_image(channels, side, layout),
+            oshape=(channels, side, side),
             kshape=KERNEL,
             layout=layout,
         )
-    last = deconv2d(x, _image(ngf, side, layout), oshape[-3:], KERNEL, "g5_deconv", layout)
+    last = deconv2d(x, (ngf, side, side), oshape[-3:], KERNEL, layout, "g5_deconv")
     return layers.network(tanh(last))
-
-
-def _image(channels: int, side: int, layout: str) -> Shape:
-    return (channels, side, side) if layout == "NCHW" else (side, side, channels)
 
 
 def get_workload(

@@ -1,7 +1,7 @@
 """DenseNet.
 
-Source: Huang et al., "Densely connected convolutional networks": a layer adds channels to all that
-came before it in its block.
+Source: Huang et al., "Densely connected convolutional networks". As in TVM, whose files of
+parameters fit, a layer sees what the layer before it gives, and a block gives what its layers give.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 SPECS = {
     121: (64, 32, (6, 12, 24, 16)),
     161: (96, 48, (6, 12, 36, 24)),
-    169: (64, 32, (6, 12, 32, 32)),
+    169: (69, 32, (6, 12, 32, 32)),
     201: (64, 32, (6, 12, 48, 32)),
 }
 
@@ -41,6 +41,14 @@ def _layer(x: Expr, growth_rate: int, bn_size: int, index: str) -> Expr:
         padding=(1, 1),
         name=f"conv2d_2_{index}",
     )
+
+
+def _block(x: Expr, count: int, growth_rate: int, bn_size: int, index: int) -> Expr:
+    outputs = []
+    for i in range(count):
+        x = _layer(x, growth_rate, bn_size, f"{index}_{i}")
+        outputs.append(x)
+    return concatenate(outputs, axis=1)
 
 
 def _transition(x: Expr, channels: int, index: int) -> Expr:
@@ -72,15 +80,21 @@ def dense_net(
     x = nn.max_pool2d(x, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
     channels = num_init_features
     for i, count in enumerate(block_config):
-        for j in range(count):
-            x = concatenate((x, _layer(x, growth_rate, bn_size, f"{i}_{j}")), axis=1)
+        x = _block(x, count, growth_rate, bn_size, i)
         channels += count * growth_rate
         if i != len(block_config) - 1:
             channels //= 2
             x = _transition(x, channels, i)
     x = nn.relu(layers.batch_norm_infer(x, name="batch2"))
-    x = nn.batch_flatten(nn.global_avg_pool2d(x))
+    sides = [_side(side, len(block_config)) for side in data_shape[2:]]
+    x = nn.batch_flatten(layers.avg_pool2d_within(x, 7, (sides[0], sides[1])))
     return layers.network(layers.dense_add_bias(x, units=classes, name="dense"))
+
+
+def _side(side: int, blocks: int) -> int:
+    """Return the side of images behind the last block; those of 224 become 7 behind four."""
+    side = ((side + 1) // 2 + 1) // 2
+    return side >> (blocks - 1)
 
 
 def get_net(

@@ -28,8 +28,8 @@ def get_net(
 ) -> Function:
     """Return the network."""
     data = var("data", shape=(batch_size, *image_shape), dtype=dtype)
-    axis = layout.index("C")
     kernel_layout = layers.conv_kernel_layout(layout)
+    axis = layout.index("C")
     x: Expr = data
     for number, (channels, size, stride) in enumerate(CONVOLUTIONS, 1):
         name = f"conv{number}"

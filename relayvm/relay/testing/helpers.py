@@ -12,6 +12,7 @@ import numpy as np
 
 from relayvm.base.diagnostics import error
 from relayvm.ir.expr import Call, Expr, Function, Op
+from relayvm.ir.printer import print_type
 from relayvm.ir.types import TensorType
 from relayvm.ir.visit import post_order
 from relayvm.relay import transform
@@ -29,7 +30,7 @@ def run_opt_pass(expr: Expr, opt_pass: Pass, import_prelude: bool = False) -> Ex
     module = IRModule.from_expr(expr)
     if import_prelude:
         module.import_from_std("prelude.rly")
-    entry: Function = opt_pass(module)["main"]
+    entry: Function = opt_pass(transform.InferType()(module))["main"]
     return entry if isinstance(expr, Function) else entry.body
 
 
@@ -38,14 +39,16 @@ def run_infer_type(expr: Expr) -> Expr:
     return run_opt_pass(expr, transform.InferType())
 
 
-def rand(dtype: str = "float32", *shape: int) -> NDArray:
+def rand(dtype: str, *shape: int) -> NDArray:
     """Return random numbers from 0 to below 1."""
     return as_ndarray(np.random.default_rng().random(shape).astype(dtype))
 
 
 def _np_randn_from_type(t: TensorType, scale: float = 1, mean: float = 0) -> np.ndarray:
     """Return normally distributed numbers of a tensor type."""
-    shape = tuple(int(dim) for dim in t.shape if isinstance(dim, int))
+    shape = tuple(dim for dim in t.shape if isinstance(dim, int))
+    if len(shape) != t.rank:
+        raise error("bad-option", f"`{print_type(t)}` has sizes that are not known: no values")
     values = np.random.default_rng().standard_normal(shape)
     return np.asarray(mean + scale * values).astype(t.dtype.numpy)
 
@@ -76,7 +79,8 @@ def check_grad(
 ) -> None:
     """Compare the gradient of a function with differences on both sides of its inputs.
 
-    `test_inputs` are those whose gradients are compared, by default all. Raises AssertionError.
+    `test_inputs` are those whose gradients are compared, by default all. Raises AssertionError;
+    RelayError `bad-option` where nothing would be compared.
     """
     forward = run_infer_type(func)
     assert isinstance(forward, Function)
@@ -86,7 +90,9 @@ def check_grad(
         types = [p.checked_type or p.type_annotation for p in forward.params]
         inputs = [_np_randn_from_type(t, spread, mean) for t in types if isinstance(t, TensorType)]
     compared = inputs if test_inputs is None else test_inputs
-    for target, device in target_devices or enabled_targets():
+    if not compared:
+        raise error("bad-option", "at least one gradient is compared: `test_inputs` is empty")
+    for target, device in enabled_targets() if target_devices is None else target_devices:
         executor = create_executor(executor_kind, device=device, target=target)
         run = executor.evaluate(forward)
         found = list(executor.evaluate(backward)(*inputs)[1])

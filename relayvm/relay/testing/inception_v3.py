@@ -36,7 +36,7 @@ def _conv(
         padding=pad,
         name=f"{name}_conv1",
     )
-    return nn.relu(layers.batch_norm_infer(x, epsilon=2e-5, name=f"{name}_bn"))
+    return nn.relu(layers.batch_norm_infer(x, epsilon=2e-5, scale=False, name=f"{name}_bn"))
 
 
 def _same(channels: int, kernel: Shape = ONE) -> Step:
@@ -151,9 +151,19 @@ def get_net(batch_size: int, num_classes: int, image_shape: Shape, dtype: str) -
     x = _block_d(x, "mixed_8")
     for pool, name in (("avg", "mixed_9"), ("max", "mixed_10")):
         x = _block_e(x, pool, name)
-    x = nn.batch_flatten(nn.global_avg_pool2d(x))
-    x = nn.bias_add(nn.dense(x, var("fc1_weight"), units=num_classes), var("fc1_bias"))
+    sides = (_side(image_shape[1]), _side(image_shape[2]))
+    x = nn.batch_flatten(layers.avg_pool2d_within(x, 8, sides))
+    # The bias has this number in TVM too: old files of parameters hold it under this name.
+    x = nn.bias_add(nn.dense(x, var("fc1_weight"), units=num_classes), var("fc2_bias"))
     return layers.network(nn.softmax(x))
+
+
+def _side(side: int) -> int:
+    """Return the side of images behind the last block; those of 299 become 8."""
+    side = (side - 3) // 2 + 1
+    for lost in (2, 2, 0, 0):
+        side = (side - lost - 3) // 2 + 1
+    return side
 
 
 def get_workload(

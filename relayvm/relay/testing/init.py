@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -19,22 +20,35 @@ class Initializer:
     """Fills arrays by what the end of a parameter's name says it is."""
 
     def __init__(self, **kwargs: Any) -> None:
-        self.options = kwargs
+        self._kwargs = kwargs
         self.generator = np.random.RandomState(0)
 
     def __call__(self, desc: str, arr: np.ndarray) -> None:
         """Fill an array; raises RelayError `bad-option` for a name that says nothing."""
-        if desc.endswith("weight"):
-            self._init_weight(desc, arr)
-        elif desc.endswith(("bias", "beta", "mean")):
-            arr[...] = 0
-        elif desc.endswith(("gamma", "var")):
-            arr[...] = 1
-        else:
-            self._init_default(desc, arr)
+        for kind in ("weight", "bias", "gamma", "beta", "mean", "var"):
+            if desc.endswith(kind):
+                getattr(self, f"_init_{kind}")(desc, arr)
+                return
+        self._init_default(desc, arr)
 
     def _init_weight(self, name: str, arr: np.ndarray) -> None:
-        arr[...] = self.generator.uniform(-1, 1, arr.shape)
+        message = f"weight `{name}` is initialised by no rule: `Xavier` and `Constant` have one"
+        raise error("bad-option", message)
+
+    def _init_bias(self, name: str, arr: np.ndarray) -> None:
+        arr[...] = 0
+
+    def _init_gamma(self, name: str, arr: np.ndarray) -> None:
+        arr[...] = 1
+
+    def _init_beta(self, name: str, arr: np.ndarray) -> None:
+        arr[...] = 0
+
+    def _init_mean(self, name: str, arr: np.ndarray) -> None:
+        arr[...] = 0
+
+    def _init_var(self, name: str, arr: np.ndarray) -> None:
+        arr[...] = 1
 
     def _init_default(self, name: str, arr: np.ndarray) -> None:
         ends = "`weight`, `bias`, `gamma`, `beta`, `mean` or `var`"
@@ -76,23 +90,21 @@ class Xavier(Initializer):
 
 
 class Constant(Initializer):
-    """Weights that are all the same."""
-
-    def __init__(self, value: float = 0.0) -> None:
-        super().__init__(value=value)
-        self.value = value
+    """Weights that are all the same and whose sum is 1."""
 
     def _init_weight(self, name: str, arr: np.ndarray) -> None:
-        arr[...] = self.value
+        arr[...] = 1 / max(1, arr.size)
 
-    def _init_default(self, name: str, arr: np.ndarray) -> None:
-        arr[...] = self.value
+
+# What a network takes from outside: one input, or several that are numbered.
+_INPUT = re.compile(r"data(_\d+)?")
 
 
 def create_workload(
     net: Function, initializer: Initializer | None = None, seed: int = 0
 ) -> tuple[IRModule, dict[str, NDArray]]:
-    """Return a network as a typed module, and values for its parameters but `data...`.
+    """Return a network as a typed module, and values for its parameters but `data`, `data_1`,
+    `data_2` and so on.
 
     Parameters with sizes that are not known are left out. The same `seed` gives the same values.
     """
@@ -102,7 +114,7 @@ def create_workload(
     params: dict[str, NDArray] = {}
     for param in typed["main"].params:
         kind = param.checked_type or param.type_annotation
-        if param.name.startswith("data") or not isinstance(kind, TensorType):
+        if _INPUT.fullmatch(param.name) or not isinstance(kind, TensorType):
             continue
         shape = tuple(dim for dim in kind.shape if isinstance(dim, int))
         if len(shape) == kind.rank:

@@ -78,6 +78,11 @@ def conv_bias(data: Expr, **kwargs: Any) -> Call:
     return nn.bias_add(conv2d(data, **kwargs), bias)
 
 
+def avg_pool2d_within(data: Expr, size: int, sides: tuple[int, int]) -> Call:
+    """Return an `avg_pool2d` of windows of `size`, cut where images have smaller sides."""
+    return nn.avg_pool2d(data, pool_size=tuple(min(size, side) for side in sides))
+
+
 _LAYOUTS = {"NCHW": ("OIHW", "OIHW"), "NHWC": ("HWIO", "HWOI")}
 
 

@@ -69,6 +69,7 @@ def separable_conv_block(
     dtype: str = "float32",
 ) -> Expr:
     """Return a convolution of each channel by itself, then one of 1 x 1 over the channels."""
+    kernel_layout = layers.conv_kernel_layout(layout, True)
     axis = layout.index("C")
     shape = (depthwise_channels, 1, *kernel_size)
     if layout == "NHWC":
@@ -82,7 +83,7 @@ def separable_conv_block(
         strides=(2, 2) if downsample else (1, 1),
         padding=padding,
         data_layout=layout,
-        kernel_layout=layers.conv_kernel_layout(layout, True),
+        kernel_layout=kernel_layout,
         name=f"{name}_depthwise_conv1",
     )
     x = nn.relu(layers.batch_norm_infer(x, epsilon=epsilon, axis=axis, name=f"{name}_bn1"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from relayvm.base.diagnostics import error
 from relayvm.ir.expr import Call, Constructor, Expr
 from relayvm.relay.module import tag_of
 from relayvm.relay.prelude import Prelude
@@ -18,15 +19,24 @@ def get_type(prelude: Prelude, name: str) -> tuple[Any, ...]:
 
 def count(prelude: Prelude, n: Any) -> int:
     """Return the number that a value of type `nat` stands for."""
+    if not isinstance(n, ConstructorValue):
+        message = f"`count` takes a value of type `nat`, not a `{type(n).__name__}`"
+        raise error("bad-option", message)
     number = 0
     while n.fields:
         number, n = number + 1, n.fields[0]
     return number
 
 
+def _parts(prelude: Prelude, n: int) -> tuple[Any, ...]:
+    if n < 0:
+        raise error("bad-option", f"no value of type `nat` stands for {n}: it is negative")
+    return get_type(prelude, "nat")
+
+
 def make_nat_value(prelude: Prelude, n: int) -> ConstructorValue:
     """Return the value of type `nat` that stands for a number."""
-    _, zero, succ = get_type(prelude, "nat")
+    _, zero, succ = _parts(prelude, n)
     value = ConstructorValue(tag_of(zero), [], zero)
     for _ in range(n):
         value = ConstructorValue(tag_of(succ), [value], succ)
@@ -35,7 +45,7 @@ def make_nat_value(prelude: Prelude, n: int) -> ConstructorValue:
 
 def make_nat_expr(prelude: Prelude, n: int) -> Expr:
     """Return the expression of type `nat` that stands for a number."""
-    _, zero, succ = get_type(prelude, "nat")
+    _, zero, succ = _parts(prelude, n)
     assert isinstance(zero, Constructor) and isinstance(succ, Constructor)
     expr: Expr = Call(zero, ())
     for _ in range(n):

@@ -100,7 +100,7 @@ def resnet(
     """Return the network of stages of units; images of at most 32 pixels begin at full size."""
     if len(units) != num_stages:
         raise error("bad-option", f"{num_stages} stages need as many units, not {len(units)}")
-    kernel_layout = "OIHW" if layout == "NCHW" else "HWIO"
+    kernel_layout = layers.conv_kernel_layout(layout)
     form: dict[str, Any] = {"data_layout": layout, "kernel_layout": kernel_layout}
     axis = layout.index("C")
     x: Expr = layers.batch_norm_infer(
@@ -177,6 +177,7 @@ def get_net(
     **kwargs: Any,
 ) -> Function:
     """Return the network of so many layers; images of at most 28 pixels get three stages."""
+    layers.conv_kernel_layout(layout)  # refuses what is no layout
     units, filters, bottle_neck = plan(num_layers, image_shape[1 if layout == "NCHW" else 0])
     shape = (batch_size, *image_shape)
     return resnet(units, len(units), filters, num_classes, shape, bottle_neck, layout, dtype)

@@ -38,5 +38,5 @@ def _branches(x: Expr, like: Expr, number: str, shape: Shape, dtype: str) -> Exp
 def get_workload(
     input_shape: Shape = (1, 3, 24, 12), dtype: str = "float32", wtype: str | None = None
 ) -> tuple[IRModule, dict[str, NDArray]]:
-    """Return the network as a module, and parameters that are 0 where they are weights."""
+    """Return the network as a module, and parameters: the elements of a weight are all the same."""
     return create_workload(get_net(input_shape, dtype, wtype), initializer=Constant())
