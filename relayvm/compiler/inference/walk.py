@@ -16,7 +16,7 @@ from relayvm.base.trampoline import Recursive
 from relayvm.compiler.inference.calls import function_call
 from relayvm.compiler.inference.context import Context, Deferred
 from relayvm.compiler.inference.holes import POISON, Hole, Owner, Reason, new_hole
-from relayvm.compiler.inference.match_coverage import pattern_text, unmatched_cases
+from relayvm.compiler.inference.match_coverage import cases_soon_found, pattern_text
 from relayvm.compiler.inference.messages import count, type_text
 from relayvm.compiler.inference.operators import operator_call, solve_constraint
 from relayvm.compiler.inference.patterns import bind_pattern
@@ -273,7 +273,7 @@ class Walk:
         return self._join(expr, results, "the clauses of `match`")
 
     def _is_covered(self, expr: Match) -> bool:
-        missing = unmatched_cases(expr, self.context.module)
+        missing = cases_soon_found(expr, self.context.module)
         if not missing:
             return True
         shown = ", ".join(f"`{pattern_text(p)}`" for p in missing[:MAX_SHOWN_CASES])

@@ -169,6 +169,9 @@ class Selector(Calls):
         self.block.add(Choice(cond, blocks, choice.span, joins=joins))
 
     def _match(self, match: Match, finish: Finish, joins: list[Reg]) -> Recursive[None]:
+        if not match.clauses:
+            yield self._failure(match, joins)
+            return
         data = self.as_class(self.value(match.data), OBJECT, match.span)
         kind = type_of(match.data)
         layout = self.layouts.data(kind)
@@ -183,11 +186,23 @@ class Selector(Calls):
             blocks.append(block)
         self.block.add(Choice(data, blocks, match.span, layout=layout, joins=joins))
 
+    def _failure(self, match: Match, joins: list[Reg]) -> Recursive[None]:
+        """End the run in a match without clauses, whatever it matches."""
+        blocks: list[Block] = []
+        for _ in range(2):
+            block = yield self._inside(self._no_clause(match))
+            blocks.append(block)
+        self.block.add(Choice(self.word(1, match.span), blocks, match.span, joins=joins))
+
+    def _no_clause(self, match: Match) -> Recursive[None]:
+        self.emit("trap", int(TrapCode.MATCH_FAILED), span=match.span)
+        yield from ()
+
     def _clause(
         self, clause: Clause | None, data: Reg, kind: Type, match: Match, finish: Finish
     ) -> Recursive[None]:
         if clause is None:
-            self.emit("trap", int(TrapCode.MATCH_FAILED), span=match.span)
+            yield self._no_clause(match)
             return
         assert isinstance(clause.lhs, PatternConstructor)
         constructor = clause.lhs.constructor

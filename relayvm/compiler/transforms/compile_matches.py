@@ -1,8 +1,7 @@
 """Pattern matching as decisions: nested patterns become flat ones, each looking at one constructor.
 
-Method: Maranget, "Compiling Pattern Matching to Good Decision Trees" (ML 2008), columns from left
-to right. A right-hand side reached from several leaves becomes a function of what it binds, so
-code never doubles.
+`match_decisions` says what is looked at when. What is reached from several places, a right-hand
+side or further decisions, becomes a function of what it uses, so code never doubles.
 """
 
 from __future__ import annotations
@@ -14,7 +13,14 @@ from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.analysis.sizes import size_suppliers
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, split_block
-from relayvm.ir.adt import definition_of, field_types
+from relayvm.compiler.transforms.match_decisions import (
+    Decision,
+    Leaf,
+    Place,
+    Switch,
+    Untuple,
+    decide,
+)
 from relayvm.ir.expr import (
     Call,
     Clause,
@@ -24,28 +30,17 @@ from relayvm.ir.expr import (
     GlobalVar,
     If,
     Match,
-    Pattern,
     PatternConstructor,
-    PatternTuple,
     PatternVar,
-    PatternWildcard,
     TupleGetItem,
     Var,
 )
 from relayvm.ir.module import Module
-from relayvm.ir.types import (
-    FuncType,
-    GlobalTypeVar,
-    TupleType,
-    Type,
-    TypeCall,
-)
+from relayvm.ir.types import FuncType, Type
 from relayvm.ir.visit import free_type_vars, free_vars, rewrite, substitute
 
-WILDCARD = PatternWildcard()
-_MANY_COLUMNS = 8
-_LONGEST_NAME = 64
 _WITH_MATCHES = (Function, If, Match, Call)
+_TRIVIAL = (Var, GlobalVar, Constructor)
 
 
 def compile_matches(module: Module) -> Module:
@@ -65,32 +60,12 @@ def compile_matches(module: Module) -> Module:
     return module.with_functions({**functions, **compiler.outlined})
 
 
-@dataclass(slots=True)
-class _Row:
-    """One clause during compilation: what its columns must look like, and what they have bound."""
-
-    patterns: list[Pattern]
-    leaf: _Leaf
-    bindings: _Bound | None = None
-
-
 @dataclass(frozen=True, slots=True)
-class _Bound:
-    """A variable of a pattern, what it stands for, and those bound before: rows share these."""
+class _Shared:
+    """A function for what is reached from several places, and what it is called with."""
 
-    var: Var
-    subject: Var
-    before: _Bound | None
-
-
-@dataclass(slots=True)
-class _Leaf:
-    """A right-hand side, and the places in the tree from which it is reached."""
-
-    rhs: Expr
-    uses: int = 0
-    function: GlobalVar | None = None
-    captures: tuple[Var, ...] = ()
+    function: GlobalVar
+    captures: Sequence[Place | Var]
 
 
 class _Compiler:
@@ -173,214 +148,166 @@ class _Compiler:
             before.append(Binding(subject, data, match.span))
         else:
             subject = data
-        leaves: list[_Leaf] = []
+        sides: list[Expr] = []
         for clause in match.clauses:
-            rhs = yield self.block(clause.rhs)
-            leaves.append(_Leaf(rhs))
-        rows = [_Row([c.lhs], leaf) for c, leaf in zip(match.clauses, leaves)]
-        tree = _Tree(self, match)
-        trampoline(tree.build([subject], rows))
-        tree.counting = False
-        for leaf in leaves:
-            if leaf.uses > 1:
-                self.outline(leaf)
-        result = trampoline(tree.build([subject], rows))
-        return rebuild_block(before, result)
+            sides.append((yield self.block(clause.rhs)))
+        root = Place(subject.name, _type(subject))
+        first = decide(self.module, root, [clause.lhs for clause in match.clauses])
+        scope = _Scope(match, {root: subject})
+        code = trampoline(_Writer(self, match, sides).code(first, scope))
+        return rebuild_block(before, code)
 
-    def outline(self, leaf: _Leaf) -> None:
-        """Make a right-hand side a global function of its free variables."""
-        leaf.rhs = self.renamed(leaf.rhs)
-        if isinstance(leaf.rhs, (Var, GlobalVar, Constructor)):
-            return
-        free = free_vars(leaf.rhs)
-        free += tuple(size_suppliers(leaf.rhs, free, self.params))
-        params = tuple(Var(v.name, _type(v), span=v.span, checked_type=_type(v)) for v in free)
-        body = substitute(leaf.rhs, dict(zip(free, params)))
-        kind = FuncType(tuple(_type(p) for p in params), _type(leaf.rhs))
+    def outline(
+        self, body: Expr, kind: Type, given: Sequence[Var] = ()
+    ) -> tuple[GlobalVar, Sequence[Var]]:
+        """Make a global function of `given` and of what else is free in `body`; the latter is
+        returned too.
+        """
+        known = set(given)
+        free = [var for var in free_vars(body) if var not in known]
+        free += size_suppliers(body, [*given, *free], self.params)
+        params = [Var(v.name, _type(v), span=v.span, checked_type=_type(v)) for v in free]
+        body = substitute(body, dict(zip(free, params)))
+        scheme = FuncType(tuple(_type(p) for p in (*given, *params)), kind)
         name = f"{self.owner}_case{len(self.outlined)}"
-        while name in self.module.functions:
+        while name in self.module.functions or name in self.outlined:
             name += "_"
         self.outlined[name] = Function(
-            params,
+            (*given, *params),
             body,
-            kind.ret_type,
-            tuple(free_type_vars(kind)),
-            span=leaf.rhs.span,
-            checked_type=kind,
+            kind,
+            tuple(free_type_vars(scheme)),
+            span=body.span,
+            checked_type=scheme,
         )
-        leaf.function = GlobalVar(name, span=leaf.rhs.span, checked_type=kind)
-        leaf.captures = free
+        return GlobalVar(name, span=body.span, checked_type=scheme), free
 
 
-class _Tree:
-    """Builds the decisions for one match, first to count from how many places each right-hand side
-    is reached.
+class _Scope:
+    """The variables that hold places in one function, whose parameters are added as places are
+    asked for.
     """
 
-    def __init__(self, compiler: _Compiler, match: Match) -> None:
+    def __init__(self, match: Match, vars: dict[Place, Var] | None = None) -> None:
+        self.match = match
+        self.outer = vars is not None
+        self.vars: dict[Place, Var] = vars or {}
+        self.params: dict[Place, Var] = {}
+
+    def var(self, place: Place) -> Var:
+        found = self.vars.get(place)
+        if found is None:
+            found = self.vars[place] = self.params[place] = self.fresh(place)
+        return found
+
+    def fresh(self, place: Place) -> Var:
+        return _variable(place.name, place.type, self.match)
+
+    def bind(self, places: Sequence[Place]) -> tuple[list[Var], list[Var | None]]:
+        """Return new variables for places, and those that held them outside."""
+        before = [self.vars.get(place) for place in places]
+        new = [self.fresh(place) for place in places]
+        self.vars.update(zip(places, new))
+        return new, before
+
+    def leave(self, places: Sequence[Place], before: Sequence[Var | None]) -> None:
+        for place, var in zip(places, before):
+            if var is None:
+                del self.vars[place]
+            else:
+                self.vars[place] = var
+
+
+class _Writer:
+    """Writes the code of the decisions of one match."""
+
+    def __init__(self, compiler: _Compiler, match: Match, sides: list[Expr]) -> None:
         self.compiler = compiler
         self.match = match
+        self.sides = sides
         self.type = _type(match)
-        self.counting = True
+        self.shared: dict[Decision, _Shared] = {}
 
-    def build(self, subjects: Sequence[Var], rows: Sequence[_Row]) -> Recursive[Expr]:
-        """Return the expression that decides between `rows`, whose columns match `subjects`."""
-        if not rows:
-            return self.failure(subjects)
-        rows = [_bind_names(row, subjects) for row in rows]
-        first = rows[0]
-        if len(subjects) > _MANY_COLUMNS:
-            subjects, rows = _without_open_columns(subjects, rows)
-            first = rows[0]
-        column = next((i for i, p in enumerate(first.patterns) if not _is_wild(p)), None)
-        if column is None:
-            return self.leaf(first)
-        if isinstance(first.patterns[column], PatternTuple):
-            result: Expr = yield self.tuple(subjects, rows, column)
+    def code(self, decision: Decision, scope: _Scope) -> Recursive[Expr]:
+        """Return the code of a decision, or a call of the function that has it."""
+        if isinstance(decision, Leaf) and (
+            decision.uses == 1 or isinstance(self.sides[decision.clause], _TRIVIAL)
+        ):
+            return self.leaf(decision, scope)
+        if decision.uses > 1:
+            if decision not in self.shared:
+                self.shared[decision] = yield self.function(decision)
+            shared = self.shared[decision]
+            args = tuple(scope.var(c) if isinstance(c, Place) else c for c in shared.captures)
+            kind = shared.function.checked_type
+            assert isinstance(kind, FuncType)
+            return Call(shared.function, args, span=self.match.span, checked_type=kind.ret_type)
+        code: Expr = yield self.inline(decision, scope)
+        return code
+
+    def inline(self, decision: Decision, scope: _Scope) -> Recursive[Expr]:
+        if isinstance(decision, Leaf):
+            return self.leaf(decision, scope)
+        if isinstance(decision, Untuple):
+            result: Expr = yield self.tuple(decision, scope)
         else:
-            result = yield self.switch(subjects, rows, column)
+            assert isinstance(decision, Switch)
+            result = yield self.switch(decision, scope)
         return result
 
-    def leaf(self, row: _Row) -> Expr:
-        leaf = row.leaf
-        if self.counting:
-            leaf.uses += 1
-            return leaf.rhs
-        if leaf.uses == 1:
-            self.compiler.names.update(_names(row))
-            return leaf.rhs
-        names: dict[Var, Expr] = dict(_names(row))
-        if leaf.function is not None:
-            args = tuple(names.get(v, v) for v in leaf.captures)
-            return Call(leaf.function, args, span=self.match.span, checked_type=_type(leaf.rhs))
-        return substitute(leaf.rhs, names)
+    def function(self, decision: Decision) -> Recursive[_Shared]:
+        """Make a global function of a decision."""
+        if isinstance(decision, Leaf):
+            side = self.compiler.renamed(self.sides[decision.clause])
+            function, free = self.compiler.outline(side, _type(side))
+            return _Shared(function, [decision.names.get(var, var) for var in free])
+        scope = _Scope(self.match)
+        code = yield self.inline(decision, scope)
+        params = scope.params
+        body = self.compiler.renamed(code)
+        function, free = self.compiler.outline(body, self.type, list(params.values()))
+        return _Shared(function, [*params, *free])
 
-    def failure(self, subjects: Sequence[Var]) -> Expr:
-        """Return a match without clauses: it always fails."""
-        subject = next((s for s in subjects if _is_data(s)), None)
-        assert subject is not None, "a match over tuples is always complete in its last column"
-        return Match(subject, (), False, span=self.match.span, checked_type=self.type)
+    def leaf(self, leaf: Leaf, scope: _Scope) -> Expr:
+        side = self.sides[leaf.clause]
+        if leaf.uses > 1:
+            place = leaf.names.get(side) if isinstance(side, Var) else None
+            return side if place is None else scope.var(place)
+        names = self.compiler.names
+        if scope.outer:
+            names.update((var, scope.var(place)) for var, place in leaf.names.items())
+            return side
+        # Here each place that is asked for becomes a parameter.
+        side = self.compiler.renamed(side)
+        for var in free_vars(side):
+            if var in leaf.names:
+                names[var] = scope.var(leaf.names[var])
+        return side
 
-    def tuple(self, subjects: Sequence[Var], rows: Sequence[_Row], column: int) -> Recursive[Expr]:
-        subject = subjects[column]
-        kind = _type(subject)
-        assert isinstance(kind, TupleType)
-        fields = [
-            _variable(_part_name(subject, i), t, self.match) for i, t in enumerate(kind.fields)
-        ]
+    def tuple(self, decision: Untuple, scope: _Scope) -> Recursive[Expr]:
+        subject = scope.var(decision.place)
+        span = self.match.span
+        fields, before = scope.bind(decision.parts)
         bindings = [
-            Binding(
-                v, TupleGetItem(subject, i, span=self.match.span, checked_type=t), self.match.span
-            )
-            for i, (v, t) in enumerate(zip(fields, kind.fields))
+            Binding(v, TupleGetItem(subject, i, span=span, checked_type=_type(v)), span)
+            for i, v in enumerate(fields)
         ]
-        new_rows = []
-        for row in rows:
-            pattern = row.patterns[column]
-            inner = (
-                list(pattern.patterns)
-                if isinstance(pattern, PatternTuple)
-                else [WILDCARD] * len(fields)
-            )
-            new_rows.append(replace(row, patterns=_spliced(row.patterns, column, inner)))
-        decided = yield self.build(_spliced(subjects, column, fields), new_rows)
+        decided = yield self.code(decision.then, scope)
+        scope.leave(decision.parts, before)
         return rebuild_block(bindings, decided)
 
-    def switch(self, subjects: Sequence[Var], rows: Sequence[_Row], column: int) -> Recursive[Expr]:
-        subject = subjects[column]
-        kind = _type(subject)
-        module = self.compiler.module
-        definition, _ = definition_of(module, kind)
+    def switch(self, decision: Switch, scope: _Scope) -> Recursive[Expr]:
+        subject = scope.var(decision.place)
+        span = self.match.span
         clauses: list[Clause] = []
-        fitting = _by_constructor(rows, column, len(definition.constructors))
-        for constructor, chosen in zip(definition.constructors, fitting):
-            if not chosen:
-                continue
-            types = field_types(module, kind, constructor)
-            fields = [_variable(_part_name(subject, i), t, self.match) for i, t in enumerate(types)]
-            new_rows = []
-            for row in chosen:
-                pattern = row.patterns[column]
-                inner = (
-                    list(pattern.patterns)
-                    if isinstance(pattern, PatternConstructor)
-                    else [WILDCARD] * len(fields)
-                )
-                new_rows.append(replace(row, patterns=_spliced(row.patterns, column, inner)))
-            rhs = yield self.build(_spliced(subjects, column, fields), new_rows)
-            patterns = tuple(PatternVar(v, span=self.match.span) for v in fields)
-            lhs = PatternConstructor(constructor, patterns, span=self.match.span)
-            clauses.append(Clause(lhs, rhs, span=self.match.span))
-        complete = len(clauses) == len(definition.constructors)
-        return Match(
-            subject, tuple(clauses), complete, span=self.match.span, checked_type=self.type
-        )
-
-
-def _bind_names(row: _Row, subjects: Sequence[Var]) -> _Row:
-    """Turn variable patterns into wildcards that remember what they bind."""
-    patterns, bindings = list(row.patterns), row.bindings
-    for index, (pattern, subject) in enumerate(zip(row.patterns, subjects)):
-        if isinstance(pattern, PatternVar):
-            bindings = _Bound(pattern.var, subject, bindings)
-            patterns[index] = WILDCARD
-    return _Row(patterns, row.leaf, bindings)
-
-
-def _names(row: _Row) -> list[tuple[Var, Var]]:
-    names: list[tuple[Var, Var]] = []
-    bound = row.bindings
-    while bound is not None:
-        names.append((bound.var, bound.subject))
-        bound = bound.before
-    names.reverse()
-    return names
-
-
-def _without_open_columns(
-    subjects: Sequence[Var], rows: Sequence[_Row]
-) -> tuple[list[Var], list[_Row]]:
-    """Return columns and rows without the columns that decide nothing, but for the first of a data
-    type: a failure names it.
-    """
-    shown = next((i for i, s in enumerate(subjects) if _is_data(s)), -1)
-    kept = [
-        i
-        for i in range(len(subjects))
-        if i == shown or not all(_is_wild(r.patterns[i]) for r in rows)
-    ]
-    rest = [replace(row, patterns=[row.patterns[i] for i in kept]) for row in rows]
-    return [subjects[i] for i in kept], rest
-
-
-def _is_data(subject: Var) -> bool:
-    return isinstance(_type(subject), (TypeCall, GlobalTypeVar))
-
-
-def _by_constructor(rows: Sequence[_Row], column: int, count: int) -> list[list[_Row]]:
-    """Return for each constructor the rows whose pattern in this column may fit it."""
-    fitting: list[list[_Row]] = [[] for _ in range(count)]
-    for row in rows:
-        pattern = row.patterns[column]
-        if isinstance(pattern, PatternConstructor):
-            fitting[pattern.constructor.index].append(row)
-        else:
-            for chosen in fitting:
-                chosen.append(row)
-    return fitting
-
-
-def _is_wild(pattern: Pattern) -> bool:
-    return isinstance(pattern, PatternWildcard)
-
-
-def _spliced(items, index: int, new):  # type: ignore[no-untyped-def]
-    return [*items[:index], *new, *items[index + 1 :]]
-
-
-def _part_name(subject: Var, index: int) -> str:
-    # Names that grew with the depth would take more space than the program.
-    return f"{subject.name}_{index}" if len(subject.name) < _LONGEST_NAME else subject.name
+        for constructor, parts, then in decision.cases:
+            fields, before = scope.bind(parts)
+            rhs = yield self.code(then, scope)
+            scope.leave(parts, before)
+            patterns = tuple(PatternVar(v, span=span) for v in fields)
+            lhs = PatternConstructor(constructor, patterns, span=span)
+            clauses.append(Clause(lhs, rhs, span=span))
+        return Match(subject, tuple(clauses), decision.complete, span=span, checked_type=self.type)
 
 
 def _variable(name: str, kind: Type, match: Match) -> Var:
