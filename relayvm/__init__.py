@@ -66,6 +66,8 @@ _TVM_MODULES = {
     "error": "error",
     "runtime": "runtime",
     "runtime.vm": "runtime_vm",
+    "runtime.profiler_vm": "profiler_vm",
+    "runtime.profiling": "profiling",
     "runtime.module": "runtime_module",
     "runtime.container": "container",
     "runtime.ndarray": "nd",

@@ -1,11 +1,11 @@
-"""Commands on executables: run, verify, inspect, disassemble, assemble."""
+"""Commands on executables: run, profile, verify, inspect, disassemble, assemble."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,39 +24,32 @@ from relayvm.cli.options import (
 from relayvm.cli.random_values import RandomValues
 from relayvm.vm.executable import read_executable
 
+if TYPE_CHECKING:
+    from relayvm.vm.machine import VirtualMachine
+    from relayvm.vm.manifest import Entry
+
 
 def add_commands(commands: Any) -> None:
     """Add the commands of this file to the parser."""
     run = add_command(commands, "run", "run an executable")
-    run.add_argument("file", type=Path, help="executable (.rvm)")
-    run.add_argument(
-        "--entry", default="main", metavar="NAME", help="function to call (default: main)"
-    )
-    run.add_argument(
-        "--input",
-        type=named_file,
-        action="append",
-        default=[],
-        metavar="NAME=FILE.npy",
-        help="array for a parameter of the function; may be repeated",
-    )
-    run.add_argument("--random", action="store_true", help="make up the inputs that are not given")
-    run.add_argument("--seed", type=count, default=0, help="seed of --random (default: 0)")
-    run.add_argument(
-        "--size",
-        type=count,
-        default=8,
-        help="size of axes that are `?` or symbols under --random (default: 8)",
-    )
-    run.add_argument("--native", action="store_true", help="trust the native code in the file")
+    _add_call_options(run)
     run.add_argument(
         "--output", type=Path, metavar="FOLDER", help="where results are written as .npy files"
     )
     run.add_argument(
         "--check-finite", action="store_true", help="fail if a result has a NaN or an infinity"
     )
-    add_machine_options(run)
     run.set_defaults(run=run_run)
+    profile = add_command(commands, "profile", "print where the time of a call goes, by kernel")
+    _add_call_options(profile)
+    profile.add_argument(
+        "--warm-ups",
+        type=count,
+        default=3,
+        metavar="CALLS",
+        help="calls before the one that is measured (default: 3)",
+    )
+    profile.set_defaults(run=run_profile)
     for name, action, text in (
         ("verify", run_verify, "check a file completely, constants included"),
         ("inspect", run_inspect, "print what a file holds"),
@@ -81,8 +74,36 @@ def add_commands(commands: Any) -> None:
     assemble.set_defaults(run=run_assemble)
 
 
-def run_run(options: argparse.Namespace) -> int:
-    """Call one function of an executable and print its result."""
+def _add_call_options(parser: argparse.ArgumentParser) -> None:
+    """Add what tells which function of a file is called, on what and how."""
+    parser.add_argument("file", type=Path, help="executable (.rvm)")
+    parser.add_argument(
+        "--entry", default="main", metavar="NAME", help="function to call (default: main)"
+    )
+    parser.add_argument(
+        "--input",
+        type=named_file,
+        action="append",
+        default=[],
+        metavar="NAME=FILE.npy",
+        help="array for a parameter of the function; may be repeated",
+    )
+    parser.add_argument(
+        "--random", action="store_true", help="make up the inputs that are not given"
+    )
+    parser.add_argument("--seed", type=count, default=0, help="seed of --random (default: 0)")
+    parser.add_argument(
+        "--size",
+        type=count,
+        default=8,
+        help="size of axes that are `?` or symbols under --random (default: 8)",
+    )
+    parser.add_argument("--native", action="store_true", help="trust the native code in the file")
+    add_machine_options(parser)
+
+
+def _prepare_call(options: argparse.Namespace) -> tuple[VirtualMachine, Entry, dict[str, Any]]:
+    """Return a machine, the entry to call and its inputs; raises RelayError `unknown-entry`."""
     import relayvm
 
     exe = relayvm.load(options.file, native=options.native)
@@ -97,8 +118,22 @@ def run_run(options: argparse.Namespace) -> int:
         for parameter in entry.parameters:
             if parameter.name not in inputs:
                 inputs[parameter.name] = random.value(parameter.name, parameter.type)
-    vm = relayvm.VirtualMachine(exe, **machine_arguments(options))
-    result = vm.invoke(options.entry, **inputs)
+    return relayvm.VirtualMachine(exe, **machine_arguments(options)), entry, inputs
+
+
+def run_profile(options: argparse.Namespace) -> int:
+    """Call one function of an executable and print the times of its kernels."""
+    vm, entry, inputs = _prepare_call(options)
+    for _ in range(options.warm_ups):
+        vm.invoke(entry.name, **inputs)
+    print(vm.profile(entry=entry.name, **inputs))
+    return 0
+
+
+def run_run(options: argparse.Namespace) -> int:
+    """Call one function of an executable and print its result."""
+    vm, entry, inputs = _prepare_call(options)
+    result = vm.invoke(entry.name, **inputs)
     results = result if isinstance(result, tuple) else (result,)
     for index, value in enumerate(results):
         name = entry.results[index] if index < len(entry.results) else f"output{index}"

@@ -18,6 +18,7 @@ from relayvm.vm.arrays import Symbols, array_argument
 from relayvm.vm.convert import TENSOR, converter_of, to_word
 from relayvm.vm.library import ffi, keep_exception, lib, lost_exception
 from relayvm.vm.manifest import Entry, Parameter, ValueType
+from relayvm.vm.profile import Profile, profile_of
 from relayvm.vm.traps import trap_error
 from relayvm.vm.values import Closure
 
@@ -117,15 +118,31 @@ class VirtualMachine:
         self._tracer = ffi.new_handle(Tracer(self.converter))
         lib.rvm_machine_set_trace(self.handle, lib.relayvm_trace, self._tracer)
 
+    def profile(self, *args: Any, entry: str = "main", **named: Any) -> Profile:
+        """Call an entry and return where its time went, kernel by kernel.
+
+        Only this call is measured, whatever becomes of it, and its result is dropped. Call the
+        entry before, so that caches are warm. Raises what `invoke` raises.
+        """
+        call = _Call(self, self._entry(entry))  # one of its own: others are not measured
+        count = lib.rvm_program_num_kernels(self.executable.handle)
+        rows = ffi.new("rvm_kernel_profile[]", max(1, count))
+        call.call.profile = measured = ffi.new("rvm_profile *", [rows])
+        call(args, named)
+        return profile_of(self.executable, entry, measured)
+
     def _call(self, name: str) -> _Call:
         call = self._calls.get(name)
         if call is None:
-            entry = self.executable.manifest.entry(name)
-            if entry is None:
-                known = _names(self.executable.entries) or "none"
-                raise error("unknown-entry", f"there is no entry `{name}`; there are {known}")
-            call = self._calls[name] = _Call(self, entry)
+            call = self._calls[name] = _Call(self, self._entry(name))
         return call
+
+    def _entry(self, name: str) -> Entry:
+        entry = self.executable.manifest.entry(name)
+        if entry is None:
+            known = _names(self.executable.entries) or "none"
+            raise error("unknown-entry", f"there is no entry `{name}`; there are {known}")
+        return entry
 
     def call_closure(self, closure: Closure, args: Sequence[Any]) -> Any:
         """Call a function value of this machine's executable."""
@@ -244,7 +261,8 @@ class _Call:
         self.results = ffi.new("uint64_t[]", max(1, info.num_results))
         self.infos = ffi.new("rvm_value_info[]", max(1, info.num_results))
         self.call = ffi.new(
-            "rvm_call *", [machine.handle, self.args, self.results, self.infos, entry.function]
+            "rvm_call *",
+            [machine.handle, self.args, self.results, self.infos, entry.function, ffi.NULL],
         )
         self.objects: list[Any] = []
         self.copies: list[Any] = []  # of arguments, alive during a call

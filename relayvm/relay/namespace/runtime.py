@@ -36,6 +36,8 @@ __getattr__ = lazy_names(
         "ADT": "relayvm.relay.values",
         "tuple_object": "relayvm.relay.values",
         "vm": "relayvm.relay.namespace.runtime_vm:",
+        "profiler_vm": "relayvm.relay.namespace.profiler_vm:",
+        "profiling": "relayvm.relay.namespace.profiling:",
         "container": "relayvm.relay.namespace.container:",
         "module": "relayvm.relay.namespace.runtime_module:",
         "ndarray": "relayvm.relay.namespace.nd:",

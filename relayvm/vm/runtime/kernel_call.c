@@ -291,6 +291,28 @@ static int32_t run_phase(rvm_machine *m, const kernel_run *run, uint32_t phase, 
     return 0;
 }
 
+static int32_t run_each_phase(rvm_machine *m, const kernel_run *run, int64_t work) {
+    for (uint32_t phase = 0; phase < run->kernel->num_phases; phase++) {
+        int32_t trap = run_phase(m, run, phase, work);
+        if (trap) {
+            return trap;
+        }
+    }
+    return 0;
+}
+
+__attribute__((noinline)) static int32_t run_measured(rvm_machine *m, const kernel_run *run, int64_t work) {
+    rvm_kernel_profile *row = &m->profile[run->kernel - m->program->kernels];
+    const int64_t begin = machine_clock_ns();
+    int32_t trap = run_each_phase(m, run, work);
+    row->time_ns += (uint64_t)(machine_clock_ns() - begin);
+    row->calls++;
+    if (__builtin_add_overflow(row->work, (uint64_t)work, &row->work)) {
+        row->work = UINT64_MAX;
+    }
+    return trap;
+}
+
 static int32_t run_phases(rvm_machine *m, const kernel_run *run) {
     int64_t work;
     int32_t trap = rvm_dim_value(&run->kernel->work, m->kernel_dims, &work);
@@ -299,13 +321,7 @@ static int32_t run_phases(rvm_machine *m, const kernel_run *run) {
     }
     m->kernel_calls++;
     m->fuel -= work / RVM_WORK_PER_STEP;
-    for (uint32_t phase = 0; phase < run->kernel->num_phases; phase++) {
-        trap = run_phase(m, run, phase, work);
-        if (trap) {
-            return trap;
-        }
-    }
-    return 0;
+    return __builtin_expect(m->profile != NULL, 0) ? run_measured(m, run, work) : run_each_phase(m, run, work);
 }
 
 static void drop_given(rvm_machine *m, const kernel_run *run) {

@@ -5,6 +5,7 @@
 #include <stdio.h> /* stress build */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t max_steps, uint64_t max_depth) {
     rvm_machine *m = calloc(1, sizeof *m);
@@ -43,6 +44,12 @@ void rvm_machine_free(rvm_machine *m) {
     free(m->invoke_values);
     rvm_program_release(m->program);
     free(m);
+}
+
+int64_t machine_clock_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
 void rvm_machine_set_poll(rvm_machine *m, rvm_poll poll, void *context) {

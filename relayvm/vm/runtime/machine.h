@@ -68,6 +68,18 @@ typedef struct rvm_trace_event {
 /* Called before each instruction; other than 0 interrupts the program. */
 typedef int32_t (*rvm_trace)(void *context, const rvm_trace_event *event);
 
+/* What the calls of one kernel took together: phases alone, without checks, outputs and what a stopped call missed. */
+typedef struct rvm_kernel_profile {
+    uint64_t calls, time_ns;
+    uint64_t work; /* scalar operations by estimate; UINT64_MAX if more */
+} rvm_kernel_profile;
+
+/* What one invocation took; the caller gives a row for each kernel. */
+typedef struct rvm_profile {
+    rvm_kernel_profile *kernels;
+    uint64_t time_ns, steps;
+} rvm_profile;
+
 typedef struct rvm_machine {
     rvm_heap heap;
     rvm_program *program;
@@ -90,6 +102,7 @@ typedef struct rvm_machine {
     rvm_trace trace; /* null: not traced */
     void *trace_context;
     int64_t last_poll_ns;
+    rvm_kernel_profile *profile; /* of this invocation; null: not measured */
     uint64_t kernel_calls, safepoints, invocations, total_steps;
     uint64_t copied_items; /* of arrays that somebody else held when they were to be changed */
     _Atomic int32_t interrupted;
@@ -112,6 +125,8 @@ void rvm_machine_set_trace(rvm_machine *machine, rvm_trace trace, void *context)
  * o are owned by the caller and usable by any thread. Returns 0 or a trap code; then `rvm_machine_trap` tells more and
  * there are no results. */
 int32_t machine_run(rvm_machine *machine, uint32_t function, const uint64_t *args, uint64_t *results);
+/* A clock that never goes back. */
+int64_t machine_clock_ns(void);
 /* What is due when no value of the machine's own is left. */
 void machine_settle(rvm_machine *machine);
 const rvm_trap_record *rvm_machine_trap(const rvm_machine *machine);

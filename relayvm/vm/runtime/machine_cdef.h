@@ -69,12 +69,18 @@ typedef struct {
     const void *data;
     int64_t dims[8];
 } rvm_argument;
+typedef struct { uint64_t calls, time_ns, work; } rvm_kernel_profile;
+typedef struct {
+    rvm_kernel_profile *kernels;
+    uint64_t time_ns, steps;
+} rvm_profile;
 typedef struct {
     rvm_machine *machine;
     const rvm_argument *args;
     uint64_t *results;
     rvm_value_info *infos;
     uint32_t function;
+    rvm_profile *profile;
 } rvm_call;
 int32_t rvm_machine_invoke(rvm_call *call);
 int rvm_value_equal(uint64_t a, uint64_t b);

@@ -58,6 +58,18 @@ static int32_t invoke(rvm_call *call) {
     return trap;
 }
 
+static int32_t invoke_measured(rvm_call *call) {
+    rvm_machine *m = call->machine;
+    const uint64_t steps = m->total_steps;
+    const int64_t begin = machine_clock_ns();
+    m->profile = call->profile->kernels;
+    int32_t trap = invoke(call);
+    m->profile = NULL;
+    call->profile->time_ns += (uint64_t)(machine_clock_ns() - begin);
+    call->profile->steps += m->total_steps - steps;
+    return trap;
+}
+
 int32_t rvm_machine_invoke(rvm_call *call) {
     if (atomic_exchange(&call->machine->running, 1)) {
         return -1;
@@ -66,7 +78,7 @@ int32_t rvm_machine_invoke(rvm_call *call) {
     if (cyclic) {
         shared_cycles_enter();
     }
-    int32_t trap = invoke(call);
+    int32_t trap = call->profile ? invoke_measured(call) : invoke(call);
     if (cyclic) {
         shared_cycles_leave();
         shared_cycles_settle(SHARED_CYCLES_RUN);

@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 int32_t trap_set(rvm_machine *m, int32_t code, const char *format, ...) {
     va_list list;
@@ -133,21 +132,15 @@ void trap_unwind(rvm_machine *m, rvm_frame *frame, const uint16_t *pc, int32_t c
     }
 }
 
-static int64_t now_ns(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
 int32_t trap_poll(rvm_machine *m) {
     if (atomic_exchange_explicit(&m->interrupted, 0, memory_order_relaxed)) {
         return trap_set(m, RVM_TRAP_INTERRUPTED, "the run was interrupted");
     }
     if (m->poll) {
-        int64_t now = now_ns();
+        int64_t now = machine_clock_ns();
         if (now - m->last_poll_ns >= RVM_POLL_NS) {
             int32_t answer = m->poll(m->poll_context);
-            m->last_poll_ns = now_ns();
+            m->last_poll_ns = machine_clock_ns();
             if (answer) {
                 return trap_set(m, RVM_TRAP_INTERRUPTED, "the run was interrupted");
             }

@@ -56,6 +56,7 @@ typedef struct rvm_call {
     uint64_t *results;
     rvm_value_info *infos; /* of the results that are objects */
     uint32_t function;
+    rvm_profile *profile; /* where the call is measured; null: it is not */
 } rvm_call;
 
 /* As machine_run; the arguments must be of the function's classes. -1 if the machine is running. Results are 0 where
