@@ -19,12 +19,13 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from relayvm.base.abi import Image
 from relayvm.base.diagnostics import InternalError
+from relayvm.base.host import available_cores
 from relayvm.base.settings import setting
 
 _START = (
@@ -183,8 +184,7 @@ def worker_limit() -> int:
     chosen = setting("RELAYVM_COMPILE_WORKERS")
     if isinstance(chosen, int):
         return chosen
-    affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    return available_cores()
 
 
 def compile_jobs(jobs: Sequence[Job]) -> list[Image]:

@@ -1,0 +1,28 @@
+/* The workers of this process. Whoever takes the pool shares a job out; who does not get it works alone. Knows nothing
+ * of kernels. */
+#ifndef RVM_POOL_H
+#define RVM_POOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define POOL_MAX_THREADS 1024u
+
+/* A job in parts. Part w is offered to worker w, part 0 is the caller's, who also takes parts that were not begun when
+ * its own is done. So a worker that sleeps or waits for a core delays nobody. */
+typedef struct pool_job {
+    void (*run)(void *context, uint32_t part, bool is_caller);
+    void (*wait)(void *context); /* on the caller's thread, each 20 ms while it waits for others */
+    void *context;
+    uint32_t parts;
+    uint64_t gain_ns; /* what sharing out saves by estimate: sleeping workers are woken when it adds up to the cost */
+} pool_job;
+
+/* Takes the pool for this thread, with `threads` - 1 workers or those that the system grants; workers below `cores`
+ * wait awake for a while after each job. False where another thread has the pool or there is no worker. */
+bool pool_take(uint32_t threads, uint32_t cores);
+/* Runs the parts of a job; returns when all are done. By the thread that took the pool. */
+void pool_run(const pool_job *job);
+void pool_give(void);
+
+#endif
