@@ -81,6 +81,8 @@ class KernelSignature:
     `dim_vars[i]`, read as `sources[i]` says; strides of STRIDED operands follow. Every input dim
     is checked against its expression, then `checks`; outputs are allocated with their dims.
     `in_place` pairs (output, input) by operand index. `scratch_bytes` may depend on dims.
+    `private_bytes`, which may too, are for each worker that runs slices: where they are not 0 their
+    address is the last of `args`, after the operands. What a phase finds there is anything.
     `phases[p]` is the extent of phase p's outer axis; they run in order with a barrier between.
     `work` estimates scalar operations of the whole kernel.
     """
@@ -93,6 +95,7 @@ class KernelSignature:
     scratch_bytes: Dim = 0
     phases: tuple[Dim, ...] = (1,)
     work: Dim = 1
+    private_bytes: Dim = 0
 
     @property
     def inputs(self) -> tuple[Operand, ...]:

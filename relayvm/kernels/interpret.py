@@ -31,17 +31,20 @@ def interpret(
     """Return the outputs of a nest for input arrays and the values of its dims.
 
     Each phase runs in `slices` slices, the last one first: results must not depend on it. Raises
-    IndexTrap.
+    IndexTrap, and AssertionError where private memory is read before the same round of the phase
+    has written it.
     """
     sizes = Evaluation(dims)
     buffers: dict[str, Array] = {}
     for buffer, array in zip(nest.inputs, arrays):
         buffers[buffer.name] = np.asarray(array, dtype=buffer.dtype.numpy)
-    for buffer in (*nest.outputs, *nest.scratch):
+    for buffer in (*nest.outputs, *nest.scratch, *nest.private):
         shape = tuple(sizes.value(e) for e in buffer.shape)
         memory = np.empty(shape, buffer.dtype.numpy)
         memory.reshape(-1).view(np.uint8).fill(_POISON)
         buffers[buffer.name] = memory
+        if buffer.role == "private":
+            buffers[_written(buffer)] = np.zeros(shape, np.bool_)
     with np.errstate(all="ignore"):
         for phase, run in zip(nest.phases, _compiled(nest)):
             extent = sizes.value(phase.extent)
@@ -67,11 +70,22 @@ def _compiled(nest: n.Nest) -> list[Callable[..., None]]:
     functions = []
     for phase in nest.phases:
         source = _Source()
-        text = source.phase(phase)
+        text = source.phase(phase, nest.private)
         namespace: dict[str, Any] = {**_NAMESPACE, **source.constants}
         exec(compile(text, f"<nest {nest.name}>", "exec"), namespace)
         functions.append(namespace["phase"])
     return functions
+
+
+def _written(buffer: n.Buffer) -> str:
+    """Return what the flags of a private buffer are called: which elements hold a value."""
+    return f"{buffer.name} written"
+
+
+def _held(value: Any, written: Any, mask: Any = None) -> Any:
+    held = written if mask is None else np.logical_or(written, np.logical_not(mask))
+    assert np.all(held), "private memory is read before it is written"
+    return value
 
 
 def _check(index: int, extent: int) -> int:
@@ -182,6 +196,7 @@ def _ramp(base: int, stride: int, lanes: int) -> Array:
 
 _NAMESPACE: dict[str, Any] = {
     "np": np,
+    "_held": _held,
     "_load": _load,
     "_load_lanes": _load_lanes,
     "_gather": _gather,
@@ -224,10 +239,12 @@ class _Source:
         self.lines: list[str] = []
         self.depth = 1
 
-    def phase(self, phase: n.Phase) -> str:
+    def phase(self, phase: n.Phase, private: tuple[n.Buffer, ...] = ()) -> str:
         """Return the text of the function of one phase."""
         self.lines = ["def phase(B, D, begin, end):"]
         self.line(f"for {phase.var.name} in range(begin, end):")
+        for buffer in private:
+            self.line(f"    B[{_written(buffer)!r}][...] = False")
         self.block(phase.body)
         return "\n".join(self.lines)
 
@@ -261,10 +278,12 @@ class _Source:
                     self.block(otherwise)
             case n.Store(buffer, indices, value, mask):
                 masked = self.expr(mask) if mask is not None else "None"
-                self.line(
-                    f"_store(B[{buffer.name!r}], {self.tuple(indices)}, {value.lanes}, "
-                    f"{self.expr(value)}, {masked})"
-                )
+                at, lanes = self.tuple(indices), value.lanes
+                text = self.expr(value)
+                self.line(f"_store(B[{buffer.name!r}], {at}, {lanes}, {text}, {masked})")
+                if buffer.role == "private":
+                    flags = f"np.ones({lanes}, np.bool_)" if lanes > 1 else "True"
+                    self.line(f"_store(B[{_written(buffer)!r}], {at}, {lanes}, {flags}, {masked})")
             case n.TileStore(tile, index, value):
                 self.line(f"{tile.name}[{self.expr(index)}] = {self.expr(value)}")
             case n.Let(var, value):
@@ -320,7 +339,15 @@ class _Source:
 
     def load(self, expr: n.Load | n.Gather) -> str:
         """Return the text of a memory read."""
-        at = f"B[{expr.buffer.name!r}], {self.tuple(expr.indices)}"
+        text = self.read(expr, expr.buffer.name)
+        if expr.buffer.role != "private":
+            return text
+        mask = f", {self.expr(expr.mask)}" if expr.mask is not None else ""
+        return f"_held({text}, {self.read(expr, _written(expr.buffer))}{mask})"
+
+    def read(self, expr: n.Load | n.Gather, name: str) -> str:
+        """Return the text of a read of the array of a name."""
+        at = f"B[{name!r}], {self.tuple(expr.indices)}"
         strided = expr.buffer.access is Access.STRIDED
         mask = self.expr(expr.mask) if expr.mask is not None else None
         if isinstance(expr, n.Gather):

@@ -18,6 +18,7 @@ from relayvm.kernels.compute import Number
 from relayvm.kernels.scalar_ops import SCALAR_OPS
 
 LANES = 16
+ROLES = ("input", "output", "scratch", "private")
 TREE_OPS = ("add", "multiply", "maximum", "minimum", "logical_or", "logical_and")
 
 
@@ -236,10 +237,11 @@ Expr = Union[
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory outside the kernel or its scratch: `role` is `input`, `output` or `scratch`.
+    """Memory outside the kernel or its own: `role` is `input`, `output`, `scratch` or `private`.
 
     `shape` holds int64 expressions over dims. Scratch is dense, shared by all phases and slices,
-    64-byte aligned.
+    64-byte aligned. Private memory is the same but for one value of a phase's variable alone: what
+    is read there was written for the same value.
     """
 
     name: str
@@ -343,6 +345,7 @@ class Nest:
     operands: tuple[Buffer, ...]
     scratch: tuple[Buffer, ...]
     phases: tuple[Phase, ...]
+    private: tuple[Buffer, ...] = ()
 
     @property
     def inputs(self) -> tuple[Buffer, ...]:
@@ -351,6 +354,11 @@ class Nest:
     @property
     def outputs(self) -> tuple[Buffer, ...]:
         return tuple(b for b in self.operands if b.role == "output")
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """All memory that the nest may touch."""
+        return (*self.operands, *self.scratch, *self.private)
 
 
 def const(value: Number, dtype: DType = INT64) -> Const:

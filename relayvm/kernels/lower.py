@@ -8,7 +8,7 @@ keep.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from relayvm.base.abi import (
     ALIGN_BYTES,
@@ -112,6 +112,7 @@ class Skeleton:
     operands: tuple[n.Buffer, ...]
     scratch: list[n.Buffer]
     outputs: tuple[Tensor, ...]
+    private: list[n.Buffer] = field(default_factory=list)
 
 
 def skeleton(
@@ -159,7 +160,8 @@ def lower(computation: Computation) -> n.Nest:
 def finish(name: str, parts: Skeleton, phases: list[n.Phase]) -> n.Nest:
     """Return the nest, every access of it proved or checked."""
     dims = tuple(parts.context.dims.values())
-    return ensure_bounds(n.Nest(name, dims, parts.operands, tuple(parts.scratch), tuple(phases)))
+    scratch, private = tuple(parts.scratch), tuple(parts.private)
+    return ensure_bounds(n.Nest(name, dims, parts.operands, scratch, tuple(phases), private))
 
 
 def naive_phase(context: Context, tensor: Tensor) -> n.Phase:
@@ -179,11 +181,11 @@ def naive_phase(context: Context, tensor: Tensor) -> n.Phase:
     return n.Phase(axes[0], extents[0], statements)
 
 
-def scratch_layout(nest: n.Nest) -> tuple[tuple[n.Expr, ...], n.Expr]:
-    """Return the byte offset of each scratch buffer, and the total, as index expressions."""
+def memory_layout(buffers: tuple[n.Buffer, ...]) -> tuple[tuple[n.Expr, ...], n.Expr]:
+    """Return the byte offset of each scratch or private buffer, and the total, as expressions."""
     offset: n.Expr = n.const(0)
     offsets = []
-    for buffer in nest.scratch:
+    for buffer in buffers:
         offsets.append(offset)
         size: n.Expr = n.const(buffer.dtype.itemsize_bytes)
         for extent in buffer.shape:
@@ -208,7 +210,8 @@ def kernel_signature(
         sources=sources,
         checks=checks,
         in_place=in_place_pairs(computation) if may_reuse else (),
-        scratch_bytes=expr_dim(scratch_layout(nest)[1], variables),
+        scratch_bytes=expr_dim(memory_layout(nest.scratch)[1], variables),
+        private_bytes=expr_dim(memory_layout(nest.private)[1], variables),
         phases=tuple(expr_dim(phase.extent, variables) for phase in nest.phases),
         work=work_estimate(computation.outputs),
     )

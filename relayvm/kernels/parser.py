@@ -24,7 +24,6 @@ _TOKEN = re.compile(
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_.]*)"
     r"|(?P<mark>[][(){}@$:,=?<+*-]))"
 )
-_ROLES = ("input", "output", "scratch")
 _OPERATOR = {sign: name for name, sign in INFIX.items()}
 MAX_NESTING = 200
 
@@ -137,7 +136,7 @@ class _Parser:
             self.dims = (self._dim_name(),)
             while self.take(","):
                 self.dims += (self._dim_name(),)
-        while self.peek() in _ROLES:
+        while self.peek() in n.ROLES:
             self._buffer()
         phases = []
         while self.take("phase"):
@@ -146,9 +145,10 @@ class _Parser:
         if self.peek():
             self.fail("the end of the nest")
         buffers = self.buffers.values()
-        operands = tuple(b for b in buffers if b.role != "scratch")
+        operands = tuple(b for b in buffers if b.role in ("input", "output"))
         scratch = tuple(b for b in buffers if b.role == "scratch")
-        return n.Nest(name, self.dims, operands, scratch, tuple(phases))
+        private = tuple(b for b in buffers if b.role == "private")
+        return n.Nest(name, self.dims, operands, scratch, tuple(phases), private)
 
     def _dim_name(self) -> str:
         self.expect("$")

@@ -15,7 +15,7 @@ def print_nest(nest: n.Nest) -> str:
     lines = [f"nest @{nest.name} {{"]
     if nest.dims:
         lines.append("  dims " + ", ".join(f"${d}" for d in nest.dims))
-    for buffer in (*nest.operands, *nest.scratch):
+    for buffer in nest.buffers:
         shape = ", ".join(print_expr(e) for e in buffer.shape)
         access = "" if buffer.access is Access.DENSE else f" {buffer.access.name.lower()}"
         lines.append(f"  {buffer.role} {buffer.name}: {buffer.dtype}[{shape}]{access}")

@@ -165,6 +165,7 @@ def kernel_to_bytes(kernel: Kernel) -> bytes:
         "nest": kernel.nest.removeprefix(_head(kernel.name)),
         "in_place": signature.in_place,
         "scratch_bytes": encode_dim(signature.scratch_bytes, numbers),
+        "private_bytes": encode_dim(signature.private_bytes, numbers),
         "phases": [encode_dim(p, numbers) for p in signature.phases],
         "work": encode_dim(signature.work, numbers),
     }
@@ -189,6 +190,7 @@ def kernel_from_bytes(
         scratch_bytes=decode_dim(kept["scratch_bytes"], variables),
         phases=tuple(decode_dim(p, variables) for p in kept["phases"]),
         work=decode_dim(kept["work"], variables),
+        private_bytes=decode_dim(kept["private_bytes"], variables),
     )
     return Kernel(computation.name, _head(computation.name) + kept["nest"], signature)
 

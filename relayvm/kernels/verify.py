@@ -1,6 +1,6 @@
 """Rules of a nest that its text cannot express: scopes, dtypes, widths, what may be written.
 
-A nest that passes touches no memory but its operands, scratch and tiles.
+A nest that passes touches no memory but its operands, scratch, private memory and tiles.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def verify_nest(nest: n.Nest) -> None:
 class _Verifier:
     def __init__(self, nest: n.Nest) -> None:
         self.nest = nest
-        self.buffers = {b.name: b for b in (*nest.operands, *nest.scratch)}
+        self.buffers = {b.name: b for b in nest.buffers}
         self.variables: dict[str, n.Var] = {}
         self.tiles: dict[str, n.Tile] = {}
         self.names: set[str] = set()
@@ -40,7 +40,7 @@ class _Verifier:
 
     def run(self) -> None:
         """Check the whole nest."""
-        count = len(self.nest.operands) + len(self.nest.scratch)
+        count = len(self.nest.buffers)
         self.require(len(self.buffers) == count, "two buffers have one name")
         self.require(len(set(self.nest.dims)) == len(self.nest.dims), "two dims have one name")
         self.require(bool(self.nest.phases), "there is no phase")
@@ -59,7 +59,7 @@ class _Verifier:
         self.require(proved, "an access is neither proved to be in range nor checked")
 
     def _buffer(self, buffer: n.Buffer) -> None:
-        self.require(buffer.role in ("input", "output", "scratch"), f"role `{buffer.role}`")
+        self.require(buffer.role in n.ROLES, f"role `{buffer.role}`")
         strided = buffer.access is Access.STRIDED
         self.require(not strided or buffer.role == "input", "only inputs may be strided")
         scalar = buffer.access is Access.SCALAR

@@ -85,6 +85,8 @@ static int32_t work(uint32_t number, void *const *args, const int64_t *dims, voi
     int64_t bytes;
     for (uint32_t i = 0; i < kernel->num_operands; i++) touch(kernel, i, args[i], dims, &strides);
     if (rvm_dim_value(&kernel->scratch, dims, &bytes) == 0 && bytes > 0) memset(scratch, 0, (size_t)bytes);
+    if (rvm_dim_value(&kernel->private_bytes, dims, &bytes) == 0 && bytes > 0)
+        memset(args[kernel->num_operands], 0, (size_t)bytes);
     return 0;
 }
 

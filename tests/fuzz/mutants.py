@@ -38,6 +38,7 @@ kernel k0 "in_place" {
   check d0 * 3 == 6 "n"
   in_place 3 0
   scratch d0 * 8
+  private d0 * 16
   phase d0
   phase 1
   work d0 * d0

@@ -8,6 +8,7 @@ import mmap
 import numpy as np
 
 from relayvm.base.abi import Image
+from relayvm.base.dims import dim_value
 
 _LIBC = ctypes.CDLL(None)
 _PHASE = ctypes.CFUNCTYPE(
@@ -18,6 +19,11 @@ _PHASE = ctypes.CFUNCTYPE(
     ctypes.c_int64,
     ctypes.c_void_p,
 )
+
+
+def own_memory(signature, sizes):
+    """Return the bytes of scratch and private memory of a kernel for the values of its dims."""
+    return [dim_value(d, sizes) for d in (signature.scratch_bytes, signature.private_bytes)]
 
 
 class LoadedImage:
@@ -34,9 +40,11 @@ class LoadedImage:
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         self.entries = image.entries
 
-    def call(self, kernel, arrays, dims=(), extents=(1,), scratch_bytes=0):
+    def call(self, kernel, arrays, dims=(), extents=(1,), scratch_bytes=0, private_bytes=0):
         """Run all phases of a kernel and return the first trap code."""
-        pointers = (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
+        private = np.full(private_bytes + 64, 0xA5, np.uint8)
+        addresses = [*(a.ctypes.data for a in arrays), -(-private.ctypes.data // 64) * 64]
+        pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         sizes = np.array([*dims, 0], np.int64)
         scratch = np.empty(scratch_bytes + 64, np.uint8)
         aligned = -(-scratch.ctypes.data // 64) * 64

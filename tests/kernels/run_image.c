@@ -49,6 +49,7 @@ int main(int argc, char **argv)
     count = 0;
     for (at++; at < argc; at++)
         args[count++] = memory + atol(argv[at]);
+    args[count] = aligned_alloc(64, 1 << 20);
     int32_t trap = 0;
     for (at = phases; !trap && strcmp(argv[at], "@"); at += 2) {
         phase_fn *phase = (phase_fn *)(void *)(code + atol(argv[at]));

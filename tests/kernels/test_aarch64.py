@@ -36,10 +36,10 @@ class Runner:
         command = [*AARCH64_COMPILER, "-O1", "-static", source, "-o", str(self.program)]
         subprocess.run(command, check=True)
 
-    def call(self, kernel, arrays, dims=(), extents=(1,), scratch_bytes=0):
+    def call(self, kernel, arrays, dims=(), extents=(1,), scratch_bytes=0, private_bytes=0):
         """Run all phases of a kernel; arrays are updated in place. Returns the trap code."""
         image = self.image
-        assert scratch_bytes <= 1 << 20
+        assert max(scratch_bytes, private_bytes) <= 1 << 20
         code, memory, out = (self.folder / n for n in ("code", "memory", "out"))
         code.write_bytes(image.code)
         offsets = np.cumsum([0, *(-(-a.nbytes // 64) * 64 for a in arrays)])

@@ -19,7 +19,7 @@ from relayvm.kernels.link import link_object
 from relayvm.kernels.schedule import schedule
 
 from .computations import FAMILIES, Random
-from .images import LoadedImage
+from .images import LoadedImage, own_memory
 
 NAMES = [(family, f"{family.__name__}{number}") for family in FAMILIES for number in range(3)]
 CASES = {name: family(Random(zlib.crc32(name.encode()))) for family, name in NAMES}
@@ -57,7 +57,7 @@ def test_code_has_the_bits_of_the_naive_nest(built, name):
         if operand.access is Access.STRIDED:
             dims += _strides(array)
     extents = [dim_value(p, sizes) for p in signature.phases]
-    scratch = dim_value(signature.scratch_bytes, sizes)
-    assert image.call(name, [*arrays, *results], dims, extents, scratch) == 0
+    memory_bytes = own_memory(signature, sizes)
+    assert image.call(name, [*arrays, *results], dims, extents, *memory_bytes) == 0
     for result, wanted in zip(results, expected, strict=True):
         assert result.tobytes() == wanted.reshape(result.shape).tobytes(), case.dims

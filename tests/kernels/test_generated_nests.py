@@ -17,7 +17,7 @@ from relayvm.kernels.codegen.llvm import compile_object, module_text
 from relayvm.kernels.interpret import IndexTrap, interpret
 from relayvm.kernels.link import link_object
 from relayvm.kernels.schedule import schedule
-from tests.kernels.images import LoadedImage
+from tests.kernels.images import LoadedImage, own_memory
 
 N, M = DimVar("n"), DimVar("m")
 DN, DM = symbol(N), symbol(M)
@@ -238,8 +238,8 @@ def _run(image, name, arrays, sizes):
             np.full(8, 0xA5, np.uint8) if scalar else np.empty(shape, operand.dtype.numpy)
         )
     extents = [dim_value(d, sizes) for d in signature.phases]
-    scratch = dim_value(signature.scratch_bytes, sizes)
-    code = image.call(name, [*memory, *outputs], dims, extents, scratch)
+    memory_bytes = own_memory(signature, sizes)
+    code = image.call(name, [*memory, *outputs], dims, extents, *memory_bytes)
     results = [
         array[: o.dtype.itemsize_bytes].view(o.dtype.numpy)[0]
         if o.access is Access.SCALAR
@@ -288,7 +288,7 @@ def test_a_scalar_result_fills_its_whole_slot(image):
     memory = [x, _word(s), np.empty((2, 2), np.float32), np.full(8, 0xA5, np.uint8)]
     signature = lower.kernel_signature(computation, NESTS["scalar_operand_naive"][1], ())
     extents = [dim_value(d, sizes) for d in signature.phases]
-    scratch = dim_value(signature.scratch_bytes, sizes)
-    assert image.call("scalar_operand_naive", memory, [2, 2], extents, scratch) == 0
+    memory_bytes = own_memory(signature, sizes)
+    assert image.call("scalar_operand_naive", memory, [2, 2], extents, *memory_bytes) == 0
     assert memory[3].view(np.uint64)[0] == np.float32(1.0).view(np.uint32)
     assert len(arrays) == 2

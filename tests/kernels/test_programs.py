@@ -24,7 +24,7 @@ from relayvm.kernels.schedules.program import Memory, Writer
 from relayvm.kernels.stored import computation_key
 from relayvm.kernels.verify import verify_nest
 
-from .images import LoadedImage
+from .images import LoadedImage, own_memory
 
 N = DimVar("n")
 SIZE = symbol(N)
@@ -175,9 +175,9 @@ def test_code_has_the_bits_of_the_nest(size: int) -> None:
         results = [np.empty_like(e) for e in expected]
         signature = kernel_signature(computation, nest, ())
         extents = [dim_value(p, {N: size}) for p in signature.phases]
-        scratch = dim_value(signature.scratch_bytes, {N: size})
+        memory_bytes = own_memory(signature, {N: size})
         name = make.__name__
-        assert image.call(name, [*arrays, *results], [size], extents, scratch) == 0
+        assert image.call(name, [*arrays, *results], [size], extents, *memory_bytes) == 0
         for result, wanted in zip(results, expected, strict=True):
             assert result.tobytes() == wanted.tobytes()
 

@@ -17,7 +17,7 @@ from relayvm.kernels.interpret import interpret
 from relayvm.kernels.link import link_object
 from relayvm.kernels.scalar_ops import SCALAR_OPS
 from relayvm.kernels.schedule import schedule
-from tests.kernels.images import LoadedImage
+from tests.kernels.images import LoadedImage, own_memory
 
 COUNT = 40
 N, M = DimVar("n"), DimVar("m")
@@ -143,7 +143,7 @@ def test_scheduled_code_gives_the_bits_of_the_naive_nest(built, name):
             for o in signature.outputs
         ]
         extents = [dim_value(p, sizes) for p in signature.phases]
-        scratch = dim_value(signature.scratch_bytes, sizes)
-        assert image.call(name, [*arrays, *results], [n, m], extents, scratch) == 0
+        memory_bytes = own_memory(signature, sizes)
+        assert image.call(name, [*arrays, *results], [n, m], extents, *memory_bytes) == 0
         for result, wanted in zip(results, expected):
             assert _same(result, wanted.reshape(result.shape)), (n, m)

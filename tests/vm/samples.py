@@ -101,6 +101,7 @@ def kernel(name: str = "scale", image: Image | None = None) -> Kernel:
         size * 4 + size // 3,
         (size, 2),
         size * size * 3 + symbol(m) + 7,
+        symbol(m) * 64,
     )
     return Kernel(name, f"nest {name}\n  with `two` lines", signature, image)
 

@@ -51,6 +51,7 @@ def test_a_kernel_is_written_so():
         '  check d0 == broadcast(d1 * 2 + -1, d0) "rows"\n'
         "  in_place 4 0\n"
         "  scratch d0 // 3 + d0 * 4\n"
+        "  private d1 * 64\n"
         "  phase d0\n"
         "  phase 2\n"
         "  work d0 * d0 * 3 + d1 + 7\n"

@@ -13,7 +13,7 @@ from relayvm.base.diagnostics import error
 from relayvm.base.dims import Dim, DimExpr, DimTerm, DimVar, dim_substitute, symbol
 from relayvm.kernels.index.bounds import nest_broadcasts
 from relayvm.kernels.loops import Buffer, Expr, Nest
-from relayvm.kernels.lower import expr_dim, scratch_layout
+from relayvm.kernels.lower import expr_dim, memory_layout
 from relayvm.kernels.printer import print_expr
 
 
@@ -44,8 +44,10 @@ def _difference(nest: Nest, signature: KernelSignature) -> str:
             return f"operand `{buffer.name}`"
     if dims(tuple(phase.extent for phase in nest.phases)) != signature.phases:
         return "extents of phases"
-    if dims((scratch_layout(nest)[1],)) != (signature.scratch_bytes,):
+    if dims((memory_layout(nest.scratch)[1],)) != (signature.scratch_bytes,):
         return "scratch memory"
+    if dims((memory_layout(nest.private)[1],)) != (signature.private_bytes,):
+        return "private memory"
     known = _sizes_that_fit(signature)
     for size in nest_broadcasts(nest):
         pair = dims((size.a, size.b))
@@ -58,7 +60,7 @@ def _difference(nest: Nest, signature: KernelSignature) -> str:
 def _sizes_that_fit(signature: KernelSignature) -> list[frozenset[Dim]]:
     """Return sets of sizes of which the machine knows that they broadcast together, or traps."""
     stack = [d for o in signature.operands for d in o.dims]
-    stack += [signature.scratch_bytes, *signature.phases]
+    stack += [signature.scratch_bytes, signature.private_bytes, *signature.phases]
     stack += [d for check in signature.checks for d in (check.a, check.b)]
     found: list[frozenset[Dim]] = []
     while stack:
@@ -115,5 +117,6 @@ def signature_text(signature: KernelSignature) -> str:
 
     operands = tuple(replace(o, dims=dims(o.dims)) for o in signature.operands)
     checks = tuple((*dims((c.a, c.b)), c.what) for c in signature.checks)
-    sizes = dims((signature.scratch_bytes, signature.work, *signature.phases))
+    memory = (signature.scratch_bytes, signature.private_bytes)
+    sizes = dims((*memory, signature.work, *signature.phases))
     return repr((operands, signature.sources, checks, signature.in_place, sizes))

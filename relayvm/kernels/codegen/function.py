@@ -59,6 +59,9 @@ class _PhaseFunction:
             slot = e.value(f"getelementptr ptr, ptr %args, i64 {number}")
             arguments.append(f"ptr {e.value(f'load ptr, ptr {slot}, align 8')}")
         arguments += ["ptr %dims", "i64 %begin", "i64 %end", "ptr %scratch"]
+        if self.nest.private:
+            slot = e.value(f"getelementptr ptr, ptr %args, i64 {len(self.nest.operands)}")
+            arguments.append(f"ptr {e.value(f'load ptr, ptr {slot}, align 8')}")
         result = e.value(f"call i32 @{self.symbol}.body({', '.join(arguments)})")
         e.do(f"ret i32 {result}")
         head = "ptr %args, ptr %dims, i64 %begin, i64 %end, ptr %scratch"
@@ -77,6 +80,8 @@ class _PhaseFunction:
         parameters = [self._parameter(n, b) for n, b in enumerate(self.nest.operands)]
         parameters += ["ptr noalias readonly %dims", "i64 %begin", "i64 %end"]
         parameters.append(f"ptr noalias align {ALIGN_BYTES} %scratch")
+        if self.nest.private:
+            parameters.append(f"ptr noalias align {ALIGN_BYTES} %private")
         expressions = ExpressionEmitter(e)
         self._bind(expressions)
         statements = StatementEmitter(e, expressions)
@@ -89,7 +94,7 @@ class _PhaseFunction:
         return "\n".join([head, "entry:", *e.entry, *e.lines, "}", ""])
 
     def _bind(self, expressions: ExpressionEmitter) -> None:
-        """Give the expressions their dims, operand pointers, strides and scratch buffers."""
+        """Give the expressions their dims, operand pointers, strides and own buffers."""
         e = self.emitter
 
         def word(number: int) -> str:
@@ -106,13 +111,14 @@ class _PhaseFunction:
                 strides = [word(position + axis) for axis in range(rank)]
                 expressions.strides[buffer.name] = strides
                 position += rank
-        offset = "0"
-        for buffer in self.nest.scratch:
-            pointer = e.value(f"getelementptr i8, ptr %scratch, i64 {offset}")
-            expressions.pointers[buffer.name] = pointer
-            offset = self._scratch_end(expressions, buffer, offset)
+        for memory, buffers in (("scratch", self.nest.scratch), ("private", self.nest.private)):
+            offset = "0"
+            for buffer in buffers:
+                pointer = e.value(f"getelementptr i8, ptr %{memory}, i64 {offset}")
+                expressions.pointers[buffer.name] = pointer
+                offset = self._end(expressions, buffer, offset)
 
-    def _scratch_end(self, expressions: ExpressionEmitter, buffer: Buffer, offset: str) -> str:
+    def _end(self, expressions: ExpressionEmitter, buffer: Buffer, offset: str) -> str:
         e = self.emitter
         size = str(buffer.dtype.itemsize_bytes)
         for extent in buffer.shape:

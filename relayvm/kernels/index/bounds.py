@@ -56,7 +56,7 @@ def nest_broadcasts(nest: Nest) -> tuple[Select, ...]:
     """Return the sizes broadcast at run time to which an axis or a loop of the nest extends."""
     if not any(b.access is Access.STRIDED for b in nest.operands):
         return ()
-    sizes = [e for b in (*nest.operands, *nest.scratch) for e in b.shape]
+    sizes = [e for b in nest.buffers for e in b.shape]
     for phase in nest.phases:
         sizes.append(phase.extent)
         sizes += _sizes_in(phase.body)

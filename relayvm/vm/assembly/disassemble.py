@@ -106,6 +106,8 @@ class _Disassembler:
         for output, input in signature.in_place:
             yield f"  in_place {output} {input}"
         yield f"  scratch {dim_text(signature.scratch_bytes, variables)}"
+        if signature.private_bytes != 0:
+            yield f"  private {dim_text(signature.private_bytes, variables)}"
         for phase in signature.phases:
             yield f"  phase {dim_text(phase, variables)}"
         yield f"  work {dim_text(signature.work, variables)}"

@@ -56,6 +56,7 @@ class KernelReader:
         self.checks: list[DimCheck] = []
         self.in_place: list[tuple[int, int]] = []
         self.scratch: Dim = 0
+        self.private: Dim = 0
         self.phases: list[Dim] = []
         self.work: Dim = 1
         self.nest: list[str] = []
@@ -72,6 +73,7 @@ class KernelReader:
             self.scratch,
             tuple(self.phases),
             self.work,
+            self.private,
         )
         return Kernel(name, "\n".join(self.nest), signature)
 
@@ -88,6 +90,7 @@ class KernelReader:
             "check": self.check,
             "in_place": self.pair,
             "scratch": self.read_scratch,
+            "private": self.read_private,
             "phase": lambda: self.phases.append(self.dim()),
             "work": self.read_work,
         }
@@ -129,6 +132,9 @@ class KernelReader:
 
     def read_scratch(self) -> None:
         self.scratch = self.dim()
+
+    def read_private(self) -> None:
+        self.private = self.dim()
 
     def read_work(self) -> None:
         self.work = self.dim()

@@ -344,11 +344,12 @@ def _encode_operand(
 
 
 def signature_dims(signature: KernelSignature) -> list[Dim]:
-    """Return all dims of a signature in file order: operands, checks, scratch, work, phases."""
+    """Return all dims of a signature in file order: operands, checks, scratch, private, work, phases."""
     dims = [d for operand in signature.operands for d in operand.dims]
     for check in signature.checks:
         dims += (check.a, check.b)
-    return [*dims, signature.scratch_bytes, signature.work, *signature.phases]
+    sizes = (signature.scratch_bytes, signature.private_bytes, signature.work)
+    return [*dims, *sizes, *signature.phases]
 
 
 def encode_signature(signature: KernelSignature) -> bytes:

@@ -221,7 +221,7 @@ class _Decoder:
             DimCheck(take(1)[0], take(1)[0], self.text(r, "what"))
             for r in self.rows("checks")[row["checks_begin"] :][: row["num_checks"]]
         )
-        scratch, work = take(2)
+        scratch, private, work = take(3)
         return KernelSignature(
             operands,
             variables,
@@ -237,6 +237,7 @@ class _Decoder:
             scratch,
             take(row["num_phases"]),
             work,
+            private,
         )
 
     def dim(self, row: Row, variables: Sequence[DimVar]) -> Dim:

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#define PAGE_BYTES 4096
 #define SLICED_WORK 20000000 /* about 20 ms of one core; longer phases are cut so that the host can interrupt */
 
 typedef struct kernel_run {
@@ -24,7 +25,7 @@ bool kernel_buffers_init(rvm_machine *m) {
         operands = kernel->num_operands > operands ? kernel->num_operands : operands;
         dims = words > dims ? words : dims;
     }
-    m->kernel_args = calloc(operands, sizeof *m->kernel_args);
+    m->kernel_args = calloc((size_t)operands + 1, sizeof *m->kernel_args); /* and private memory */
     m->kernel_slots = calloc(operands, sizeof *m->kernel_slots);
     m->kernel_dims = calloc(dims, sizeof *m->kernel_dims);
     m->kernel_results = calloc(operands, sizeof *m->kernel_results);
@@ -39,11 +40,16 @@ void kernel_buffers_free(rvm_machine *m) {
     kernel_scratch_free(m);
 }
 
+static void free_memory(rvm_machine *m, uint8_t **memory, uint64_t *memory_bytes) {
+    free(*memory);
+    heap_uncharge(&m->heap, *memory_bytes);
+    *memory = NULL;
+    *memory_bytes = 0;
+}
+
 void kernel_scratch_free(rvm_machine *m) {
-    free(m->scratch);
-    heap_uncharge(&m->heap, m->scratch_bytes);
-    m->scratch = NULL;
-    m->scratch_bytes = 0;
+    free_memory(m, &m->scratch, &m->scratch_bytes);
+    free_memory(m, &m->private_memory, &m->private_bytes);
 }
 
 static rvm_tensor *input_tensor(const kernel_run *run, uint32_t operand) {
@@ -232,28 +238,48 @@ static int32_t make_outputs(rvm_machine *m, kernel_run *run) {
     return 0;
 }
 
-static int32_t need_scratch(rvm_machine *m, const kernel_run *run) {
+/* Makes memory that is kept from call to call large enough for `size`; its start is a multiple of `align`. */
+static int32_t need_memory(rvm_machine *m, const kernel_run *run, const rvm_dim *size, uint64_t align,
+                           uint8_t **memory, uint64_t *memory_bytes) {
     int64_t bytes;
-    int32_t trap = rvm_dim_value(&run->kernel->scratch, m->kernel_dims, &bytes);
+    int32_t trap = rvm_dim_value(size, m->kernel_dims, &bytes);
     if (trap || bytes < 0 || bytes >= RVM_MAX_BYTES) {
         return dim_trap(m, run, trap ? trap : RVM_TRAP_SIZE_OVERFLOW);
     }
-    if ((uint64_t)bytes <= m->scratch_bytes) {
+    if ((uint64_t)bytes <= *memory_bytes) {
         return 0;
     }
     uint64_t padded = heap_class_bytes(heap_size_class((uint64_t)bytes + RVM_ALIGN_BYTES));
-    padded = (padded + RVM_ALIGN_BYTES - 1) & ~(uint64_t)(RVM_ALIGN_BYTES - 1);
-    kernel_scratch_free(m);
+    padded = (padded + align - 1) & ~(align - 1);
+    free_memory(m, memory, memory_bytes);
     if (!heap_charge(&m->heap, padded)) {
         return trap_out_of_memory(m);
     }
-    m->scratch = aligned_alloc(RVM_ALIGN_BYTES, padded);
-    if (!m->scratch) {
+    *memory = aligned_alloc(align, padded);
+    if (!*memory) {
         heap_uncharge(&m->heap, padded);
         return trap_out_of_memory(m);
     }
-    m->scratch_bytes = padded;
+    *memory_bytes = padded;
     return 0;
+}
+
+static bool is_wanted(const rvm_dim *size) {
+    return size->kind != RVM_DIM_CONSTANT || size->value;
+}
+
+/* Private memory has pages of its own, so that workers share no lines of the cache. */
+static int32_t need_memories(rvm_machine *m, const kernel_run *run) {
+    const rvm_kernel *kernel = run->kernel;
+    int32_t trap = 0;
+    if (is_wanted(&kernel->scratch)) {
+        trap = need_memory(m, run, &kernel->scratch, RVM_ALIGN_BYTES, &m->scratch, &m->scratch_bytes);
+    }
+    if (!trap && is_wanted(&kernel->private_bytes)) {
+        trap = need_memory(m, run, &kernel->private_bytes, PAGE_BYTES, &m->private_memory, &m->private_bytes);
+        m->kernel_args[kernel->num_operands] = m->private_memory;
+    }
+    return trap;
 }
 
 static int32_t kernel_trap(rvm_machine *m, const kernel_run *run, int32_t code) {
@@ -348,9 +374,7 @@ int32_t kernel_call(rvm_machine *m, const rvm_kernel *kernel, uint32_t given, co
     int32_t trap = take_inputs(m, &run);
     trap = trap ? trap : check_sizes(m, &run);
     trap = trap ? trap : make_outputs(m, &run);
-    if (!trap && (kernel->scratch.kind != RVM_DIM_CONSTANT || kernel->scratch.value)) {
-        trap = need_scratch(m, &run);
-    }
+    trap = trap ? trap : need_memories(m, &run);
     trap = trap ? trap : run_phases(m, &run);
     drop_given(m, &run);
     for (uint32_t o = 0; o < kernel->num_outputs; o++) {

@@ -95,8 +95,8 @@ typedef struct rvm_machine {
     uint64_t *kernel_slots; /* scalar operands */
     int64_t *kernel_dims;   /* variables, then strides */
     rvm_tensor **kernel_results;
-    uint8_t *scratch;
-    uint64_t scratch_bytes;
+    uint8_t *scratch, *private_memory;
+    uint64_t scratch_bytes, private_bytes;
     rvm_poll poll;
     void *poll_context;
     rvm_trace trace; /* null: not traced */

@@ -117,6 +117,7 @@ typedef struct rvm_in_place {
     uint16_t output, input; /* operand numbers: dense, of one dtype */
 } rvm_in_place;
 
+/* `args` holds the operands and, where a kernel has private memory, its address. */
 typedef int32_t (*rvm_phase)(void *const *args, const int64_t *dims, int64_t begin, int64_t end,
                              void *scratch);
 
@@ -133,7 +134,7 @@ typedef struct rvm_kernel {
     const char *const *var_names;
     const rvm_dim_check *checks;
     const rvm_in_place *in_place;
-    rvm_dim scratch, work;
+    rvm_dim scratch, private_bytes, work;
     const rvm_dim *phase_extents;
     rvm_phase *phases; /* NULL until linked */
 } rvm_kernel;
