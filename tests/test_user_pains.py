@@ -8,6 +8,12 @@ Rows that other tests hold:
 | apache/tvm#13296, the stack overflows in the compiler | `tests/ir/test_deep.py`, and below |
 | apache/tvm#8285, memory held until there is none | `tests/vm/test_memory.py`, and below |
 | apache/tvm#12302, dynamic axes of all operators | `tests/ops/test_operators_on_the_machine.py` |
+| apache/tvm#14351, a run command for each kind of file | `tests/cli/test_file_commands.py` |
+| apache/tvm#11264, boxes and sizes that are computed | `tests/ops/test_suppression.py`, and below |
+| apache/tvm PR 7210, values that decide sizes | `tests/ops/test_value_operands.py`, and below |
+
+What concerns importers of other frameworks, their layers, and devices that are not there has no
+test here.
 """
 
 from __future__ import annotations
@@ -97,6 +103,57 @@ def test_sizes_that_depend_on_data_need_no_other_machine():
     vm = compiled("def @main(%x: Tensor[(?), int32]) { unique(%x, sorted=True) }")
     x = np.array([3, 1, 3, 2, 1], np.int32)
     np.testing.assert_array_equal(vm.run(x)[0][:3], [1, 2, 3])
+
+
+FLAGGED = [
+    ("dyn.reshape", [[6, -1]], {}, "(6, 4), float32"),
+    ("dyn.tile", [[1, 2, 1]], {}, "(2, 6, 4), float32"),
+    ("dyn.topk", [2], {"ret_type": "values"}, "(2, 3, 2), float32"),
+    ("dyn.broadcast_to", [[5, 2, 3, 4]], {}, "(5, 2, 3, 4), float32"),
+    ("dyn.squeeze", [[]], {}, "(2, 3, 4), float32"),
+    ("dyn.expand_dims", [1], {"num_newaxis": 2}, "(2, 1, 1, 3, 4), float32"),
+    ("dyn.strided_slice", [[0, 1, 0], [2, 3, 4], [1, 1, 2]], {}, "(2, 2, 2), float32"),
+]
+
+
+@pytest.mark.parametrize(("name", "values", "attrs", "expected"), FLAGGED)
+def test_only_operands_that_decide_on_a_shape_need_be_known(name, values, attrs, expected):
+    """apache/tvm PR 7210: one flag for the whole operator had data of any size copied."""
+    data = relay.var("x", shape=(2, 3, 4))
+    constants = [relay.const(v, "int64") for v in values]
+    known = relayvm.ops.OPS[name](data, *constants, **attrs)
+    infer = relay.transform.InferType()
+    module = infer(relayvm.IRModule.from_expr(relay.Function([data], known)))
+    assert print_type(module["main"].checked_type.ret_type) == f"Tensor[{expected}]"
+    # Now the data is known and what decides is not: the size is found as the program runs.
+    given = RNG.random((2, 3, 4), np.float32)
+    params = [
+        relay.var(f"s{i}", shape=c.data.shape, dtype="int64") for i, c in enumerate(constants)
+    ]
+    late = relayvm.ops.OPS[name](relay.const(given), *params, **attrs)
+    unknown = relayvm.IRModule.from_expr(relay.Function(params, late))
+    assert "?" in print_type(infer(unknown)["main"].checked_type.ret_type)
+    results = [
+        relay.create_executor("vm", mod=program).evaluate()(*args).numpy()
+        for program, args in ((module, [given]), (unknown, [c.data for c in constants]))
+    ]
+    np.testing.assert_array_equal(*results)
+
+
+def test_static_parts_run_as_fast_beside_dynamic_ones_as_alone():
+    """apache/tvm#15405: three times slower on the machine for dynamic programs."""
+    static = "let %h = nn.relu(nn.dense(%x, %w)); let %y = nn.dense(%h, %w) + 1f;"
+    types = "%x: Tensor[(4, 8), float32], %w: Tensor[(8, 8), float32]"
+    alone = relayvm.compile(parsed(f"def @main({types}) {{ {static} %y }}"))
+    beside = relayvm.compile(
+        parsed(
+            f"def @main({types}, %b: Tensor[(?, 4), float32]) "
+            f"{{ {static} (%y, argwhere(%b), nn.softmax(%b)) }}"
+        )
+    )
+    kernels = {kernel.nest for kernel in beside.program().kernels}
+    wanted = {kernel.nest for kernel in alone.program().kernels}
+    assert wanted and wanted <= kernels
 
 
 @pytest.mark.skipif(lib.rvm_is_stress_build(), reason="the stress build keeps no memory")
