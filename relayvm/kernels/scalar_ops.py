@@ -128,7 +128,7 @@ _ROWS = (
     _row("subtract", 2, DTYPES, "difference; xor of bools", arithmetic.subtract, ulp=0.5),
     _row("multiply", 2, DTYPES, "product; and of bools", arithmetic.multiply, ulp=0.5),
     _row("divide", 2, NUMERIC, "quotient, toward zero for integers", arithmetic.divide, ulp=0.5),
-    _row("floor_divide", 2, NUMERIC, "quotient rounded down", arithmetic.floor_divide, ulp=1.0),
+    _row("floor_divide", 2, NUMERIC, "quotient rounded down", arithmetic.floor_divide, ulp=2.0),
     _row("mod", 2, NUMERIC, "remainder with the sign of the dividend", arithmetic.mod),
     _row(
         "floor_mod",

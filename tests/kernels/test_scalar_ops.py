@@ -1,4 +1,4 @@
-"""The numpy meaning of scalar functions: error bounds, special values, exact fused multiply-add."""
+"""The numpy meaning of scalar functions: as numpy has it, integers, casts, fused multiply-add."""
 
 import math
 from fractions import Fraction
@@ -9,96 +9,6 @@ import pytest
 from relayvm.base.dtypes import BY_NAME, FLOAT16, INT8
 from relayvm.kernels.scalar_ops import SCALAR_OPS, cast_array
 from relayvm.kernels.scalars.numpy_machine import fma32, fma64
-
-SAMPLES = 20_000
-NUMPY_NAMES = {
-    "asin": "arcsin",
-    "acos": "arccos",
-    "atan": "arctan",
-    "asinh": "arcsinh",
-    "acosh": "arccosh",
-    "atanh": "arctanh",
-}
-# Where each function is sampled: (low, high) uniform, and whether sizes are spread over magnitudes.
-RANGES = {
-    "exp": (-87, 88),
-    "log": (1e-30, 1e30),
-    "log2": (1e-30, 1e30),
-    "log10": (1e-30, 1e30),
-    "rsqrt": (1e-30, 1e30),
-    "sin": (-1e5, 1e5),
-    "cos": (-1e5, 1e5),
-    "tan": (-1e5, 1e5),
-    "asin": (-1, 1),
-    "acos": (-1, 1),
-    "atan": (-1e6, 1e6),
-    "sinh": (-88, 88),
-    "cosh": (-88, 88),
-    "tanh": (-20, 20),
-    "asinh": (-1e12, 1e12),
-    "acosh": (1, 1e12),
-    "atanh": (-0.9999, 0.9999),
-    "sigmoid": (-85, 85),
-}
-
-
-def _samples(low, high):
-    """Return points spread uniformly and by magnitude over an interval."""
-    rng = np.random.default_rng(3)
-    uniform = rng.uniform(low, high, SAMPLES)
-    sizes = np.exp(rng.uniform(math.log(1e-8), math.log(max(abs(low), abs(high))), SAMPLES))
-    near_one = rng.uniform(0.5, 2, SAMPLES)
-    signs = rng.choice([-1.0, 1.0], SAMPLES)
-    points = np.concatenate([uniform, sizes * signs, near_one])
-    return points[(points >= low) & (points <= high)]
-
-
-def _reference(name, x):
-    if name == "rsqrt":
-        return 1 / np.sqrt(x)
-    if name == "sigmoid":
-        return 1 / (1 + np.exp(-x))
-    return getattr(np, NUMPY_NAMES.get(name, name))(x)
-
-
-def _worst_ulp(result, exact):
-    """Return the largest error in units of the last place of the exact results."""
-    unit = np.spacing(np.abs(exact).astype(result.dtype)).astype(exact.dtype)
-    return float(np.max(np.abs(result.astype(exact.dtype) - exact) / unit))
-
-
-@pytest.mark.parametrize("name", RANGES)
-def test_float32_functions_keep_their_stated_error(name):
-    x = _samples(*RANGES[name]).astype(np.float32)
-    exact = _reference(name, x.astype(np.float64))
-    assert _worst_ulp(SCALAR_OPS[name](x), exact) <= SCALAR_OPS[name].ulp
-
-
-@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="long double is not wider here")
-@pytest.mark.parametrize("name", RANGES)
-def test_float64_functions_keep_their_stated_error(name):
-    x = _samples(*RANGES[name])
-    exact = _reference(name, x.astype(np.longdouble))
-    assert _worst_ulp(SCALAR_OPS[name](x), exact) <= SCALAR_OPS[name].ulp
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_erf_keeps_its_stated_error(dtype):
-    x = np.linspace(-5.9, 5.9, 4001).astype(dtype)
-    exact = np.array([math.erf(v) for v in x])
-    # math.erf is itself good to about one unit in float64.
-    assert _worst_ulp(SCALAR_OPS["erf"](x), exact) <= SCALAR_OPS["erf"].ulp + (dtype is np.float64)
-
-
-def test_power_keeps_its_stated_error():
-    rng = np.random.default_rng(5)
-    x, y = rng.uniform(0.01, 50, SAMPLES), rng.uniform(-20, 20, SAMPLES)
-    wide = np.power(x.astype(np.longdouble), y.astype(np.longdouble))
-    assert _worst_ulp(SCALAR_OPS["power"](x, y), wide) <= SCALAR_OPS["power"].ulp
-    x, y = x.astype(np.float32), y.astype(np.float32)
-    wide = np.power(x.astype(np.float64), y.astype(np.float64))
-    assert _worst_ulp(SCALAR_OPS["power"](x, y), wide) <= 0.51
-
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, 0.5, -0.5, 1.5, math.inf, -math.inf, math.nan]
 SPECIAL += [1e-310, 1e300, -1e300, 2.0**53 + 2, 5e-324]
@@ -138,13 +48,6 @@ def test_power_of_special_floats_is_that_of_numpy():
         np.signbit(result) == np.signbit(expected)
     )
     assert (close | (np.isnan(result) & np.isnan(expected))).all()
-
-
-@pytest.mark.parametrize("name", [n for n, op in SCALAR_OPS.items() if op.arity == 1 and op.ulp])
-def test_nan_stays_nan(name):
-    for dtype in SCALAR_OPS[name].dtypes:
-        if dtype.is_float:
-            assert np.isnan(SCALAR_OPS[name](np.array([np.nan], dtype.numpy))).all()
 
 
 @pytest.mark.parametrize("name", ["int8", "int32", "int64", "uint8", "uint64"])
