@@ -90,9 +90,9 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "RELAYVM_NUM_THREADS",
-            "1",
-            _count,
-            "threads that a machine may use; kernels run on the calling thread, whatever it says",
+            "",
+            lambda t: _count(t) if t else None,
+            "threads that the kernels of a machine may use; empty means the cores",
         ),
         Setting(
             "RELAYVM_RUNTIME",

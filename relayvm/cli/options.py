@@ -103,6 +103,12 @@ def add_machine_options(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="how bytecode runs (default: auto)",
     )
+    parser.add_argument(
+        "--threads",
+        type=positive,
+        metavar="N",
+        help="threads that kernels may use (default: the cores)",
+    )
     for name, unit, text in (
         ("--max-steps", "STEPS", "calls and kernel work before a trap (default: no limit)"),
         ("--max-memory", "BYTES", "memory before a trap (default: what the computer has)"),
@@ -115,6 +121,7 @@ def machine_arguments(options: argparse.Namespace) -> dict[str, Any]:
     """Return the keyword arguments of `VirtualMachine` that the options give."""
     return {
         "engine": options.engine,
+        "num_threads": options.threads,
         "max_steps": options.max_steps,
         "max_memory": options.max_memory,
         "max_depth": options.max_depth,

@@ -13,6 +13,7 @@ import numpy as np
 
 from relayvm.base.diagnostics import RelayError, error
 from relayvm.base.dtypes import BY_NAME
+from relayvm.base.host import available_cores
 from relayvm.base.settings import flag, setting
 from relayvm.vm.arrays import Symbols, array_argument
 from relayvm.vm.convert import TENSOR, converter_of, to_word
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from relayvm.vm.executable import Executable
 
 DEFAULT_MAX_DEPTH = 2_000_000
+MAX_THREADS = 1024
 NO_LIMIT = (1 << 63) - 1
 ENGINES = ("auto", "interpreter")
 WORD, OBJECT, ARRAY = 0, 1, 2
@@ -35,9 +37,11 @@ WORD_CLASS, OWNED_CLASS, BORROWED_CLASS = 0, 1, 2
 class VirtualMachine:
     """Runs the entries of an executable, one call at a time.
 
-    Machines are cheap; executables are shared between threads, machines are not. `max_memory`
-    (bytes), `max_steps` (function entries, kernels by their work) and `max_depth` (nested calls)
-    end a run with a `Trap`, after which the machine is usable. Raises RelayError `bad-option`.
+    Machines are cheap; executables are shared between threads, machines are not. Kernels that are
+    long enough run on up to `num_threads` threads (by default the cores), with the same bits for
+    any number. `max_memory` (bytes), `max_steps` (function entries, kernels by their work) and
+    `max_depth` (nested calls) end a run with a `Trap`, after which the machine is usable. Raises
+    RelayError `bad-option`.
     """
 
     def __init__(
@@ -57,9 +61,12 @@ class VirtualMachine:
             raise error("bad-option", f"there is no device `{device}`; known is `cpu`")
         if engine not in ENGINES:
             raise error("bad-option", f"there is no engine `{engine}`; known are {_names(ENGINES)}")
+        cores = available_cores()
         threads = num_threads if num_threads is not None else setting("RELAYVM_NUM_THREADS")
-        if not isinstance(threads, int) or threads < 1:
-            raise error("bad-option", f"`num_threads` is {threads!r}, which is not at least 1")
+        threads = cores if threads is None else threads
+        if not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
+            problem = f"`num_threads` is {threads!r}, which is not from 1 to {MAX_THREADS}"
+            raise error("bad-option", problem)
         limits = {
             "max_memory": default_max_memory() if max_memory is None else max_memory,
             "max_steps": NO_LIMIT if max_steps is None else max_steps,
@@ -80,6 +87,7 @@ class VirtualMachine:
         if handle == ffi.NULL:
             raise error("out-of-memory", "there is no memory for a machine within `max_memory`")
         self.handle = ffi.gc(handle, lib.rvm_machine_free)
+        lib.rvm_machine_set_threads(self.handle, threads, cores)
         lib.rvm_machine_set_poll(self.handle, lib.relayvm_poll, ffi.NULL)
         if flag("RELAYVM_TRACE"):
             self._trace()

@@ -133,6 +133,7 @@ def test_wrong_argument_lists_are_named(args, named, message):
         ({"device": "tpu"}, "no device `tpu`"),
         ({"engine": "warp"}, "no engine `warp`"),
         ({"num_threads": 0}, "`num_threads` is 0"),
+        ({"num_threads": 1025}, "`num_threads` is 1025"),
         ({"max_memory": -1}, "`max_memory` is -1"),
         ({"max_depth": 1.5}, "`max_depth` is 1.5"),
     ],

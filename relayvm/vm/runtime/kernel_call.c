@@ -1,12 +1,12 @@
 /* One kernel call: sizes from the operands, checks, outputs, scratch, phases. What the signature says is enforced
  * here; nothing is believed because bytecode says so. */
+#include "kernel_phases.h"
 #include "machine.h"
 #include "tensor.h"
 
 #include <stdlib.h>
 
 #define PAGE_BYTES 4096
-#define SLICED_WORK 20000000 /* about 20 ms of one core; longer phases are cut so that the host can interrupt */
 
 typedef struct kernel_run {
     const rvm_kernel *kernel;
@@ -50,6 +50,7 @@ static void free_memory(rvm_machine *m, uint8_t **memory, uint64_t *memory_bytes
 void kernel_scratch_free(rvm_machine *m) {
     free_memory(m, &m->scratch, &m->scratch_bytes);
     free_memory(m, &m->private_memory, &m->private_bytes);
+    free_memory(m, &m->worker_memory, &m->worker_bytes);
 }
 
 static rvm_tensor *input_tensor(const kernel_run *run, uint32_t operand) {
@@ -61,11 +62,15 @@ static int32_t wrong_operand(rvm_machine *m, const kernel_run *run, uint32_t ope
                     operand, run->kernel->name);
 }
 
-static int32_t dim_trap(rvm_machine *m, const kernel_run *run, int32_t trap) {
+int32_t kernel_dim_trap(rvm_machine *m, const rvm_kernel *kernel, int32_t trap) {
     return trap_set(m, trap,
                     trap == RVM_TRAP_SIZE_OVERFLOW ? "a size of `%s` is negative or too large"
                                                    : "sizes of the operands of `%s` do not fit together",
-                    run->kernel->name);
+                    kernel->name);
+}
+
+static int32_t dim_trap(rvm_machine *m, const kernel_run *run, int32_t trap) {
+    return kernel_dim_trap(m, run->kernel, trap);
 }
 
 /* Scalars are copied first: an output may go to the register that an input comes from. */
@@ -238,7 +243,26 @@ static int32_t make_outputs(rvm_machine *m, kernel_run *run) {
     return 0;
 }
 
-/* Makes memory that is kept from call to call large enough for `size`; its start is a multiple of `align`. */
+/* Makes memory that is kept from call to call large enough; its start is a multiple of `align`. */
+static bool need_bytes(rvm_machine *m, uint64_t bytes, uint64_t align, uint8_t **memory, uint64_t *memory_bytes) {
+    if (bytes <= *memory_bytes) {
+        return true;
+    }
+    uint64_t padded = heap_class_bytes(heap_size_class(bytes + RVM_ALIGN_BYTES));
+    padded = (padded + align - 1) & ~(align - 1);
+    free_memory(m, memory, memory_bytes);
+    if (!heap_charge(&m->heap, padded)) {
+        return false;
+    }
+    *memory = aligned_alloc(align, padded);
+    if (!*memory) {
+        heap_uncharge(&m->heap, padded);
+        return false;
+    }
+    *memory_bytes = padded;
+    return true;
+}
+
 static int32_t need_memory(rvm_machine *m, const kernel_run *run, const rvm_dim *size, uint64_t align,
                            uint8_t **memory, uint64_t *memory_bytes) {
     int64_t bytes;
@@ -246,97 +270,70 @@ static int32_t need_memory(rvm_machine *m, const kernel_run *run, const rvm_dim 
     if (trap || bytes < 0 || bytes >= RVM_MAX_BYTES) {
         return dim_trap(m, run, trap ? trap : RVM_TRAP_SIZE_OVERFLOW);
     }
-    if ((uint64_t)bytes <= *memory_bytes) {
-        return 0;
-    }
-    uint64_t padded = heap_class_bytes(heap_size_class((uint64_t)bytes + RVM_ALIGN_BYTES));
-    padded = (padded + align - 1) & ~(align - 1);
-    free_memory(m, memory, memory_bytes);
-    if (!heap_charge(&m->heap, padded)) {
-        return trap_out_of_memory(m);
-    }
-    *memory = aligned_alloc(align, padded);
-    if (!*memory) {
-        heap_uncharge(&m->heap, padded);
-        return trap_out_of_memory(m);
-    }
-    *memory_bytes = padded;
-    return 0;
-}
-
-static bool is_wanted(const rvm_dim *size) {
-    return size->kind != RVM_DIM_CONSTANT || size->value;
+    return need_bytes(m, (uint64_t)bytes, align, memory, memory_bytes) ? 0 : trap_out_of_memory(m);
 }
 
 /* Private memory has pages of its own, so that workers share no lines of the cache. */
 static int32_t need_memories(rvm_machine *m, const kernel_run *run) {
     const rvm_kernel *kernel = run->kernel;
     int32_t trap = 0;
-    if (is_wanted(&kernel->scratch)) {
+    if (kernel_wants(&kernel->scratch)) {
         trap = need_memory(m, run, &kernel->scratch, RVM_ALIGN_BYTES, &m->scratch, &m->scratch_bytes);
     }
-    if (!trap && is_wanted(&kernel->private_bytes)) {
+    if (!trap && kernel_wants(&kernel->private_bytes)) {
         trap = need_memory(m, run, &kernel->private_bytes, PAGE_BYTES, &m->private_memory, &m->private_bytes);
         m->kernel_args[kernel->num_operands] = m->private_memory;
     }
     return trap;
 }
 
-static int32_t kernel_trap(rvm_machine *m, const kernel_run *run, int32_t code) {
-    if (code == RVM_TRAP_INDEX_OUT_OF_RANGE) {
-        return trap_set(m, code, "an index in `%s` is outside its axis", run->kernel->name);
+bool kernel_worker_args(rvm_machine *m, const rvm_kernel *kernel, uint32_t parts) {
+    int64_t bytes;
+    if (rvm_dim_value(&kernel->private_bytes, m->kernel_dims, &bytes)) {
+        return false; /* cannot be: the caller's memory has that size */
     }
-    if (code < 0 || code >= RVM_NUM_TRAPS) {
-        code = RVM_TRAP_BAD_VALUE;
+    const uint64_t stride = ((uint64_t)bytes + PAGE_BYTES - 1) & ~(uint64_t)(PAGE_BYTES - 1);
+    const uint64_t row = (uint64_t)kernel->num_operands + 1, others = parts - 1;
+    /* The arrays of arguments stand behind the memory of all. */
+    const uint64_t total = others * (stride + row * sizeof(void *));
+    if (!need_bytes(m, total, PAGE_BYTES, &m->worker_memory, &m->worker_bytes)) {
+        return false;
     }
-    return trap_set(m, code, "`%s` stopped", run->kernel->name);
+    m->worker_args = (void **)(void *)(m->worker_memory + others * stride);
+    for (uint64_t w = 0; w < others; w++) {
+        memcpy(m->worker_args + w * row, m->kernel_args, kernel->num_operands * sizeof(void *));
+        m->worker_args[w * row + kernel->num_operands] = m->worker_memory + w * stride;
+    }
+    return true;
 }
 
-/* A phase whose kernel takes long runs in slices of its outer axis, with a look at the host between them. */
-static int32_t run_phase(rvm_machine *m, const kernel_run *run, uint32_t phase, int64_t work) {
-    int64_t extent;
-    int32_t trap = rvm_dim_value(&run->kernel->phase_extents[phase], m->kernel_dims, &extent);
-    if (trap) {
-        return dim_trap(m, run, trap);
-    }
-    int64_t slices = work / SLICED_WORK + 1;
-    int64_t step = extent / slices + (extent % slices != 0);
-    for (int64_t begin = 0, end; begin < extent; begin = end) {
-        end = extent - begin > step ? begin + step : extent;
-        if (begin > 0) {
-            trap = trap_poll(m);
-            if (trap) {
-                return trap;
-            }
-        }
-        trap = run->kernel->phases[phase](m->kernel_args, m->kernel_dims, begin, end, m->scratch);
-        if (trap) {
-            return kernel_trap(m, run, trap);
-        }
-    }
-    return 0;
-}
-
-static int32_t run_each_phase(rvm_machine *m, const kernel_run *run, int64_t work) {
-    for (uint32_t phase = 0; phase < run->kernel->num_phases; phase++) {
-        int32_t trap = run_phase(m, run, phase, work);
-        if (trap) {
-            return trap;
-        }
-    }
-    return 0;
-}
-
-__attribute__((noinline)) static int32_t run_measured(rvm_machine *m, const kernel_run *run, int64_t work) {
+__attribute__((noinline)) static int32_t run_measured(rvm_machine *m, const kernel_run *run, int64_t work,
+                                                              uint64_t units) {
     rvm_kernel_profile *row = &m->profile[run->kernel - m->program->kernels];
     const int64_t begin = machine_clock_ns();
-    int32_t trap = run_each_phase(m, run, work);
+    int32_t trap = kernel_run_phases(m, run->kernel, work, units);
     row->time_ns += (uint64_t)(machine_clock_ns() - begin);
     row->calls++;
     if (__builtin_add_overflow(row->work, (uint64_t)work, &row->work)) {
         row->work = UINT64_MAX;
     }
     return trap;
+}
+
+/* The work, or the bytes of all operands where these are more. A kernel that reads little of an operand does little
+ * work, which bounds what it can touch. */
+static uint64_t units_of(const kernel_run *run, int64_t work) {
+    const rvm_kernel *kernel = run->kernel;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < kernel->num_operands; i++) {
+        bool is_input = i < kernel->num_inputs;
+        if (kernel->operands[i].access != RVM_ACCESS_SCALAR && !(is_input && i < 32 && run->reused >> i & 1)) {
+            const rvm_tensor *tensor = is_input ? input_tensor(run, i) : run->results[i - kernel->num_inputs];
+            bytes += (uint64_t)tensor->elements * rvm_dtype_bytes[tensor->dtype];
+        }
+    }
+    const uint64_t done = (uint64_t)work;
+    return bytes < done ? done : bytes / RVM_BYTES_PER_WORK < done ? bytes : done * RVM_BYTES_PER_WORK;
 }
 
 static int32_t run_phases(rvm_machine *m, const kernel_run *run) {
@@ -347,7 +344,9 @@ static int32_t run_phases(rvm_machine *m, const kernel_run *run) {
     }
     m->kernel_calls++;
     m->fuel -= work / RVM_WORK_PER_STEP;
-    return __builtin_expect(m->profile != NULL, 0) ? run_measured(m, run, work) : run_each_phase(m, run, work);
+    const uint64_t units = m->num_threads > 1 && work >= RVM_SHARED_WORK ? units_of(run, work) : 0;
+    return __builtin_expect(m->profile != NULL, 0) ? run_measured(m, run, work, units)
+                                                   : kernel_run_phases(m, run->kernel, work, units);
 }
 
 static void drop_given(rvm_machine *m, const kernel_run *run) {

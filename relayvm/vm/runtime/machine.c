@@ -18,6 +18,7 @@ rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t
     m->program = program;
     m->max_steps = max_steps;
     m->max_depth = max_depth;
+    m->num_threads = m->num_cores = 1;
     m->gather = malloc(RVM_LIST_WORDS * sizeof *m->gather);
     m->results = malloc(RVM_LIST_WORDS * sizeof *m->results);
     uint32_t most = 1;
@@ -50,6 +51,11 @@ int64_t machine_clock_ns(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+void rvm_machine_set_threads(rvm_machine *m, uint32_t num_threads, uint32_t num_cores) {
+    m->num_threads = num_threads;
+    m->num_cores = num_cores;
 }
 
 void rvm_machine_set_poll(rvm_machine *m, rvm_poll poll, void *context) {

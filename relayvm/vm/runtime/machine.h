@@ -95,8 +95,10 @@ typedef struct rvm_machine {
     uint64_t *kernel_slots; /* scalar operands */
     int64_t *kernel_dims;   /* variables, then strides */
     rvm_tensor **kernel_results;
-    uint8_t *scratch, *private_memory;
-    uint64_t scratch_bytes, private_bytes;
+    void **worker_args; /* rows like kernel_args, in `worker_memory` */
+    uint8_t *scratch, *private_memory, *worker_memory;
+    uint64_t scratch_bytes, private_bytes, worker_bytes;
+    uint32_t num_threads, num_cores; /* that kernels may use; that the process has */
     rvm_poll poll;
     void *poll_context;
     rvm_trace trace; /* null: not traced */
@@ -119,6 +121,8 @@ typedef struct rvm_stats {
 rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t max_steps, uint64_t max_depth);
 void rvm_machine_free(rvm_machine *machine);
 void rvm_machine_set_poll(rvm_machine *machine, rvm_poll poll, void *context);
+/* Kernels may use that many threads, 1 at first. Threads beyond the cores sleep between kernels. */
+void rvm_machine_set_threads(rvm_machine *machine, uint32_t num_threads, uint32_t num_cores);
 void rvm_machine_set_trace(rvm_machine *machine, rvm_trace trace, void *context);
 
 /* Runs a function on a machine that is not running. Owned arguments are consumed, borrowed ones lent; results of class

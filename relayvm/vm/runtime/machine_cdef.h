@@ -30,6 +30,7 @@ typedef struct {
 } rvm_trace_event;
 typedef int32_t (*rvm_trace)(void *context, const rvm_trace_event *event);
 void rvm_machine_set_trace(rvm_machine *machine, rvm_trace trace, void *context);
+void rvm_machine_set_threads(rvm_machine *machine, uint32_t num_threads, uint32_t num_cores);
 void rvm_machine_set_poll(rvm_machine *machine, rvm_poll poll, void *context);
 const rvm_trap_record *rvm_machine_trap(const rvm_machine *machine);
 void rvm_machine_interrupt(rvm_machine *machine);

@@ -74,6 +74,7 @@ bool rvm_kernel_bind(rvm_program *program, uint32_t kernel, const uint64_t *phas
     for (uint32_t i = 0; i < num_phases; i++) {
         rvm_program_set_phase(program, kernel, i, (const void *)(uintptr_t)phases[i]);
     }
+    program->kernels[kernel].calls_host = 1;
     return true;
 }
 

@@ -137,6 +137,7 @@ typedef struct rvm_kernel {
     rvm_dim scratch, private_bytes, work;
     const rvm_dim *phase_extents;
     rvm_phase *phases; /* NULL until linked */
+    uint8_t calls_host; /* its phases are the host's, so they run on the calling thread alone */
 } rvm_kernel;
 
 typedef struct rvm_source {

@@ -1,0 +1,152 @@
+/* The phases of a kernel: on the calling thread, or in slices shared out to the pool where that pays. Slices depend on
+ * sizes and the number of threads alone. */
+#include "kernel_phases.h"
+
+#include "pool.h"
+
+#define SLICED_WORK 20000000 /* about 20 ms of one core; longer phases are cut so that the host can interrupt */
+#define UNITS_PER_NS 100     /* what one core does at best: scalar operations of a product, bytes from its cache */
+#define SLICE_UNITS 200000   /* 2 us at best, twice the cost of handing a slice over: less is not worth it */
+
+/* A phase at work. Workers read it; what they write is atomic. */
+typedef struct phase_run {
+    rvm_machine *machine; /* for the caller alone */
+    const rvm_kernel *kernel;
+    rvm_phase phase;
+    int64_t extent, step; /* after each `step` rounds there is a look at the host */
+    uint32_t parts;
+    _Atomic uint64_t first_trap; /* part and code of the first slice that trapped, or NO_TRAP */
+    _Atomic int32_t stop;        /* the trap by which the host ends the run, or 0 */
+} phase_run;
+
+#define NO_TRAP UINT64_MAX
+
+static int32_t kernel_trap(rvm_machine *m, const rvm_kernel *kernel, int32_t code) {
+    if (code == RVM_TRAP_INDEX_OUT_OF_RANGE) {
+        return trap_set(m, code, "an index in `%s` is outside its axis", kernel->name);
+    }
+    if (code < 0 || code >= RVM_NUM_TRAPS) {
+        code = RVM_TRAP_BAD_VALUE;
+    }
+    return trap_set(m, code, "`%s` stopped", kernel->name);
+}
+
+/* The slice that comes first decides, as it does where slices run one after the other. */
+static void note_trap(phase_run *run, uint32_t part, int32_t code) {
+    uint64_t mine = (uint64_t)part << 32 | (uint32_t)code;
+    uint64_t first = atomic_load(&run->first_trap);
+    while (mine < first && !atomic_compare_exchange_weak(&run->first_trap, &first, mine)) {
+    }
+}
+
+static bool is_over(phase_run *run, uint32_t part, bool is_caller) {
+    if (is_caller) {
+        int32_t trap = trap_poll(run->machine);
+        if (trap) {
+            atomic_store_explicit(&run->stop, trap, memory_order_relaxed);
+        }
+    }
+    return atomic_load_explicit(&run->stop, memory_order_relaxed) ||
+           atomic_load_explicit(&run->first_trap, memory_order_relaxed) >> 32 < part;
+}
+
+static void run_part(void *context, uint32_t part, bool is_caller) {
+    phase_run *run = context;
+    const rvm_machine *m = run->machine;
+    void *const *args = m->kernel_args;
+    if (part > 0 && kernel_wants(&run->kernel->private_bytes)) {
+        args = m->worker_args + (part - 1) * ((size_t)run->kernel->num_operands + 1);
+    }
+    const int64_t share = run->extent / run->parts, more = run->extent % run->parts;
+    const int64_t first = share * part + (part < more ? part : more);
+    const int64_t last = first + share + (part < more);
+    for (int64_t begin = first, end; begin < last; begin = end) {
+        end = last - begin > run->step ? begin + run->step : last;
+        if ((begin > 0 || part > 0) && is_over(run, part, is_caller)) {
+            return;
+        }
+        int32_t code = run->phase(args, m->kernel_dims, begin, end, m->scratch);
+        if (code) {
+            note_trap(run, part, code);
+            return;
+        }
+    }
+}
+
+static void look_at_host(void *context) {
+    phase_run *run = context;
+    int32_t trap = atomic_load_explicit(&run->stop, memory_order_relaxed) ? 0 : trap_poll(run->machine);
+    if (trap) {
+        atomic_store_explicit(&run->stop, trap, memory_order_relaxed);
+    }
+}
+
+/* How many slices a phase of that much work is worth. */
+static uint32_t slices(const rvm_machine *m, const rvm_kernel *kernel, int64_t extent, uint64_t units) {
+    if (m->num_threads < 2 || kernel->calls_host || units < 2 * SLICE_UNITS || extent < 2) {
+        return 1;
+    }
+    uint64_t parts = units / SLICE_UNITS;
+    parts = parts < m->num_threads ? parts : m->num_threads;
+    return (uint32_t)(parts < (uint64_t)extent ? parts : (uint64_t)extent);
+}
+
+static void share_out(phase_run *run, uint64_t units) {
+    const rvm_machine *m = run->machine;
+    if (kernel_wants(&run->kernel->private_bytes) && run->parts > 1 &&
+        !kernel_worker_args(run->machine, run->kernel, run->parts)) {
+        run->parts = 1;
+    }
+    if (run->parts > 1 && pool_take(m->num_threads, m->num_cores)) {
+        pool_job job = {.run = run_part, .wait = look_at_host, .context = run, .parts = run->parts};
+        job.gain_ns = units / UNITS_PER_NS / run->parts * (run->parts - 1);
+        pool_run(&job);
+        pool_give();
+        return;
+    }
+    run->parts = 1;
+    run_part(run, 0, true);
+}
+
+static int32_t run_long_phase(rvm_machine *m, const rvm_kernel *kernel, uint32_t phase, int64_t extent, int64_t work,
+                              uint64_t units) {
+    phase_run run = {.machine = m, .kernel = kernel, .phase = kernel->phases[phase], .extent = extent};
+    const int64_t steps = work / SLICED_WORK + 1;
+    run.step = extent / steps + (extent % steps != 0);
+    run.parts = slices(m, kernel, extent, units);
+    atomic_init(&run.first_trap, NO_TRAP);
+    atomic_init(&run.stop, 0);
+    share_out(&run, units);
+    const uint64_t first_trap = atomic_load(&run.first_trap);
+    const int32_t trap = atomic_load(&run.stop);
+    if (trap) {
+        return trap; /* trap_poll has written the message */
+    }
+    return first_trap == NO_TRAP ? 0 : kernel_trap(m, kernel, (int32_t)(uint32_t)first_trap);
+}
+
+static int32_t run_phase(rvm_machine *m, const rvm_kernel *kernel, uint32_t phase, int64_t work, uint64_t units) {
+    int64_t extent;
+    int32_t trap = rvm_dim_value(&kernel->phase_extents[phase], m->kernel_dims, &extent);
+    if (trap) {
+        return kernel_dim_trap(m, kernel, trap);
+    }
+    if (extent <= 0) {
+        return 0;
+    }
+    if (units >= 2 * SLICE_UNITS || work >= SLICED_WORK) {
+        return run_long_phase(m, kernel, phase, extent, work, units);
+    }
+    trap = kernel->phases[phase](m->kernel_args, m->kernel_dims, 0, extent, m->scratch);
+    return trap ? kernel_trap(m, kernel, trap) : 0;
+}
+
+int32_t kernel_run_phases(rvm_machine *m, const rvm_kernel *kernel, int64_t work, uint64_t units) {
+    for (uint32_t phase = 0; phase < kernel->num_phases; phase++) {
+        int32_t trap = run_phase(m, kernel, phase, work, units / kernel->num_phases);
+        if (trap) {
+            return trap;
+        }
+    }
+    return 0;
+}

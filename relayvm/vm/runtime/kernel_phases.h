@@ -1,0 +1,23 @@
+/* How a kernel's phases run once its operands are ready; shared by the files that call kernels. */
+#ifndef RVM_KERNEL_PHASES_H
+#define RVM_KERNEL_PHASES_H
+
+#include "machine.h"
+
+#define RVM_BYTES_PER_WORK 16 /* at most, that an operation touches */
+/* Less work than this is no matter for several threads, whatever bytes it touches. */
+#define RVM_SHARED_WORK 25000
+
+/* Runs all phases on `kernel_args`, `kernel_dims` and scratch. `units` are scalar operations, or bytes touched where
+ * these are more. 0, or a trap code. */
+int32_t kernel_run_phases(rvm_machine *m, const rvm_kernel *kernel, int64_t work, uint64_t units);
+/* Writes `worker_args`: a row of arguments for each part but the first, with private memory of its own. False where
+ * memory is short: then the caller works alone. */
+bool kernel_worker_args(rvm_machine *m, const rvm_kernel *kernel, uint32_t parts);
+int32_t kernel_dim_trap(rvm_machine *m, const rvm_kernel *kernel, int32_t trap);
+
+static inline bool kernel_wants(const rvm_dim *size) {
+    return size->kind != RVM_DIM_CONSTANT || size->value;
+}
+
+#endif
