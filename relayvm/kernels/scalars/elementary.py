@@ -1,9 +1,8 @@
 """Exponential, logarithm and the functions made of them, as branch-free scalar programs in float32
 and float64.
 
-`exp`, `log`, `tanh`, `sigmoid` and `erf` have programs of their own in float32, because models
-spend time in them; `through_float64` computes the others in float64 and rounds, which is nearly
-exact. Trigonometry is in its own file.
+Most have programs of their own in float32, because models spend time in them; `through_float64`
+computes the others in float64 and rounds, which is nearly exact. Trigonometry is in its own file.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ class Format:
     round_magic: float
     exp_low: float
     exp_high: float
+    sinh_high: float
     exp_coefficients: tuple[float, ...]
     ln2: tuple[float, float]
     log10_2: tuple[float, float]
@@ -46,6 +46,7 @@ FORMATS = {
         1.5 * 2.0**23,
         -104.0,
         89.0,
+        89.5,
         poly.EXP_F32,
         (poly.LN2_HIGH_F32, poly.LN2_LOW_F32),
         (poly.LOG10_2_HIGH_F32, poly.LOG10_2_LOW_F32),
@@ -59,6 +60,7 @@ FORMATS = {
         1.5 * 2.0**52,
         -746.0,
         710.0,
+        710.6,
         poly.EXP_F64,
         (poly.LN2_HIGH_F64, poly.LN2_LOW_F64),
         (poly.LOG10_2_HIGH_F64, poly.LOG10_2_LOW_F64),
@@ -104,15 +106,19 @@ def _exp_parts(x: Value, low: Number = 0.0) -> tuple[Value, Value, Value]:
     return r, fma(evaluate_polynomial(r, form.exp_coefficients), r * r, lost), n
 
 
+def _exp_factor(x: Value, low: Number = 0.0) -> tuple[Value, Value]:
+    """Return (factor, n) with exp(x + low) = factor * 2**n, for x that is in range."""
+    r, tail, n = _exp_parts(x, low)
+    if x.dtype is FLOAT32:
+        return (r + tail) + 1.0, n
+    rounded = r + 1.0
+    return rounded + (((1.0 - rounded) + r) + tail), n
+
+
 def exp(x: Value, low: Number = 0.0) -> Value:
     """Return exp(x), or exp(x + low) for a small correction in float64."""
     form = FORMATS[x.dtype]
-    r, tail, n = _exp_parts(_clamp(x, form.exp_low, form.exp_high), low)
-    if x.dtype is FLOAT32:
-        factor = (r + tail) + 1.0
-    else:
-        rounded = r + 1.0
-        factor = rounded + (((1.0 - rounded) + r) + tail)
+    factor, n = _exp_factor(_clamp(x, form.exp_low, form.exp_high), low)
     half = n >> 1
     return _scale(_scale(factor, half), n - half)
 
@@ -141,20 +147,26 @@ def sigmoid(x: Value) -> Value:
 
 
 def sinh(x: Value) -> Value:
-    """Return the hyperbolic sine of float64."""
+    """Return the hyperbolic sine."""
+    form = FORMATS[x.dtype]
     size = x.apply("absolute")
-    e = exp_minus_one(_clamp(size, 0.0, 700.0))
-    inner = (e + e / (e + 1.0)) * 0.5
-    half = exp(size * 0.5)
-    return select(size > 700.0, half * 0.5 * half, inner).apply("copy_sign", x)
+    r, tail, n = _exp_parts(_clamp(size, 0.0, form.sinh_high))
+    # (exp(size) - 1) / 4, which stays finite up to where the result does not.
+    power = ((n + (form.bias - 2)) << form.mantissa_bits).bitcast(x.dtype)
+    quarter = fma(r + tail, power, power - 0.25)
+    result = (quarter + quarter * 0.25 / (quarter + 0.25)) * 2.0
+    # A quarter of a denormal would lose bits.
+    tiny = size < 2.0 ** -(form.mantissa_bits // 2 + 2)
+    return select(tiny, size, result).apply("copy_sign", x)
 
 
 def cosh(x: Value) -> Value:
-    """Return the hyperbolic cosine of float64."""
-    size = x.apply("absolute")
-    e = exp(_clamp(size, 0.0, 700.0))
-    half = exp(size * 0.5)
-    return select(size > 700.0, half * 0.5 * half, fma(e, 0.5, x.like(0.5) / e))
+    """Return the hyperbolic cosine."""
+    form = FORMATS[x.dtype]
+    factor, n = _exp_factor(_clamp(x.apply("absolute"), 0.0, form.sinh_high))
+    # exp(size) / 4, for the same reason.
+    quarter = _scale(factor, n - 2)
+    return (quarter + 0.0625 / quarter) * 2.0
 
 
 def _log_reduce(x: Value) -> tuple[Value, Value]:
@@ -209,7 +221,7 @@ def log10(x: Value) -> Value:
 
 
 def log_plus_one(x: Value) -> Value:
-    """Return log(1 + x) of float64, x above -1."""
+    """Return log(1 + x), x above -1."""
     total = x + 1.0
     # What the sum lost, relative to it; from the larger operand so that the difference is exact.
     lost = select(x > 1.0, (x - total) + 1.0, x - (total - 1.0))
@@ -218,7 +230,8 @@ def log_plus_one(x: Value) -> Value:
     correction = lost / total
     result = fma(k, high, f + (fma(k, low, _log_rest(f)) + correction))
     result = _log_specials(total, result)
-    return select(x.apply("absolute") < 2.0**-54, x, result)
+    tiny = 2.0 ** -(FORMATS[x.dtype].mantissa_bits + 2)
+    return select(x.apply("absolute") < tiny, x, result)
 
 
 def asinh(x: Value) -> Value:
@@ -238,7 +251,7 @@ def acosh(x: Value) -> Value:
 
 
 def atanh(x: Value) -> Value:
-    """Return the inverse hyperbolic tangent of float64."""
+    """Return the inverse hyperbolic tangent."""
     size = x.apply("absolute")
     result = (log_plus_one(size * 2.0 / (1.0 - size)) * 0.5).apply("copy_sign", x)
     return select(size > 1.0, x.like(NAN), result)
