@@ -96,11 +96,17 @@ class BuildModule:
         workspace_memory_pools: Any = None,
         constant_memory_pools: Any = None,
         params: Params | None = None,
-        mod_name: str = "default",
+        mod_name: str | None = None,
     ) -> tuple[str, Any, dict[str, NDArray]]:
         """Return the graph, the library and the parameters of a module."""
         self._factory = build(
-            mod, target, target_host, executor, runtime, params=params or self._params
+            mod,
+            target,
+            target_host,
+            executor,
+            runtime,
+            params=params or self._params,
+            mod_name=mod_name or "default",
         )
         graph, library, given = self._factory
         return graph, library, given
@@ -128,6 +134,10 @@ class BuildModule:
     def get_module(self) -> Any:
         """Return the library of what was built."""
         return self._built().get_lib()
+
+    def get_devices(self) -> list[str]:
+        """Return the devices of other kinds that were compiled for: none."""
+        return []
 
     def get_irmodule(self) -> Any:
         """Return the module that was built."""

@@ -234,21 +234,19 @@ class VirtualMachine:
     # -- Arguments that stay -------------------------------------------------------------------
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
-        """Set all arguments of a function."""
+        """Set all arguments of a function: named ones, and the others in the order of what is left.
+
+        Names that the function has not are skipped, such as parameters that were compiled in.
+        """
         names = self._names(func_name)
-        if len(args) + len(kwargs) != len(names):
-            given = len(args) + len(kwargs)
-            message = f"`{func_name}` takes {len(names)} arguments, {given} given"
+        named = {name: value for name, value in kwargs.items() if name in names}
+        given = len(args) + len(named)
+        if given != len(names):
+            listed = ", ".join(f"`{n}`" for n in names) or "none"
+            message = f"`{func_name}` takes {len(names)} arguments, {given} given; it has {listed}"
             raise error("wrong-argument", message)
-        values: list[Any] = [_MISSING] * len(names)
-        values[: len(args)] = args
-        for name, value in kwargs.items():
-            place = self.get_input_index(name, func_name)
-            if place < 0 or values[place] is not _MISSING:
-                known = ", ".join(f"`{n}`" for n in names)
-                message = f"`{func_name}` has no free parameter `{name}`; it has {known}"
-                raise error("wrong-argument", message)
-            values[place] = value
+        rest = iter(args)
+        values = [named[name] if name in named else next(rest) for name in names]
         self._inputs[func_name] = [to_machine(v) for v in values]
 
     def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
@@ -280,17 +278,17 @@ class VirtualMachine:
 
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
         """Call a function and return its result; without arguments, with those that are set."""
-        if args or kwargs:
-            self.set_input(func_name, *args, **kwargs)
-        self.invoke_stateful(func_name)
+        self.invoke_stateful(func_name, *args, **kwargs)
         return self._result
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Call `main`."""
         return self.invoke("main", *args, **kwargs)
 
-    def invoke_stateful(self, func_name: str) -> None:
-        """Call a function with the arguments that are set, and keep its result."""
+    def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Call a function, by default with the arguments that are set, and keep its result."""
+        if args or kwargs:
+            self.set_input(func_name, *args, **kwargs)
         values = self._inputs.get(func_name, [])
         names = self._names(func_name)
         missing = [n for n, v in zip(names, values or [_MISSING] * len(names)) if v is _MISSING]
@@ -333,9 +331,7 @@ class VirtualMachine:
 
         Arguments and results are converted in each call, so that `end_to_end` changes nothing.
         """
-        if args or kwargs:
-            self.set_input(func_name, *args, **kwargs)
-        self.invoke_stateful(func_name)
+        self.invoke_stateful(func_name, *args, **kwargs)
         values = self._inputs.get(func_name, [])
         options = (repeat, number, min_repeat_ms, cooldown_interval_ms, repeats_to_cooldown)
         return measure(lambda: self.native.invoke(func_name, *values), *options)

@@ -10,6 +10,7 @@ from typing import Any
 
 from relayvm.base.diagnostics import Diagnostic, RelayError, error
 from relayvm.base.source import Source
+from relayvm.compiler.infer_types import infer_types
 from relayvm.ir.expr import (
     NO_ATTRS,
     Attrs,
@@ -289,8 +290,15 @@ class IRModule:
         result[symbol if isinstance(symbol, str) else "main"] = root
         return result
 
-    def import_from_std(self, file_to_import: str) -> None:
-        """Add the definitions of a file of the standard library, such as `prelude.rly`."""
+    def import_from_std(self, file_to_import: str) -> IRModule:
+        """Add the definitions of a file of the standard library, such as `prelude.rly`, and return
+        the module with types.
+        """
+        self.take_from_std(file_to_import)
+        return wrap(infer_types(self.module), self)
+
+    def take_from_std(self, file_to_import: str) -> None:
+        """Add the definitions of a file of the standard library."""
         self.adopt(import_from_std(self.module, file_to_import, OPS))
 
     def adopt(self, module: Module) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,25 @@ import numpy as np
 from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import DType
 
-_KINDS = {"cpu": 1, "llvm": 1, "cuda": 2, "gpu": 2, "nvptx": 2}
+# DLPack's number of each kind, and the other names of kinds.
+_KINDS = {
+    "cpu": 1,
+    "cuda": 2,
+    "opencl": 4,
+    "vulkan": 7,
+    "metal": 8,
+    "vpi": 9,
+    "rocm": 10,
+    "ext_dev": 12,
+    "webgpu": 15,
+    "hexagon": 16,
+}
+_OTHER_NAMES = {
+    **dict.fromkeys(["llvm", "c", "stackvm", "test", "hybrid", "composite"], "cpu"),
+    **dict.fromkeys(["gpu", "nvptx"], "cuda"),
+    "cl": "opencl",
+    "mtl": "metal",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +56,24 @@ class Device:
         return f"{self.kind}({self.device_id})"
 
 
-def device(dev_type: str, dev_id: int = 0) -> Device:
-    """Return a device by the name of its kind; `llvm` is the CPU."""
-    name = str(dev_type).partition(" ")[0]
+def device(dev_type: Any, dev_id: int = 0) -> Device:
+    """Return a device by the name of its kind, such as `cpu`, `llvm -mcpu=...` or `cuda:1`, or by
+    DLPack's number of it. Kinds that this machine has not are told by `exist`.
+    """
+    if isinstance(dev_type, Device):
+        return dev_type
+    if isinstance(dev_type, int):
+        names = [name for name, number in _KINDS.items() if number == dev_type]
+        name = names[0] if names else str(dev_type)
+    else:
+        name, colon, number = str(dev_type).partition(" ")[0].partition(":")
+        dev_id = number if colon else dev_id  # type: ignore[assignment]
+    if not str(dev_id).isdigit():
+        raise error("unknown-target", f"the number of a device is not negative, not `{dev_id}`")
+    name = _OTHER_NAMES.get(name, name)
     if name not in _KINDS:
         raise error("unknown-target", f"there is no device of kind `{dev_type}`; known is `cpu`")
-    return Device("cpu" if _KINDS[name] == 1 else "cuda", dev_id)
+    return Device(name, int(dev_id))
 
 
 def cpu(dev_id: int = 0) -> Device:
@@ -54,6 +84,21 @@ def cpu(dev_id: int = 0) -> Device:
 def cuda(dev_id: int = 0) -> Device:
     """Return a CUDA device, whether there is one or not."""
     return Device("cuda", dev_id)
+
+
+def _maker(kind: str) -> Callable[..., Device]:
+    def make(dev_id: int = 0) -> Device:
+        return Device(kind, dev_id)
+
+    make.__name__ = make.__qualname__ = kind
+    make.__doc__ = f"Return a device of kind `{kind}`, whether there is one or not."
+    return make
+
+
+opencl, vulkan, metal, vpi = (_maker(kind) for kind in ("opencl", "vulkan", "metal", "vpi"))
+rocm, ext_dev, webgpu, hexagon = (_maker(kind) for kind in ("rocm", "ext_dev", "webgpu", "hexagon"))
+
+CPU = Device("cpu")
 
 
 class NDArray(np.ndarray):
@@ -100,7 +145,7 @@ class NDArray(np.ndarray):
         return self is other
 
 
-def array(arr: Any, device: Device | None = None, mem_scope: str | None = None) -> NDArray:
+def array(arr: Any, device: Device | None = CPU, mem_scope: str | None = None) -> NDArray:
     """Return a copy of what numpy can read, with the element type that numpy gives it."""
     _require_cpu(device)
     return np.array(arr, order="C").view(NDArray)
@@ -109,12 +154,20 @@ def array(arr: Any, device: Device | None = None, mem_scope: str | None = None) 
 def empty(
     shape: Sequence[int],
     dtype: str | DType = "float32",
-    device: Device | None = None,
+    device: Device | None = CPU,
     mem_scope: str | None = None,
 ) -> NDArray:
     """Return an array whose elements are not set."""
     _require_cpu(device)
     return np.empty(tuple(shape), str(dtype)).view(NDArray)
+
+
+def from_dlpack(dltensor: Any) -> NDArray:
+    """Return the array of an object with `__dlpack__`, over the same elements."""
+    if not hasattr(dltensor, "__dlpack__"):
+        message = f"a `{type(dltensor).__name__}` has no method `__dlpack__`"
+        raise error("wrong-argument", message)
+    return np.from_dlpack(dltensor).view(NDArray)
 
 
 def _require_cpu(where: Device | None) -> None:

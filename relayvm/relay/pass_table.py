@@ -28,6 +28,7 @@ class PassRow:
 
 
 _ADAPTERS = "relayvm.relay.pass_adapters"
+_ARGUMENTS = "relayvm.relay.argument_passes"
 _EXPR_PASSES = "relayvm.relay.expr_passes"
 
 ROWS: tuple[PassRow, ...] = (
@@ -68,6 +69,20 @@ ROWS: tuple[PassRow, ...] = (
         f"{_ADAPTERS}:inline",
         "Put functions marked `Inline` in the place of their calls.",
         opt_level=1,
+    ),
+    PassRow(
+        "SplitArgs",
+        f"{_ARGUMENTS}:split_args",
+        "Join tensors in parts, so that no operator takes more than so many.",
+        opt_level=1,
+        parameters="max_function_args",
+    ),
+    PassRow(
+        "SimplifyFCTranspose",
+        f"{_ARGUMENTS}:simplify_fc_transpose",
+        "Take weights of these names the way that dense layers want them.",
+        parameters="target_weight_name",
+        is_function_pass=True,
     ),
     PassRow(
         "InlinePrimitives",

@@ -54,7 +54,7 @@ class Prelude:
 
     def load_prelude(self) -> None:
         """Add the prelude to the module."""
-        self.mod.import_from_std(PRELUDE_NAME)
+        self.mod.take_from_std(PRELUDE_NAME)
         for name in prelude(OPS).functions:
             if name in self.mod.functions:
                 setattr(self, name, self.mod.get_global_var(name))

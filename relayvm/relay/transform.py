@@ -17,6 +17,7 @@ from relayvm.compiler.pipeline import is_typed
 from relayvm.ir.expr import Expr, Function
 from relayvm.ir.module import Module
 from relayvm.relay.binders import with_one_binder_each
+from relayvm.relay.build_module import build_config
 from relayvm.relay.expr_passes import FoldConstantExpr, ToANormalFormExpr, recast
 from relayvm.relay.lazy import absent
 from relayvm.relay.module import IRModule, unwrap, wrap
@@ -50,6 +51,8 @@ __all__ = [
     "FoldConstantExpr",
     "FunctionPass",
     "InferTypeLocal",
+    "ToCPS",
+    "build_config",
     "ModulePass",
     "Pass",
     "PassContext",
@@ -190,6 +193,11 @@ def _signature(parameters: str) -> inspect.Signature:
 def table_pass(row: PassRow, *args: Any, **named: Any) -> Pass:
     """Return a pass that a row describes, with parameters."""
     return _maker(row)(*args, **named)
+
+
+def ToCPS(expr: Function, mod: IRModule | None = None) -> Function:
+    """Return a function that passes its results to continuations; the old name of `to_cps`."""
+    return to_cps(expr, mod)
 
 
 def InferTypeLocal(expr: Expr) -> Any:

@@ -60,6 +60,11 @@ def test_inputs_are_known_by_name_and_number() -> None:
         {"x": "float32", "w": "float32"},
     )
     assert runtime.get_input_index("w") == 1 and runtime.get_input_index("z") == -1
+    assert runtime.get_output_info() == (
+        {"output_0": (2, 3), "output_1": ()},
+        {"output_0": "float32", "output_1": "float32"},
+    )
+    assert runtime.get_output_index("output_1") == 1 and runtime.get_output_index("z") == -1
     runtime.set_input(0, X)
     np.testing.assert_array_equal(runtime.get_input("x"), X)
     with pytest.raises(RelayError, match="no input `z`; it has `x`, `w`"):
@@ -160,6 +165,9 @@ def test_a_machine_keeps_the_arguments_that_are_set() -> None:
     machine.set_one_input("main", x=X * 0)
     assert machine.run()[1] == 0
     assert machine.get_input_index("w") == 1 and machine.get_input_index("z") == -1
+    # Arguments without a name take the places that are left; names that it has not are skipped.
+    machine.invoke_stateful("main", W, x=X, z=X)
+    np.testing.assert_array_equal(machine.get_outputs()[0], X * W)
 
 
 def test_a_machine_writes_into_given_outputs() -> None:

@@ -126,6 +126,7 @@ def signature_of(parameters: str) -> inspect.Signature:
         "Executor": relay.backend.Executor,
         "Runtime": relay.backend.Runtime,
         "Target": relayvm.target.Target,
+        "cpu": relayvm.cpu,
         "ANYTHING": ANYTHING,
     }
     return inspect.signature(eval(text, known))

@@ -106,6 +106,55 @@ def test_a_target_is_taken_out_of_what_holds_it():
     assert target_of([target]) == target_of({tvm.cpu(): target}) == target.base
 
 
+def test_options_that_change_nothing_are_remembered():
+    text = '{"kind": "llvm", "mcpu": "generic", "libs": ["cblas", "mkl"], "num-cores": 4}'
+    target = tvm.target.Target(text, host="llvm")
+    assert target.libs == ["cblas", "mkl"] and target.attrs["num-cores"] == 4
+    assert target.model == "unknown" and target.keys == ["cpu"] and target.mattr == []
+    assert str(target) == "llvm -mcpu=generic -libs=cblas,mkl -num-cores=4"
+    assert tvm.target.Target(target.export()) == target != tvm.target.Target(str(target))
+    assert tvm.target.Target("llvm -model=a") != tvm.target.Target("llvm -model=b")
+    with pytest.raises(RelayError, match="no JSON"):
+        tvm.target.Target("{kind")
+
+
+def test_targets_are_taken_in_all_forms():
+    kind = tvm.target.Target
+    assert kind.canon_target(None) is None and kind.canon_multi_target(None) is None
+    assert kind.canon_multi_target({tvm.cpu(): "llvm"}) == [kind("llvm")]
+    with_host = kind("llvm", "llvm -mcpu=generic")
+    assert kind.canon_target_and_host("llvm", "llvm -mcpu=generic") == (with_host, with_host.host)
+    assert kind.canon_multi_target_and_host(["llvm"], "llvm -mcpu=generic") == [with_host]
+    named, host = kind.canon_target_map_and_host({"llvm": 1}, "llvm -mcpu=generic")
+    assert named == {with_host: 1} and host == with_host.host
+    with kind("llvm -mcpu=generic") as current:
+        assert kind.target_or_current(None) is current
+    with pytest.raises(RelayError, match="a host without a target"):
+        kind.canon_target_and_host(None, "llvm")
+
+
+def test_machines_are_targets_by_name():
+    assert str(tvm.target.arm_cpu("rasp4b64").base) == (
+        "cpu -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+neon"
+    )
+    assert tvm.target.arm_cpu("board", "-mtriple=aarch64-linux-gnu").model == "board"
+    assert tvm.target.riscv_cpu().attrs["mabi"] == "lp64d"
+    place = tvm.target.VirtualDevice(tvm.cpu(0))
+    assert place.device_type == 1 and place == tvm.target.VirtualDevice(tvm.cpu(0))
+
+
+def test_devices_are_named_in_all_forms():
+    assert tvm.device("cuda:1") == tvm.cuda(1) == tvm.device(2, 1)
+    assert tvm.device(tvm.cpu(3)) == tvm.cpu(3) and tvm.device("llvm -mcpu=generic") == tvm.cpu()
+    assert not tvm.nd.opencl().exist and tvm.nd.rocm(2).device_id == 2
+    for wrong in (("cpu", -1), ("cpu:x",), (99,)):
+        with pytest.raises(RelayError):
+            tvm.device(*wrong)
+    values = np.arange(3)
+    shared = tvm.nd.from_dlpack(values)
+    assert np.shares_memory(shared, values) and shared.device == tvm.cpu()
+
+
 # --- sizes -----------------------------------------------------------------------------------
 
 
@@ -228,6 +277,33 @@ def test_what_concerns_other_targets_changes_nothing():
     assert not tvm.testing.device_enabled("cuda")
 
 
+@tvm.testing.known_failing_targets("llvm")
+def test_what_is_known_to_fail_runs_and_may_fail():
+    raise AssertionError
+
+
+@tvm.testing.requires_package("numpy", "a_package_that_nobody_has")
+def test_what_needs_a_package_is_skipped():
+    raise AssertionError
+
+
+@tvm.testing.requires_nvcc_version(11, 4)
+def test_what_needs_a_version_of_cuda_is_skipped():
+    raise AssertionError
+
+
+@tvm.testing.requires_package("numpy")
+@tvm.testing.skip_if_32bit(reason="addresses are too short")
+def test_marks_of_features_are_lists():
+    assert [*tvm.testing.requires_llvm(), *tvm.testing.requires_x86.marks()] == []
+    assert [mark.name for mark in tvm.testing.requires_cuda()] == ["skip"]
+    n = tvm.te.var("n")
+    tvm.testing.assert_prim_expr_equal(n * 2, n + n)
+    with pytest.raises(ValueError, match="are not equal"):
+        tvm.testing.assert_prim_expr_equal(n * 2, n)
+    assert tvm.testing.identity_after(3, 0) == 3
+
+
 number = tvm.testing.parameter(1, 2)
 named = tvm.testing.parameter(by_dict={"one": 1})
 low, high = tvm.testing.parameters((1, 10), (2, 20))
@@ -262,3 +338,19 @@ def test_the_package_is_an_attribute_of_its_parent() -> None:
     code = "import relayvm as tvm; print(tvm.relay.__name__, tvm.ir.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["relayvm.relay", "relayvm.ir"]
+
+
+def test_files_are_locks_and_programs_are_found(tmp_path):
+    from relayvm.contrib import utils
+
+    lock = utils.filelock(tmp_path / "lock")
+    lock.release()
+    lock.release()
+    assert utils.which("sh") and utils.which("a_program_that_nobody_has") is None
+    assert utils.is_source_path("a.cc") and utils.is_source_path(str(tmp_path))
+    assert not utils.is_source_path("int x;\nreturn a.b;") and not utils.is_source_path("text")
+
+
+def test_machines_tell_their_threads_and_targets():
+    assert tvm.runtime.num_threads() >= 1
+    assert tvm.runtime.enabled("llvm") and not tvm.runtime.module.enabled("cuda")

@@ -35,7 +35,8 @@ def constants(mod):
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_every_pass_of_the_table_runs_and_gives_types(row):
     made = getattr(relay.transform, row.name)
-    given = {"PlanDevices": (None,), "ChangeBatch": ({},)}.get(row.name, ())
+    needed = {"PlanDevices": None, "ChangeBatch": {}, "SplitArgs": 2, "SimplifyFCTranspose": []}
+    given = (needed[row.name],) if row.name in needed else ()
     one = made(*given)
     assert one.info.name == row.name and one.info.opt_level == row.opt_level
     assert isinstance(one, relay.transform.FunctionPass) == row.is_function_pass
@@ -295,6 +296,21 @@ def test_an_instrument_sees_passes_come_and_go():
     with tvm.transform.PassContext(instruments=[log]):
         relay.transform.InferType()(module())
     assert log.lines == ["enter", "before InferType", "after InferType", "exit"]
+
+
+def test_a_class_of_instruments_stays_what_it_is():
+    made = tvm.instrument.pass_instrument(tvm.instrument.PrintAfterAll)
+    assert made is tvm.instrument.PrintAfterAll
+    assert Log.__name__ == "Log" and Log(("a",)).forbidden == ("a",)
+
+
+def test_passes_of_some_names_are_printed(capsys):
+    printing = tvm.instrument.PassPrintingInstrument(["InferType"], ["FoldConstant"])
+    with tvm.transform.PassContext(instruments=[printing]):
+        relay.transform.InferType()(module())
+        relay.transform.FoldConstant()(module())
+    heads = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Print IR")]
+    assert heads == ["Print IR before: InferType", "Print IR after: FoldConstant"]
 
 
 def test_an_instrument_forbids_passes_that_the_context_does_not_ask_for():

@@ -52,9 +52,10 @@ class _Choice:
         return list(cls.known)
 
     @classmethod
-    def list_registered_options(cls, name: str) -> dict[str, str]:
-        """Return the options of a name."""
-        return dict.fromkeys(cls.known[name], "")
+    def _options_of(cls, choice: Any) -> dict[str, str]:
+        texts = ("interface-api",)
+        names = cls.known[cls(str(choice)).name]
+        return {name: "runtime.String" if name in texts else "IntImm" for name in names}
 
 
 class Executor(_Choice):
@@ -72,9 +73,19 @@ class Executor(_Choice):
         ),
     }
 
+    @classmethod
+    def list_registered_options(cls, executor: Any) -> dict[str, str]:
+        """Return the options of an executor, by name or as it is."""
+        return cls._options_of(executor)
+
 
 class Runtime(_Choice):
     """The runtime that a program is built for: all of them are the machine here."""
 
     flag_registry_name = "runtime"
     known: ClassVar[dict[str, tuple[str, ...]]] = {"cpp": ("system-lib",), "crt": ("system-lib",)}
+
+    @classmethod
+    def list_registered_options(cls, runtime: Any) -> dict[str, str]:
+        """Return the options of a runtime, by name or as it is."""
+        return cls._options_of(runtime)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from relayvm.base.diagnostics import error
+from relayvm.relay.lazy import absent
 from relayvm.relay.machine import BenchmarkResult, Executable, entry_of, measure
 from relayvm.relay.ndarray import Device, NDArray, as_ndarray
 from relayvm.relay.values import ADT, to_machine, to_relay
@@ -89,12 +90,7 @@ class GraphModule:
 
     def get_input_info(self) -> tuple[dict[str, tuple[Any, ...]], dict[str, str]]:
         """Return the shape and the dtype of each input by name; -1 is a size of any length."""
-        types = {p.name: p.type for p in self._entry.parameters if p.type.kind == "tensor"}
-        shapes = {
-            name: tuple(d if isinstance(d, int) else -1 for d in type_.dims)
-            for name, type_ in types.items()
-        }
-        return shapes, {name: type_.dtype for name, type_ in types.items()}
+        return _info({p.name: p.type for p in self._entry.parameters})
 
     def load_params(self, params_bytes: bytes | bytearray) -> None:
         """Set inputs from saved parameters; those that are compiled in are skipped."""
@@ -131,6 +127,16 @@ class GraphModule:
     def get_num_outputs(self) -> int:
         """Return how many outputs there are: the tensors of a tuple count one by one."""
         return len(tensors_of(self._entry.result))
+
+    def get_output_index(self, name: str) -> int:
+        """Return the number of an output; they are named `output_0`, `output_1` and so on."""
+        names = [f"output_{i}" for i in range(self.get_num_outputs())]
+        return names.index(name) if name in names else -1
+
+    def get_output_info(self) -> tuple[dict[str, tuple[Any, ...]], dict[str, str]]:
+        """Return the shape and the dtype of each output by name; -1 is a size of any length."""
+        outputs = tensors_of(self._entry.result)
+        return _info({f"output_{i}": type_ for i, type_ in enumerate(outputs)})
 
     def get_output(self, index: int, out: Any = None) -> Any:
         """Return an output of the last run; raises RelayError `not-ready` before it."""
@@ -196,6 +202,17 @@ def create(graph_json_str: str, libmod: Any, device: Device | list[Device]) -> G
     return GraphModule(getattr(libmod, "executable", libmod), *devices)
 
 
+def _info(
+    types: Mapping[str, ValueType],
+) -> tuple[dict[str, tuple[Any, ...]], dict[str, str]]:
+    tensors = {name: type_ for name, type_ in types.items() if type_.kind == "tensor"}
+    shapes = {
+        name: tuple(d if isinstance(d, int) else -1 for d in type_.dims)
+        for name, type_ in tensors.items()
+    }
+    return shapes, {name: type_.dtype for name, type_ in tensors.items()}
+
+
 def _copied(value: Any) -> Any:
     return np.array(value) if isinstance(value, (np.ndarray, np.generic)) else value
 
@@ -229,3 +246,6 @@ def tensors_of(type_: ValueType) -> list[ValueType]:
         else:
             found.append(item)
     return found
+
+
+__getattr__ = absent("relayvm.contrib.graph_executor")

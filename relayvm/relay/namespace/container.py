@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from relayvm.relay.lazy import absent
 from relayvm.relay.values import ADT, tuple_object
 
 __all__ = ["ADT", "Array", "Map", "ShapeTuple", "String", "tuple_object"]
@@ -15,3 +16,6 @@ class ShapeTuple(tuple[int, ...]):
     """A shape as a value."""
 
     __slots__ = ()
+
+
+__getattr__ = absent("relayvm.runtime.container")

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import time
+from collections.abc import Collection
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from relayvm.relay.lazy import absent
 from relayvm.relay.module import IRModule
 from relayvm.relay.namespace.transform import PassInfo
-
-_METHODS = (
-    "enter_pass_ctx",
-    "exit_pass_ctx",
-    "should_run",
-    "run_before_pass",
-    "run_after_pass",
-)
 
 
 class PassInstrument:
@@ -51,23 +44,11 @@ def pass_instrument(pi_cls: Any = None) -> Any:
         if not inspect.isclass(target):
             raise TypeError("pi_cls must be a class")
 
-        class Made(PassInstrument):
-            def __init__(self, *args: Any, **named: Any) -> None:
-                self._inst = target(*args, **named)
-                for name in _METHODS:
-                    if hasattr(self._inst, name):
-                        setattr(self, name, getattr(self._inst, name))
-
-            def __getattr__(self, name: str) -> Any:
-                if name == "_inst":
-                    raise AttributeError(name)
-                return getattr(self._inst, name)
-
-        functools.update_wrapper(Made.__init__, target.__init__)
-        Made.__name__ = Made.__qualname__ = target.__name__
-        Made.__doc__ = target.__doc__
-        Made.__module__ = target.__module__
-        return Made
+        if issubclass(target, PassInstrument):
+            return target
+        about = {"__doc__": target.__doc__, "__module__": target.__module__}
+        made: type[PassInstrument] = type(target.__name__, (target, PassInstrument), about)
+        return made
 
     return create if pi_cls is None else create(pi_cls)
 
@@ -123,6 +104,26 @@ class PassTimingInstrument(PassInstrument):
 _last_timing: ContextVar[PassTimingInstrument | None] = ContextVar("pass_timing", default=None)
 
 
+class PassPrintingInstrument(PassInstrument):
+    """Prints the module before and after passes of these names."""
+
+    def __init__(
+        self, print_before_pass_names: Collection[str], print_after_pass_names: Collection[str]
+    ) -> None:
+        self.print_before_pass_names = print_before_pass_names
+        self.print_after_pass_names = print_after_pass_names
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Print the module, if the name is one of them."""
+        if info.name in self.print_before_pass_names:
+            print(f"Print IR before: {info.name}\n{mod}\n\n")
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Print the module, if the name is one of them."""
+        if info.name in self.print_after_pass_names:
+            print(f"Print IR after: {info.name}\n{mod}\n\n")
+
+
 class PrintBeforeAll(PassInstrument):
     """Prints the module before each pass."""
 
@@ -158,3 +159,6 @@ class DumpIR(PassInstrument):
         path = self.dump_dir / f"{self.counter:03d}_{name}.relay"
         path.write_text(mod.astext(), encoding="utf-8")
         self.counter += 1
+
+
+__getattr__ = absent("relayvm.instrument")

@@ -13,8 +13,9 @@ from relayvm.ir.expr import Attrs
 from relayvm.ir.module import Module
 from relayvm.ops import OPS
 from relayvm.relay import adt, base, expr, op_registry, ty
+from relayvm.relay.lazy import absent
 from relayvm.relay.module import IRModule, wrap
-from relayvm.relay.namespace import instrument, transform
+from relayvm.relay.namespace import container, instrument, transform
 from relayvm.relay.namespace.registry import get_global_func
 from relayvm.relay.node import NodeClass, as_attrs
 
@@ -26,8 +27,8 @@ class Op(metaclass=NodeClass):
 
     @staticmethod
     def make(*_: Any, **__: Any) -> ir.Op:
-        """Raise TypeError: operators are rows of the table."""
-        raise TypeError("operators are found by `Op.get`, not made")
+        """Raise RuntimeError: operators are rows of the table."""
+        raise RuntimeError("operators are found by `Op.get`, not made")
 
     @staticmethod
     def get(op_name: str) -> ir.Op:
@@ -72,9 +73,14 @@ class EnvFunc:
         """Return the function of a name."""
         return EnvFunc(name)
 
+    @property
+    def func(self) -> Any:
+        """What `tvm.register_func` gave the name."""
+        return get_global_func(self.name)
+
     def __call__(self, *args: Any) -> Any:
         """Call what `tvm.register_func` gave the name."""
-        return get_global_func(self.name)(*args)
+        return self.func(*args)
 
 
 def save_json(node: Any) -> str:
@@ -94,6 +100,8 @@ def install() -> None:
         "IRModule": IRModule,
         "Op": Op,
         "EnvFunc": EnvFunc,
+        "Array": container.Array,
+        "Map": container.Map,
         "Attrs": Attrs,
         "DictAttrs": Attrs,
         "register_op_attr": register_op_attr,
@@ -131,6 +139,8 @@ def install() -> None:
     }
     for name, value in names.items():
         setattr(relayvm.ir, name, value)
+    # What is left out says why.
+    setattr(relayvm.ir, "__getattr__", absent("relayvm.ir"))  # noqa: B010
 
 
 install()

@@ -5,8 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from relayvm.base.host import available_cores
+from relayvm.base.settings import setting
 from relayvm.relay.lazy import lazy_names
-from relayvm.relay.ndarray import Device, NDArray, array, cpu, cuda, device
+from relayvm.relay.ndarray import (
+    Device,
+    NDArray,
+    array,
+    cpu,
+    cuda,
+    device,
+    ext_dev,
+    metal,
+    opencl,
+    rocm,
+    vpi,
+    vulkan,
+)
 from relayvm.relay.param_dict import (
     load_param_dict,
     load_param_dict_from_file,
@@ -21,11 +36,21 @@ __all__ = [
     "cpu",
     "cuda",
     "device",
+    "enabled",
+    "ext_dev",
     "load_param_dict",
     "load_param_dict_from_file",
+    "metal",
+    "num_threads",
+    "opencl",
+    "rocm",
     "save_param_dict",
     "save_param_dict_to_file",
+    "vpi",
+    "vulkan",
 ]
+
+gpu, cl, mtl = cuda, opencl, metal
 
 # A package to Python, whose modules are found by name.
 __path__: list[str] = []
@@ -48,6 +73,17 @@ __getattr__ = lazy_names(
     },
     top="relayvm.runtime",
 )
+
+
+def enabled(target: str) -> bool:
+    """Tell whether programs can be compiled for a kind of target here."""
+    return target.partition(" ")[0] in ("cpu", "llvm")
+
+
+def num_threads() -> int:
+    """Return how many threads kernels run on."""
+    chosen = setting("RELAYVM_NUM_THREADS")
+    return chosen if isinstance(chosen, int) else available_cores()
 
 
 def convert(value: Any) -> Any:

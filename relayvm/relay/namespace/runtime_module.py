@@ -2,6 +2,10 @@
 
 from relayvm.relay.backend.executor_factory import ExecutorFactoryModule as Module
 from relayvm.relay.backend.executor_factory import load_module
+from relayvm.relay.lazy import absent
 from relayvm.relay.machine import BenchmarkResult
+from relayvm.relay.namespace.runtime import enabled, num_threads
 
-__all__ = ["BenchmarkResult", "Module", "load_module"]
+__all__ = ["BenchmarkResult", "Module", "enabled", "load_module", "num_threads"]
+
+__getattr__ = absent("relayvm.runtime.module")

@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import inspect
+import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any, NoReturn
 
 import numpy as np
 
 from relayvm.base.diagnostics import error
+from relayvm.relay.lazy import missing
 from relayvm.relay.namespace.target import Target
 from relayvm.relay.ndarray import Device, cpu, device
+from relayvm.relay.node import as_dim
 
 __all__ = [
     "Feature",
     "assert_allclose",
+    "assert_prim_expr_equal",
     "check_numerical_grads",
     "device_enabled",
     "enabled_targets",
     "exclude_targets",
     "fixture",
+    "identity_after",
     "known_failing_targets",
     "main",
     "parameter",
     "parameters",
     "parametrize_targets",
+    "requires_nvcc_version",
+    "requires_package",
+    "skip_if_32bit",
+    "slow",
+    "terminate_self",
     "uses_gpu",
 ]
 
@@ -126,19 +139,21 @@ def parametrize_targets(*args: Any) -> Any:
 
 def exclude_targets(*args: str) -> Callable[[Any], Any]:
     """Return a test that does not run for some targets."""
-    return _skipped_for(args, "the target is excluded")
+    import pytest
+
+    return _marked_for(args, pytest.mark.skip(reason="the target is excluded"))
 
 
 def known_failing_targets(*args: str) -> Callable[[Any], Any]:
-    """Return a test that is not expected to hold for some targets."""
-    return _skipped_for(args, "the test is known to fail for the target")
-
-
-def _skipped_for(targets: Sequence[str], reason: str) -> Callable[[Any], Any]:
+    """Return a test that is not expected to hold for some targets; it runs for them too."""
     import pytest
 
+    return _marked_for(args, pytest.mark.xfail(reason="the test is known to fail for the target"))
+
+
+def _marked_for(targets: Sequence[str], mark: Any) -> Callable[[Any], Any]:
     hit = any(device_enabled(target) for target in targets)
-    return lambda test: pytest.mark.skip(reason=reason)(test) if hit else test
+    return lambda test: mark(test) if hit else test
 
 
 # --- parameters ------------------------------------------------------------------------------
@@ -205,33 +220,50 @@ class Feature:
         self.is_here = is_here
 
     def __call__(self, *args: Any) -> Any:
-        """Return a test that is skipped where this is missing; without arguments, a decorator."""
-        import pytest
-
+        """Return a test that is skipped where this is missing; without a test, a decorator."""
         if not args:
             return self
-        reason = f"{self.name} is not here"
-        return args[0] if self.is_here else pytest.mark.skip(reason=reason)(args[0])
+        test = args[0]
+        for mark in self.marks():
+            test = mark(test)
+        return test
+
+    def marks(self) -> list[Any]:
+        """Return the marks of pytest that skip tests where this is missing."""
+        import pytest
+
+        return [] if self.is_here else [pytest.mark.skip(reason=f"{self.name} is not here")]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.marks())
 
     def __repr__(self) -> str:
         return f"requires_{self.name}"
 
 
 _HERE = frozenset({"llvm", "cpu", *({"x86"} if platform.machine() == "x86_64" else ())})
+# Features of CPUs, by LLVM's names.
+_OF_CPUS = {
+    "x86_vnni": "avx512vnni",
+    "x86_avx512": "avx512f",
+    "x86_amx": "amx-int8",
+    "arm_dot": "dotprod",
+    "arm_fp16": "fullfp16",
+    "aarch64_sve": "sve",
+    "aarch64_sme": "sme",
+}
 _FEATURES = frozenset(
     [
+        *_OF_CPUS,
         "llvm",
         "cpu",
         "x86",
-        "x86_vnni",
-        "x86_avx512",
-        "x86_amx",
-        "arm_dot",
         "gpu",
         "cuda",
         "cudagraph",
         "cudnn",
         "cublas",
+        "nvptx",
         "tensorcore",
         "rocm",
         "metal",
@@ -242,7 +274,8 @@ _FEATURES = frozenset(
         "corstone300",
         "ethosn",
         "ethosu",
-        "package",
+        "cmsisnn",
+        "vitis_ai",
         "rpc",
         "micro",
     ]
@@ -257,8 +290,71 @@ def uses_gpu(*args: Any) -> Any:
 def __getattr__(name: str) -> Feature:
     feature = name.removeprefix("requires_")
     if feature == name or feature not in _FEATURES:
-        raise AttributeError(f"module `relayvm.testing` has no attribute `{name}`")
-    return Feature(feature, feature in _HERE)
+        raise missing("relayvm.testing", name)
+    return Feature(feature, feature in _HERE or _OF_CPUS.get(feature, "") in _host_features())
+
+
+@cache
+def _host_features() -> frozenset[str]:
+    from llvmlite import binding
+
+    return frozenset(name for name, has in binding.get_host_cpu_features().items() if has)
+
+
+def requires_package(*packages: str) -> Callable[[Any], Any]:
+    """Return a test that is skipped where Python packages are missing."""
+    missing = [name for name in packages if not _can_be_imported(name)]
+    feature = Feature(f"package {', '.join(missing)}", not missing)
+    return feature
+
+
+def _can_be_imported(name: str) -> bool:
+    try:
+        import_module(name)
+    except ImportError:
+        return False
+    return True
+
+
+def requires_nvcc_version(
+    major_version: int, minor_version: int = 0, release_version: int = 0
+) -> Callable[[Any], Any]:
+    """Return a test that is skipped: there is no CUDA of any version."""
+    version = f"{major_version}.{minor_version}.{release_version}"
+    return Feature(f"nvcc {version}", False)
+
+
+def skip_if_32bit(reason: str) -> Callable[..., Any]:
+    """Return a test that is skipped where addresses have 32 bits."""
+    import pytest
+
+    narrow = sys.maxsize < 2**32
+    return lambda test: pytest.mark.skip(reason=reason)(test) if narrow else test
+
+
+def slow(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a test that is skipped where the environment sets `SKIP_SLOW_TESTS`."""
+    import pytest
+
+    skipped = os.getenv("SKIP_SLOW_TESTS", "").lower() in ("true", "1", "yes")
+    return pytest.mark.skip(reason="slow tests are not wanted")(fn) if skipped else fn
+
+
+def identity_after(x: Any, sleep: float) -> Any:
+    """Return a value after so many seconds."""
+    time.sleep(sleep)
+    return x
+
+
+def terminate_self() -> NoReturn:
+    """End the process with a failure."""
+    sys.exit(-1)
+
+
+def assert_prim_expr_equal(lhs: Any, rhs: Any) -> None:
+    """Raise ValueError unless two sizes are the same for all values of their symbols."""
+    if as_dim(lhs) != as_dim(rhs):
+        raise ValueError(f"{lhs} and {rhs} are not equal")
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from relayvm.base.diagnostics import error
 from relayvm.ir.expr import Expr, Function
+from relayvm.relay.lazy import absent
 from relayvm.relay.module import IRModule, unwrap, wrap
 
 MAX_OPT_LEVEL = 4
@@ -334,3 +335,6 @@ def with_functions(mod: IRModule, functions: Mapping[str, Expr]) -> IRModule:
     module = unwrap(mod)
     changed = {n: f for n, f in functions.items() if isinstance(f, Function)}
     return wrap(module.with_functions({**module.functions, **changed}), mod)
+
+
+__getattr__ = absent("relayvm.transform")

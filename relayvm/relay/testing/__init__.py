@@ -16,6 +16,7 @@ __getattr__ = lazy_names(
         "check_grad": "relayvm.relay.testing.helpers",
         "to_python": "relayvm.relay.testing.py_converter",
         "run_as_python": "relayvm.relay.testing.py_converter",
+        "gradient": "relayvm.relay.pass_adapters",
         "rand": "relayvm.relay.testing.helpers",
         "count_ops": "relayvm.relay.testing.helpers",
         "_np_randn_from_type": "relayvm.relay.testing.helpers",

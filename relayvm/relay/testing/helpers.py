@@ -29,7 +29,7 @@ def run_opt_pass(expr: Expr, opt_pass: Pass, import_prelude: bool = False) -> Ex
         raise error("bad-option", message)
     module = IRModule.from_expr(expr)
     if import_prelude:
-        module.import_from_std("prelude.rly")
+        module.take_from_std("prelude.rly")
     entry: Function = opt_pass(transform.InferType()(module))["main"]
     return entry if isinstance(expr, Function) else entry.body
 
