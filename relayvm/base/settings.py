@@ -98,7 +98,7 @@ SETTINGS: dict[str, Setting] = {
             "RELAYVM_RUNTIME",
             "",
             str,
-            "build of the runtime to use: empty, `stress` or `sanitize` (a test mode)",
+            "build of the runtime to use: empty, `stress`, `sanitize` or `tsan` (a test mode)",
         ),
         Setting(
             "RELAYVM_UNIFORM",

@@ -1,7 +1,7 @@
 """Builds the C runtime as the extension module `relayvm.vm._runtime`, in place, with cffi.
 
-`python -m relayvm.vm.runtime.build [--stress] [--sanitize]`; the other builds have names of their
-own and stand beside the normal one: `_runtime_stress`, `_runtime_sanitize`.
+`python -m relayvm.vm.runtime.build [--stress] [--sanitize] [--tsan]`; the other builds have names
+of their own and stand beside the normal one: `_runtime_stress`, `_runtime_sanitize` and so on.
 """
 
 from __future__ import annotations
@@ -49,31 +49,29 @@ def _without_directives(text: str) -> str:
 ffibuilder = build_module()
 
 STRESS = ("-DRVM_STRESS", "-O1", "-g")
-SANITIZE = (
-    "-DRVM_STRESS",
-    "-O1",
-    "-g",
-    "-fno-omit-frame-pointer",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-)
+WATCHED = (*STRESS, "-fno-omit-frame-pointer")
+VARIANTS = {
+    "stress": ("the torture build", STRESS),
+    "sanitize": (
+        "torture build under ASan and UBSan",
+        (*WATCHED, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    ),
+    "tsan": ("torture build that finds races of threads", (*WATCHED, "-fsanitize=thread")),
+}
 
 
 def main() -> None:
     """Build the variant that the command line names into `relayvm/vm`."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--stress", action="store_true", help="the torture build")
-    parser.add_argument(
-        "--sanitize", action="store_true", help="torture build under ASan and UBSan"
-    )
+    for variant, (text, _) in VARIANTS.items():
+        parser.add_argument(f"--{variant}", action="store_true", help=text)
     parser.add_argument("--verbose", action="store_true", help="show the compiler's commands")
     options = parser.parse_args()
     name: str = "_runtime"
     extra: tuple[str, ...] = ()
-    if options.stress:
-        name, extra = "_runtime_stress", STRESS
-    if options.sanitize:
-        name, extra = "_runtime_sanitize", SANITIZE
+    for variant, (_, flags) in VARIANTS.items():
+        if getattr(options, variant):
+            name, extra = f"_runtime_{variant}", flags
     work = ROOT / "build" / name
     work.mkdir(parents=True, exist_ok=True)
     builder = build_module(name, (*extra,), ROOT)

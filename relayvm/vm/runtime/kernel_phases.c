@@ -6,7 +6,11 @@
 
 #define SLICED_WORK 20000000 /* about 20 ms of one core; longer phases are cut so that the host can interrupt */
 #define UNITS_PER_NS 100     /* what one core does at best: scalar operations of a product, bytes from its cache */
-#define SLICE_UNITS 200000   /* 2 us at best, twice the cost of handing a slice over: less is not worth it */
+#ifdef RVM_STRESS
+#define SLICE_UNITS 1 /* whatever has two rounds is shared out */
+#else
+#define SLICE_UNITS 200000 /* 2 us at best, twice the cost of handing a slice over: less is not worth it */
+#endif
 
 /* A phase at work. Workers read it; what they write is atomic. */
 typedef struct phase_run {

@@ -6,7 +6,11 @@
 
 #define RVM_BYTES_PER_WORK 16 /* at most, that an operation touches */
 /* Less work than this is no matter for several threads, whatever bytes it touches. */
+#ifdef RVM_STRESS
+#define RVM_SHARED_WORK 1
+#else
 #define RVM_SHARED_WORK 25000
+#endif
 
 /* Runs all phases on `kernel_args`, `kernel_dims` and scratch. `units` are scalar operations, or bytes touched where
  * these are more. 0, or a trap code. */

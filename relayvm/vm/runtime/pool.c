@@ -11,7 +11,8 @@
 #define SPIN_NS 200000      /* a worker looks for work that long before it sleeps */
 #define WAIT_SPIN_NS 50000  /* the caller waits awake that long for others */
 #define LOOK_NS 20000000    /* sleeping, the caller looks at its host so often */
-#define WAKE_NS 50000       /* waking a worker takes about that long */
+#define WAKE_NS 50000       /* workers that sleep begin about that late */
+#define WAKE_CALL_NS 5000   /* what waking one takes of the caller's time, at most */
 #define LOOKS_PER_CLOCK 64
 #define STACK_BYTES ((size_t)1 << 20) /* nests hold at most 256 KiB of tiles; the rest is thread-local memory of others */
 
@@ -253,7 +254,7 @@ static uint64_t wakes_that_pay(uint32_t limit, uint64_t gain_ns) {
     for (uint32_t w = 1; w < limit; w++) {
         if (atomic_load_explicit(&workers[w].state, memory_order_relaxed) == PARKED) {
             missed_ns = gain_ns > UINT64_MAX - missed_ns ? UINT64_MAX : missed_ns + gain_ns;
-            return missed_ns / WAKE_NS;
+            return missed_ns < WAKE_NS ? 0 : missed_ns / WAKE_CALL_NS;
         }
     }
     missed_ns = 0;

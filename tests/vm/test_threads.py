@@ -1,0 +1,302 @@
+"""Kernels on several threads: who runs what, traps, interrupts, fork, idleness, the end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+
+from relayvm.base.diagnostics import Trap
+from relayvm.vm.machine import VirtualMachine
+from relayvm.vm.python_kernel import bind_python_kernel
+
+from .thread_programs import ROOT, phases, rounds, workers
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc/self")
+
+THREADS = (1, 2, 3, 5, 16)
+MS = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def no_delay():
+    yield
+    phases().set_delay(0)
+    phases().set_gate(0)
+
+
+def zeros(count: int) -> np.ndarray:
+    return np.zeros(count, np.int64)
+
+
+def in_a_process_of_its_own(text: str, *options: str) -> str:
+    """Return what a program prints that must end well."""
+    start = """
+        import os, signal, sys, threading, time
+        import numpy as np
+        from relayvm.vm.machine import VirtualMachine
+        from tests.vm.thread_programs import phases, rounds, workers
+        def zeros(count): return np.zeros(count, np.int64)
+    """
+    program = textwrap.dedent(start) + textwrap.dedent(text)
+    done = subprocess.run(
+        [sys.executable, *options, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("extent", [1, 2, 3, 7, 16, 19])
+def test_slices_are_even_and_all_rounds_run_once(threads, extent):
+    bound = {
+        int(i) for i in VirtualMachine(rounds("first"), num_threads=threads).run(zeros(extent))
+    }
+    parts = min(threads, extent)
+    even = {part * (extent // parts) + min(part, extent % parts) for part in range(parts)}
+    assert bound in (even, {0}), "one slice alone where another machine had the workers"
+
+
+def test_a_worker_takes_only_the_slice_of_its_number():
+    phases().set_delay(MS // 2)
+    vm = VirtualMachine(rounds("who"), num_threads=4)
+    seen: set[int] = set()
+    for _ in range(1000):
+        out = vm.run(zeros(16)).reshape(4, 4)
+        for part in range(4):
+            assert set(out[part]) in ({0}, {part})
+        seen |= {int(w) for w in out.ravel()}
+        if len(seen) == 4:
+            break
+    assert seen == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_the_trap_of_the_lowest_index_is_reported(threads):
+    phases().set_delay(MS // 50)
+    vm = VirtualMachine(rounds("trap"), num_threads=threads)
+    rng = np.random.default_rng(threads)
+    names = {1: "index-out-of-range", 2: "run-time-shape", 3: "match-failed", 10: "bad-value"}
+    for _ in range(30):
+        codes = zeros(40)
+        places = rng.choice(40, size=rng.integers(1, 5), replace=False)
+        codes[places] = rng.choice(list(names), size=len(places))
+        with pytest.raises(Trap) as caught:
+            vm.run(codes)
+        assert caught.value.code == names[codes[min(places)]]
+        assert (vm.run(zeros(40)) == np.arange(40)).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_another_thread_interrupts_a_kernel_on_all_its_threads(threads):
+    phases().set_delay(2 * MS)
+    phases().set_gate(1)
+    vm = VirtualMachine(rounds("hold"), num_threads=threads)
+    caught: list[str] = []
+
+    def work() -> None:
+        try:
+            vm.run(zeros(4000))
+        except Trap as trap:
+            caught.append(trap.code)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not phases().held():
+        pass
+    vm.interrupt()
+    phases().set_gate(0)
+    thread.join(20)
+    assert caught == ["interrupted"]
+    phases().set_delay(0)
+    assert vm.run(zeros(40)).shape == (40,)
+
+
+def test_the_caller_looks_at_its_host_while_it_waits_for_a_worker():
+    # The caller's own slice ends at once; the worker's is long, and does not look.
+    phases().set_delay(2 * MS)
+    heard = threading.Event()
+    before = signal.signal(signal.SIGALRM, lambda *_: heard.set())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.03)
+        VirtualMachine(rounds("who"), num_threads=2).run(zeros(80))
+        assert heard.is_set()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_machine_that_does_not_get_the_workers_runs_on_its_own_thread():
+    phases().set_gate(1)
+    holder = VirtualMachine(rounds("hold"), num_threads=3)
+    other = VirtualMachine(rounds("who"), num_threads=3)
+    thread = threading.Thread(target=holder.run, args=(zeros(64),))
+    thread.start()
+    while not phases().held():
+        pass
+    phases().set_delay(MS // 10)
+    for _ in range(5):
+        assert not other.run(zeros(64)).any()
+    assert len(workers()) <= 15  # of all tests in this process
+    phases().set_gate(0)
+    thread.join()
+    assert any(other.run(zeros(64)).any() for _ in range(50))
+
+
+def test_workers_compute_in_the_modes_of_the_caller_and_take_no_signals():
+    phases().set_delay(MS // 4)
+    vm = VirtualMachine(rounds("manners"), num_threads=2)
+    before = phases().modes()
+    flush_and_round_down = before | 0xA040
+    for modes in (flush_and_round_down, before):
+        phases().set_modes(modes)
+        try:
+            seen = np.concatenate([vm.run(zeros(16)) for _ in range(20)])
+        finally:
+            phases().set_modes(before)
+        assert set(seen >> 32) == {modes}
+        workers_seen = seen[(seen & 0xFFFF) > 0]
+        assert workers_seen.size and set(workers_seen >> 16 & 1) == {1}
+
+
+def test_python_kernels_run_on_the_calling_thread():
+    exe = rounds("who")
+    seen: list[tuple[int, int, int]] = []
+
+    def phase(arrays, dims, begin, end):
+        seen.append((threading.get_ident(), begin, end))
+        arrays[1][begin:end] = 1
+
+    bind_python_kernel(exe, 0, [phase])
+    assert VirtualMachine(exe, num_threads=4).run(zeros(8)).all()
+    assert seen == [(threading.get_ident(), 0, 8)]
+
+
+def test_workers_are_made_at_first_use_and_named():
+    text = """
+        one, three = (VirtualMachine(rounds("who"), num_threads=n) for n in (1, 3))
+        one.run(zeros(64))
+        print(workers())
+        three.run(zeros(1))
+        print(workers())
+        three.run(zeros(64))
+        while "relayvm-2" not in workers(): pass
+        print(workers())
+    """
+    assert in_a_process_of_its_own(text) == "[]\n[]\n['relayvm-1', 'relayvm-2']\n"
+
+
+def test_idle_workers_take_no_processor_time():
+    text = """
+        vm = VirtualMachine(rounds("who"), num_threads=4)
+        for _ in range(100): vm.run(zeros(64))
+        time.sleep(0.001)
+        begin = time.process_time()
+        time.sleep(0.3)
+        print(time.process_time() - begin < 0.01)
+    """
+    assert in_a_process_of_its_own(text) == "True\n"
+
+
+def test_a_forked_child_makes_workers_of_its_own():
+    text = """
+        phases().set_delay(200_000)
+        vm = VirtualMachine(rounds("who"), num_threads=3)
+        vm.run(zeros(64))
+        child = os.fork()
+        if child == 0:
+            before = workers()
+            seen = set(vm.run(zeros(64)))
+            for _ in range(200):
+                seen |= set(vm.run(zeros(64)))
+                if seen == {0, 1, 2}: break
+            os._exit(0 if before == [] and seen == {0, 1, 2} else 1)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), sorted({*vm.run(zeros(64))} | {0}) != [])
+    """
+    assert in_a_process_of_its_own(text) == "0 True\n"
+
+
+def test_a_fork_in_the_middle_of_a_kernel_lets_both_processes_end_it():
+    text = """
+        phases().set_delay(1_000_000)
+        children = []
+        def fork(*_):
+            children.append(os.fork())
+        signal.signal(signal.SIGALRM, fork)
+        signal.setitimer(signal.ITIMER_REAL, 0.03)
+        vm = VirtualMachine(rounds("trap"), num_threads=3)
+        good = (vm.run(zeros(240)) == np.arange(240)).all() and children
+        again = (vm.run(zeros(24)) == np.arange(24)).all()
+        if children == [0]:
+            os._exit(0 if good and again else 1)
+        _, status = os.waitpid(children[0], 0)
+        print(os.waitstatus_to_exitcode(status), bool(good and again))
+    """
+    assert in_a_process_of_its_own(text) == "0 True\n"
+
+
+def test_a_process_ends_while_workers_sleep_spin_or_work():
+    text = """
+        vm = VirtualMachine(rounds("who"), num_threads=3)
+        vm.run(zeros(64))
+        if sys.argv[1:] == ["asleep"]: time.sleep(0.01)
+        phases().set_gate(1)
+        hold = VirtualMachine(rounds("hold"), num_threads=3)
+        if sys.argv[1:] == ["working"]:
+            threading.Thread(target=hold.run, args=(zeros(64),), daemon=True).start()
+            while not phases().held(): pass
+        print("end")
+    """
+    for state in ("asleep", "spinning", "working"):
+        program = f"import sys; sys.argv = ['', {state!r}]\n" + textwrap.dedent(text)
+        assert in_a_process_of_its_own(program) == "end\n"
+
+
+def test_the_pool_leaves_no_thread_when_its_library_goes(tmp_path):
+    runtime = ROOT / "relayvm" / "vm" / "runtime"
+    made = tmp_path / "pool.so"
+    sources = [runtime / "pool.c", runtime / "park.c"]
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-shared"]
+    subprocess.run(["cc", *flags, *map(str, sources), "-o", str(made), "-lpthread"], check=True)
+    text = f"""
+        import _ctypes, ctypes
+        pool = ctypes.CDLL({str(made)!r})
+        assert pool.pool_take(4, 2)
+        pool.pool_give()
+        while len(workers()) < 3: pass
+        _ctypes.dlclose(pool._handle)
+        print(workers())
+    """
+    assert in_a_process_of_its_own(text) == "[]\n"
+
+
+@pytest.mark.slow
+def test_machines_in_threads_hold_ten_thousand_calls_each():
+    exe = rounds("first")
+    failed: list[object] = []
+
+    def work(threads: int) -> None:
+        vm = VirtualMachine(exe, num_threads=threads)
+        array = zeros(16)
+        for _ in range(10_000):
+            out = vm.run(array)
+            if (np.diff(out) < 0).any() or (out > np.arange(16)).any():
+                failed.append(out)
+
+    callers = [threading.Thread(target=work, args=(n,)) for n in (2, 3, 5, 16)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert failed == []
