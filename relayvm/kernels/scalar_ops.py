@@ -7,7 +7,7 @@ machine it is the code, with the same bits (up to which NaN a NaN is).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,9 @@ class ScalarOp:
     """One scalar function; all operands share one dtype.
 
     `predicate` rows give bool, others the operands' dtype. `ulp` bounds the error in float32 and
-    float64, in units of the last place of the exact result, inside `domain`; 0.5 is correctly
-    rounded, 0 exact. float16 is computed in float32 and rounded once. A row with `to` reads the
-    bits of its operand as that dtype.
+    float64, in units of the last place of the exact result; 0.5 is correctly rounded, 0 exact.
+    float16 is computed in float32 and rounded once. A row with `to` reads the bits of its operand
+    as that dtype.
     """
 
     name: str
@@ -49,8 +49,6 @@ class ScalarOp:
     definition: Program
     predicate: bool = False
     ulp: float = 0.0
-    domain: str = ""
-    narrow: Program | None = field(default=None, repr=False)
     to: DType | None = None
 
     def result(self, dtype: DType) -> DType:
@@ -65,10 +63,7 @@ class ScalarOp:
         if self.to is not None:
             return self.definition(*operands)
         wide = [conversion.widen(x) for x in operands]
-        definition = self.definition
-        if self.narrow is not None and wide[0].dtype is FLOAT32:
-            definition = self.narrow
-        result = definition(*wide)
+        result = self.definition(*wide)
         return result if result.dtype is BOOL else conversion.cast(result, dtype)
 
     def __call__(self, *arrays: Any) -> Array:
@@ -94,14 +89,8 @@ def _row(
     return ScalarOp(name, arity, dtypes, doc, definition, **options)
 
 
-def _wide(name: str, doc: str, definition: Program, ulp: float, domain: str = "") -> ScalarOp:
-    """Return the row of a function of one float that float32 computes through float64."""
-    narrow = elementary.through_float64(definition)
-    return ScalarOp(name, 1, FLOATS, doc, definition, ulp=ulp, domain=domain, narrow=narrow)
-
-
-def _own(name: str, doc: str, definition: Program, ulp: float) -> ScalarOp:
-    """Return the row of a function of one float whose program serves float32 and float64."""
+def _function(name: str, doc: str, definition: Program, ulp: float) -> ScalarOp:
+    """Return the row of a function of one float."""
     return ScalarOp(name, 1, FLOATS, doc, definition, ulp=ulp)
 
 
@@ -112,9 +101,7 @@ def _compare(name: str, doc: str, definition: Program) -> ScalarOp:
 def _power(x: Value, y: Value) -> Value:
     if not x.dtype.is_float:
         return arithmetic.integer_power(x, y)
-    if x.dtype is FLOAT64:
-        return elementary.power(x, y)
-    return elementary.through_float64(elementary.power)(x, y)
+    return elementary.power(x.convert(FLOAT64), y.convert(FLOAT64)).convert(x.dtype)
 
 
 def _fma(a: Value, b: Value, c: Value) -> Value:
@@ -144,26 +131,26 @@ _ROWS = (
     _row("negative", 1, NUMERIC, "negation", lambda x: -x),
     _row("abs", 1, NUMERIC, "absolute value; the least integer stays", arithmetic.absolute),
     _row("sign", 1, NUMERIC, "-1, 0 or 1; NaN for NaN", arithmetic.sign),
-    _own("exp", "exponential", elementary.exp, 1.5),
-    _own("log", "natural logarithm", elementary.log, 1.5),
-    _wide("log2", "logarithm to base 2", elementary.log2, 2.5),
-    _wide("log10", "logarithm to base 10", elementary.log10, 2.5),
+    _function("exp", "exponential", elementary.exp, 1.5),
+    _function("log", "natural logarithm", elementary.log, 1.5),
+    _function("log2", "logarithm to base 2", elementary.log2, 2.5),
+    _function("log10", "logarithm to base 10", elementary.log10, 2.5),
     _row("sqrt", 1, FLOATS, "square root", lambda x: x.apply("sqrt"), ulp=0.5),
-    _own("rsqrt", "1 / square root", elementary.rsqrt, 1.5),
-    _own("sin", "sine", trigonometry.sin, 1.5),
-    _own("cos", "cosine", trigonometry.cos, 1.5),
-    _own("tan", "tangent", trigonometry.tan, 3.0),
-    _wide("asin", "inverse sine", trigonometry.asin, 2.5),
-    _wide("acos", "inverse cosine", trigonometry.acos, 2.0),
-    _wide("atan", "inverse tangent", trigonometry.atan, 2.0),
-    _own("sinh", "hyperbolic sine", elementary.sinh, 3.5),
-    _own("cosh", "hyperbolic cosine", elementary.cosh, 3.5),
-    _own("tanh", "hyperbolic tangent", elementary.tanh, 3.0),
-    _wide("asinh", "inverse hyperbolic sine", elementary.asinh, 3.0),
-    _wide("acosh", "inverse hyperbolic cosine", elementary.acosh, 3.0),
-    _own("atanh", "inverse hyperbolic tangent", elementary.atanh, 3.0),
-    _own("erf", "error function", elementary.erf, 3.0),
-    _own("sigmoid", "1 / (1 + exp(-x))", elementary.sigmoid, 2.5),
+    _function("rsqrt", "1 / square root", elementary.rsqrt, 1.5),
+    _function("sin", "sine", trigonometry.sin, 1.5),
+    _function("cos", "cosine", trigonometry.cos, 1.5),
+    _function("tan", "tangent", trigonometry.tan, 3.0),
+    _function("asin", "inverse sine", trigonometry.asin, 2.5),
+    _function("acos", "inverse cosine", trigonometry.acos, 2.0),
+    _function("atan", "inverse tangent", trigonometry.atan, 2.0),
+    _function("sinh", "hyperbolic sine", elementary.sinh, 3.5),
+    _function("cosh", "hyperbolic cosine", elementary.cosh, 3.5),
+    _function("tanh", "hyperbolic tangent", elementary.tanh, 3.0),
+    _function("asinh", "inverse hyperbolic sine", elementary.asinh, 3.0),
+    _function("acosh", "inverse hyperbolic cosine", elementary.acosh, 3.0),
+    _function("atanh", "inverse hyperbolic tangent", elementary.atanh, 3.0),
+    _function("erf", "error function", elementary.erf, 3.0),
+    _function("sigmoid", "1 / (1 + exp(-x))", elementary.sigmoid, 2.5),
     _row("floor", 1, FLOATS, "whole number not above", lambda x: x.apply("floor")),
     _row("ceil", 1, FLOATS, "whole number not below", lambda x: x.apply("ceil")),
     _row("round", 1, FLOATS, "nearest whole number, ties to even", lambda x: x.apply("round_even")),

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from relayvm.base.dtypes import FLOATS
+from relayvm.base.dtypes import FLOAT16, FLOAT32, FLOAT64, FLOATS
 from relayvm.kernels.scalar_ops import SCALAR_OPS
 
 INF, NAN, PI = math.inf, math.nan, math.pi
@@ -185,6 +185,12 @@ def test_logarithms_to_base_2_of_powers_of_2_are_whole(dtype):
     powers = np.arange(info.minexp - info.nmant, info.maxexp)
     x = np.ldexp(1.0, powers).astype(dtype.numpy)
     assert SCALAR_OPS["log2"](x).tolist() == powers.tolist()
+
+
+@pytest.mark.parametrize(("dtype", "most"), [(FLOAT16, 4), (FLOAT32, 10), (FLOAT64, 22)], ids=str)
+def test_logarithms_to_base_10_of_powers_of_10_are_whole(dtype, most):
+    x = np.array([10**k for k in range(most + 1)], dtype.numpy)
+    assert SCALAR_OPS["log10"](x).tolist() == list(range(most + 1))
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)

@@ -1,13 +1,12 @@
 """Exponential, logarithm and the functions made of them, as branch-free scalar programs in float32
 and float64.
 
-Most have programs of their own in float32, because models spend time in them; `through_float64`
-computes the others in float64 and rounds, which is nearly exact. Trigonometry is in its own file.
+Each is computed in the type of its operands, but `power` only in float64. Trigonometry is in its
+own file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from relayvm.base.dtypes import FLOAT32, FLOAT64, INT32, INT64, DType
@@ -31,6 +30,7 @@ class Format:
     exp_low: float
     exp_high: float
     sinh_high: float
+    large: float
     exp_coefficients: tuple[float, ...]
     ln2: tuple[float, float]
     log10_2: tuple[float, float]
@@ -47,6 +47,7 @@ FORMATS = {
         -104.0,
         89.0,
         89.5,
+        2.0**60,
         poly.EXP_F32,
         (poly.LN2_HIGH_F32, poly.LN2_LOW_F32),
         (poly.LOG10_2_HIGH_F32, poly.LOG10_2_LOW_F32),
@@ -61,6 +62,7 @@ FORMATS = {
         -746.0,
         710.0,
         710.6,
+        2.0**500,
         poly.EXP_F64,
         (poly.LN2_HIGH_F64, poly.LN2_LOW_F64),
         (poly.LOG10_2_HIGH_F64, poly.LOG10_2_LOW_F64),
@@ -68,15 +70,6 @@ FORMATS = {
         0x3FE6A09E667F3BCD,
     ),
 }
-
-
-def through_float64(program: Callable[..., Value]) -> Callable[..., Value]:
-    """Return the program that computes in float64 and rounds once to the dtype of its operands."""
-
-    def wide(*operands: Value) -> Value:
-        return program(*(x.convert(FLOAT64) for x in operands)).convert(operands[0].dtype)
-
-    return wide
 
 
 def _clamp(x: Value, low: float, high: float) -> Value:
@@ -207,13 +200,13 @@ def log(x: Value) -> Value:
 
 
 def log2(x: Value) -> Value:
-    """Return the logarithm to base 2 of float64, exact for powers of two."""
+    """Return the logarithm to base 2, exact for powers of two."""
     k, f = _log_reduce(x)
     return _log_specials(x, fma(f + _log_rest(f), LOG2_E, k))
 
 
 def log10(x: Value) -> Value:
-    """Return the logarithm to base 10 of float64."""
+    """Return the logarithm to base 10."""
     k, f = _log_reduce(x)
     high, low = FORMATS[x.dtype].log10_2
     rest = fma(k, low, (f + _log_rest(f)) * 0.4342944819032518)
@@ -235,19 +228,25 @@ def log_plus_one(x: Value) -> Value:
 
 
 def asinh(x: Value) -> Value:
-    """Return the inverse hyperbolic sine of float64."""
+    """Return the inverse hyperbolic sine."""
     size = x.apply("absolute")
     square = size * size
-    inner = log_plus_one(size + square / ((square + 1.0).apply("sqrt") + 1.0))
-    outer = log(size) + LN_2
-    return select(size > 1e9, outer, inner).apply("copy_sign", x)
+    inner = size + square / ((square + 1.0).apply("sqrt") + 1.0)
+    return _log_plus_one_or_twice(size, inner).apply("copy_sign", x)
 
 
 def acosh(x: Value) -> Value:
-    """Return the inverse hyperbolic cosine of float64."""
+    """Return the inverse hyperbolic cosine."""
     t = x - 1.0
-    inner = log_plus_one(t + fma(t, t, t * 2.0).apply("sqrt"))
-    return select(x < 1.0, x.like(NAN), select(x > 1e9, log(x) + LN_2, inner))
+    result = _log_plus_one_or_twice(x, t + fma(t, t, t * 2.0).apply("sqrt"))
+    return select(x < 1.0, x.like(NAN), result)
+
+
+def _log_plus_one_or_twice(x: Value, inner: Value) -> Value:
+    """Return log(1 + inner), or log(2 * x) for x whose square is too large."""
+    large = x > FORMATS[x.dtype].large
+    result = log_plus_one(select(large, x, inner))
+    return result + select(large, x.like(LN_2), 0.0)
 
 
 def atanh(x: Value) -> Value:

@@ -53,7 +53,7 @@ _FORMATS = {
         127,
         17,
         1.5 * 2.0**23,
-        (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
+        poly.PI_2_F32,
         2,
     ),
     FLOAT64: _Format(
@@ -62,7 +62,7 @@ _FORMATS = {
         1023,
         31,
         1.5 * 2.0**52,
-        (poly.PI_2_HIGH, poly.PI_2_LOW, -1.4973849048591698e-33),
+        poly.PI_2_F64,
         3,
     ),
 }
@@ -104,14 +104,15 @@ def _large_float64(size: Value) -> list[Value]:
     tail = (below & ((1 << 40) - 1)).convert(INT64).convert(FLOAT64) * 2.0**-126
     turns = high + middle
     turns_low = ((high - turns) + middle) + tail
-    r = turns * poly.PI_2_HIGH
-    low = fma(turns, poly.PI_2_HIGH, -r) + fma(turns, poly.PI_2_LOW, turns_low * poly.PI_2_HIGH)
+    a, b, _ = poly.PI_2_F64
+    r = turns * a
+    low = fma(turns, a, -r) + fma(turns, b, turns_low * a)
     return [r, low, quadrant.convert(INT64)]
 
 
 def _large_float32(size: Value) -> list[Value]:
     _, rest, quadrant = _remainder(size)
-    exact = rest.convert(FLOAT64) * (poly.PI_2_HIGH * 2.0**-62)
+    exact = rest.convert(FLOAT64) * (poly.PI_2_F64[0] * 2.0**-62)
     r = exact.convert(FLOAT32)
     low = (exact - r.convert(FLOAT64)).convert(FLOAT32)
     return [r, low, quadrant.convert(INT32)]

@@ -1,7 +1,4 @@
-"""Sine, cosine, tangent and their inverses as scalar programs.
-
-The inverses are float64 programs; narrower floats go through them.
-"""
+"""Sine, cosine, tangent and their inverses as scalar programs in float32 and float64."""
 
 from __future__ import annotations
 
@@ -68,6 +65,10 @@ def tan(x: Value) -> Value:
     return _with_sign(result, _sign_if(quadrant, 0) ^ _sign_of(x))
 
 
+def _half_pi(x: Value) -> tuple[float, float]:
+    return (poly.PI_2_F32 if x.dtype is FLOAT32 else poly.PI_2_F64)[:2]
+
+
 def atan(x: Value) -> Value:
     """Return the inverse tangent."""
     size = x.apply("absolute")
@@ -75,15 +76,13 @@ def atan(x: Value) -> Value:
     top = select(large, size.like(-1.0), select(middle, size - 1.0, size))
     bottom = select(large, size, select(middle, size + 1.0, 1.0))
     t = top / bottom
-    zero = size.like(0.0)
-    base = select(
-        large, size.like(poly.PI_2_HIGH), select(middle, size.like(poly.PI_2_HIGH / 2), zero)
-    )
-    low = select(
-        large, size.like(poly.PI_2_LOW), select(middle, size.like(poly.PI_2_LOW / 2), zero)
+    high, low = (
+        select(large, size.like(part), select(middle, size.like(part / 2), 0.0))
+        for part in _half_pi(x)
     )
     z = t * t
-    result = base + (t + fma(z * t, evaluate_polynomial(z, poly.ATAN_F64), low))
+    coefficients = poly.ATAN_F32 if x.dtype is FLOAT32 else poly.ATAN_F64
+    result = high + (t + fma(z * t, evaluate_polynomial(z, coefficients), low))
     return result.apply("copy_sign", x)
 
 
@@ -92,20 +91,22 @@ def _asin_reduced(size: Value) -> tuple[Value, Value]:
     outer = size > 0.5
     z = select(outer, (1.0 - size) * 0.5, size * size)
     root = select(outer, z.apply("sqrt"), size)
-    return outer, fma(z * root, evaluate_polynomial(z, poly.ASIN_F64), root)
+    coefficients = poly.ASIN_F32 if size.dtype is FLOAT32 else poly.ASIN_F64
+    return outer, fma(z * root, evaluate_polynomial(z, coefficients), root)
 
 
 def asin(x: Value) -> Value:
     """Return the inverse sine; NaN outside [-1, 1]."""
     outer, a = _asin_reduced(x.apply("absolute"))
-    far = poly.PI_2_HIGH - fma(a, 2.0, -poly.PI_2_LOW)
-    return select(outer, far, a).apply("copy_sign", x)
+    high, low = _half_pi(x)
+    return select(outer, high - fma(a, 2.0, -low), a).apply("copy_sign", x)
 
 
 def acos(x: Value) -> Value:
     """Return the inverse cosine; NaN outside [-1, 1]."""
     outer, a = _asin_reduced(x.apply("absolute"))
+    high, low = _half_pi(x)
     double = a * 2.0
-    far = select(x < 0.0, 2 * poly.PI_2_HIGH - (double - 2 * poly.PI_2_LOW), double)
-    near = poly.PI_2_HIGH - (a.apply("copy_sign", x) - poly.PI_2_LOW)
+    far = select(x < 0.0, 2 * high - (double - 2 * low), double)
+    near = high - (a.apply("copy_sign", x) - low)
     return select(outer, far, near)
