@@ -30,6 +30,13 @@ def add_commands(commands: Any) -> None:
     )
     trees.add_argument("--limit", type=positive, metavar="N", help="use the first trees only")
     trees.set_defaults(run=run_treelstm)
+    kernels = add_command(kinds, "kernels", "products of matrices of many sizes, beside the floor")
+    kernels.add_argument(
+        "--grid",
+        action="store_true",
+        help="all of them: float32 and int8, rows known and not, one and two threads",
+    )
+    kernels.set_defaults(run=run_kernels)
 
 
 def run_treelstm(options: argparse.Namespace) -> int:
@@ -62,4 +69,32 @@ def run_treelstm(options: argparse.Namespace) -> int:
             row.name, f"{row.us_per_token:.2f}", f"{row.ratio:.2f}", f"{row.max_error:.1e}"
         )
     Console().print(table)
+    return 0
+
+
+def run_kernels(options: argparse.Namespace) -> int:
+    """Measure products of matrices and print a line for each as it is done."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from relayvm.cli.bench import kernels
+
+    console = Console()
+    products = list(kernels.grid(options.grid))
+    console.print(
+        f"{'rows':>5} {'size':>5} {'dtype':>8} {'rows are':>9} {'threads':>7} {'kernel us':>10} "
+        f"{'Gop/s':>7} {'of floor':>8} {'call us':>10} {'torch / ours':>12}",
+        soft_wrap=True,
+    )
+    for product in track(products, "products", console=console, transient=True):
+        row = kernels.measure(product)
+        torch = f"{row.torch / row.call:12.2f}" if row.torch is not None else f"{'-':>12}"
+        console.print(
+            f"{product.rows:5} {product.size:5} {product.dtype:>8} "
+            f"{'symbolic' if product.symbolic else 'static':>9} {product.threads:7} "
+            f"{row.kernel * 1e6:10.2f} {product.operations / row.kernel / 1e9:7.1f} "
+            f"{row.floor / row.kernel:8.0%} {row.call * 1e6:10.2f} {torch}",
+            highlight=False,
+            soft_wrap=True,
+        )
     return 0

@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import relayvm
 from relayvm.base.error_codes import ERROR_CODES
 from relayvm.base.settings import SETTINGS
+from relayvm.cli.bench import kernels
 from relayvm.cli.main import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, make_parser
 
 NAMES = "compile opt run verify inspect disassemble assemble bench explain settings info cache"
@@ -156,3 +158,29 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
         ["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0 and done.stderr == ""
+
+
+def test_bench_of_kernels_prints_a_line_a_product(command, monkeypatch) -> None:
+    products = [kernels.Product(2, 5), kernels.Product(0, 3, "int8", symbolic=True, threads=2)]
+    monkeypatch.setattr(kernels, "grid", lambda full: products)
+    done = command("bench", "kernels", "--grid")
+    assert done.code == 0
+    head, *rows = filter(None, done.out.splitlines())
+    assert "of floor" in head
+    assert [row.split()[:5] for row in rows] == [
+        ["2", "5", "float32", "static", "1"],
+        ["0", "3", "int8", "symbolic", "2"],
+    ]
+
+
+def test_the_grid_holds_every_size_twice_for_each_choice() -> None:
+    every = set(kernels.grid(full=True))
+    assert len(every) == 8 * 6 * 2 * 2 * 2
+    assert set(kernels.grid(full=False)) < every
+
+
+def test_a_product_measured_is_the_product() -> None:
+    weight = np.arange(12, dtype=np.int8).reshape(4, 3)[:3]
+    vm = kernels.machine(kernels.Product(2, 3, "int8", symbolic=True), weight)
+    x = np.array([[1, 2, 3], [-1, 0, 5]], np.int8)
+    np.testing.assert_array_equal(vm.run(x), x.astype(np.int32) @ weight.T)

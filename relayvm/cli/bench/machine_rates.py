@@ -1,0 +1,74 @@
+"""What one core of this machine can do at most: arithmetic and reading, measured by nests of a few
+lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+import relayvm
+from relayvm.cli.bench.timing import best_seconds
+from relayvm.vm.file.codec import encode
+
+ROUNDS = 20_000
+SWEPT_BYTES = 1 << 26
+
+# 16 sums that do not wait for each other fill every pipeline there is.
+_SUMS = """nest @main {{
+  input in0: float32[{size}]
+  output out0: float32[] scalar
+  phase b0 < 1 {{
+    tile acc0: float32 x 16 [16]
+    unroll l0 = 0 to 16 {{
+      acc0[l0] = in0[(l0 * 16)]:16
+    }}
+{loops}
+    unroll l2 = 1 to 16 {{
+      acc0[0] = (acc0[0] + acc0[l2])
+    }}
+    out0[] = tree(add, acc0[0])
+  }}
+}}
+"""
+_ARITHMETIC = """
+    let x0 = in0[0]:16
+    for k0 = 0 to {rounds} step 1 {{
+      unroll l1 = 0 to 16 {{
+        acc0[l1] = fma(acc0[l1], x0, x0)
+      }}
+    }}"""
+_READING = """
+    for s0 = 0 to {rounds} step 1 {{
+      for k0 = 0 to {size} step 256 {{
+        unroll l1 = 0 to 16 {{
+          acc0[l1] = (acc0[l1] + in0[(k0 + (l1 * 16))]:16)
+        }}
+      }}
+    }}"""
+
+
+def peak_flops() -> float:
+    """Return the float32 operations a second of fused multiply-adds on registers alone."""
+    return 2 * 16 * 16 * ROUNDS / _best_seconds(256, _ARITHMETIC, ROUNDS)
+
+
+def read_rate(size_bytes: int) -> float:
+    """Return the bytes a second at which one core reads `size_bytes` again and again."""
+    size = max(256, size_bytes // 4 // 256 * 256)
+    sweeps = max(1, SWEPT_BYTES // (4 * size))
+    return 4 * size * sweeps / _best_seconds(size, _READING, sweeps)
+
+
+def _best_seconds(size: int, loops: str, rounds: int) -> float:
+    """Return the time of a machine whose one kernel, of a vector to a scalar, has these loops."""
+    text = f"def @main(%x: Tensor[({size},), float32]) {{ sum(%x) }}"
+    program = relayvm.compile(relayvm.parse(text)).program()
+    (kernel,) = program.kernels
+    nest = _SUMS.format(size=size, loops=loops.format(size=size, rounds=rounds))
+    nest = nest.replace("@main", f"@{kernel.name}")
+    changed = replace(program, kernels=(replace(kernel, nest=nest, image=None),))
+    vm = relayvm.VirtualMachine(relayvm.load(encode(changed)))
+    x = np.full(size, 0.5, np.float32)
+    return best_seconds(lambda: vm.run(x))

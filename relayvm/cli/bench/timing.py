@@ -1,0 +1,47 @@
+"""Timing of calls in one process: medians, functions in turn so that all meet the same machine."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+SECONDS = 0.01
+
+
+def median_seconds(function: Callable[[], Any], rounds: int = 7) -> float:
+    """Return the median time of a call."""
+    return alternating_seconds([function], rounds)[0]
+
+
+def best_seconds(function: Callable[[], Any], rounds: int = 15) -> float:
+    """Return the least time of a call: what the machine can do when nothing disturbs it."""
+    count = _count(function)
+    return min(_seconds(function, count) for _ in range(rounds))
+
+
+def alternating_seconds(functions: Sequence[Callable[[], Any]], rounds: int = 7) -> list[float]:
+    """Return the median time of a call of each function; every round runs all of them."""
+    counts = [_count(function) for function in functions]
+    times: list[list[float]] = [[] for _ in functions]
+    for _ in range(rounds):
+        for function, count, own in zip(functions, counts, times):
+            own.append(_seconds(function, count))
+    return [statistics.median(own) for own in times]
+
+
+def _seconds(function: Callable[[], Any], count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        function()
+    return (time.perf_counter() - start) / count
+
+
+def _count(function: Callable[[], Any]) -> int:
+    """Return how many calls take about `SECONDS`, after one that is not counted."""
+    function()
+    count = 1
+    while _seconds(function, count) * count < SECONDS / 2:
+        count *= 2
+    return count
