@@ -27,7 +27,8 @@ from relayvm.kernels.compute import Tensor
 from relayvm.kernels.link import merge_images
 from relayvm.kernels.parser import parse_nest
 from relayvm.kernels.printer import print_nest
-from relayvm.kernels.schedule import schedule, vector_registers
+from relayvm.kernels.schedule import schedule
+from relayvm.kernels.schedules.machine import cache_bytes, vector_registers
 from relayvm.kernels.stored import computation_key, kernel_from_bytes, kernel_to_bytes
 from relayvm.kernels.verify import verify_nest
 
@@ -78,7 +79,8 @@ def _portable(request: KernelRequest, target: Target, opt_level: int) -> Kernel:
     cache = kernel_cache()
     if cache.folder is None:
         return _scheduled(computation, request, sources, target, opt_level)
-    settings = (vector_registers(target) if opt_level else 0, request.may_reuse, compiler_version())
+    machine = (vector_registers(target), cache_bytes(target)) if opt_level else ()
+    settings = (*machine, request.may_reuse, compiler_version())
     key = computation_key(computation, request.checks, settings) + NEST
     data = cache.get_bytes(key)
     if data is not None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import cache
-from pathlib import Path
 
 from relayvm.base.target import Target
 from relayvm.kernels import loops as n
@@ -20,6 +18,7 @@ from relayvm.kernels.lower import (
 from relayvm.kernels.schedules.contraction import contraction_phase
 from relayvm.kernels.schedules.elementwise import column_phase, elementwise_phase
 from relayvm.kernels.schedules.emit import Context
+from relayvm.kernels.schedules.machine import cache_bytes, vector_registers
 from relayvm.kernels.schedules.operand import stage_operands
 from relayvm.kernels.schedules.plan import Stage, inlines_reduction
 from relayvm.kernels.schedules.program import program_phases
@@ -36,24 +35,26 @@ def schedule(computation: Computation, target: Target | None = None, opt_level: 
     if opt_level == 0:
         return lower(computation)
     try:
-        return _scheduled(computation, vector_registers(target or Target()))
+        return _scheduled(computation, target or Target())
     except Exception as reason:
         # A fault of a recipe costs speed, never the program: the naive nest has the same meaning.
         _log.warning("%s is not scheduled: %s: %s", computation.name, type(reason).__name__, reason)
         return lower(computation)
 
 
-def _scheduled(computation: Computation, registers: int) -> n.Nest:
+def _scheduled(computation: Computation, target: Target) -> n.Nest:
+    registers = vector_registers(target)
     outputs, copies = stage_operands(computation, distinct_outputs(computation))
     parts = skeleton(computation, outputs, copies)
+    parts.context.cache_bytes = cache_bytes(target)
     kept = frozenset(parts.context.buffers)
     phases: list[n.Phase] = []
     for group in group_stages(parts.context, parts.stages):
-        phase = group_phase(parts.context, group, registers) if len(group) > 1 else None
+        phase = group_phase(parts, group, registers) if len(group.stages) > 1 else None
         if phase is not None:
             phases.append(phase)
             continue
-        for stage in group:
+        for stage in group.stages:
             if stage.program is not None:
                 phases += program_phases(parts.context, stage.program, parts.scratch)
                 continue
@@ -72,22 +73,3 @@ def _stage_phases(
     if phase is not None:
         return [phase]
     return [naive_phase(context, tensor) for tensor in stage.tensors]
-
-
-def vector_registers(target: Target) -> int:
-    """Return how many vectors of 16 float32 the partials of a tile may take on a target."""
-    text = f"{target.cpu} {target.features}" if target.cpu or target.features else host_features()
-    wide = ("avx512", "x86-64-v4", "znver4", "znver5", "icelake", "rapids")
-    if any(word in text for word in wide):
-        return 16
-    return 4
-
-
-@cache
-def host_features() -> str:
-    """Return the CPU features of this machine as Linux lists them; empty where it does not."""
-    path = Path("/proc/cpuinfo")
-    if not path.exists():
-        return ""
-    lines = path.read_text().splitlines()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), "")

@@ -8,22 +8,25 @@ epilogue runs on it before anything is stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from relayvm.base.dtypes import INT64
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
-from relayvm.kernels.schedules.elementwise import blocks, emit_stage, last_axis
+from relayvm.kernels.schedules.elementwise import emit_stage, last_axis
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame, Reduction, Run
+from relayvm.kernels.schedules.grid import Ranges, Side, grid_phase, tile_loops
 from relayvm.kernels.schedules.plan import Stage
 from relayvm.kernels.schedules.reduction import Rule, combined, lane_loop, rule_of
 
-COLUMN_BLOCK = 64
 FEW_ROWS = 8
+# Enough columns to share the loads of rows, few enough that small layers have several blocks.
+COLUMN_BLOCK = 64
 
-TileBody = Callable[[Emitter, n.Expr, int], None]
+Place = dict[int, n.Expr]
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,23 @@ class NotAContraction(Exception):
     """The stage needs another schedule."""
 
 
+@dataclass(frozen=True)
+class Probe:
+    """What a stage reduces at one place: the lengths, and how memory is read on the way.
+
+    `is_unfit` says that memory is read element by element; `loads` holds, for each load, the axes
+    of the stage that its place depends on.
+    """
+
+    lengths: tuple[n.Expr, ...]
+    is_unfit: bool
+    loads: tuple[frozenset[int], ...]
+
+    def axes_with(self, axis: int | None) -> frozenset[int]:
+        """Return the axes that stand in a load together with this one."""
+        return frozenset(k for load in self.loads if axis in load for k in load)
+
+
 def contraction_phase(context: Context, stage: Stage, registers: int) -> n.Phase | None:
     """Return the tiled phase of a stage whose reductions read memory along their axis, or None."""
     extents = tuple(context.dim(d) for d in stage.shape)
@@ -47,6 +67,49 @@ def contraction_phase(context: Context, stage: Stage, registers: int) -> n.Phase
         return tiling.phase()
     except (NotAContraction, CannotVectorise):
         return None
+
+
+def probe_stage(context: Context, stage: Stage, extents: tuple[n.Expr, ...]) -> Probe:
+    """Return the probe of a stage whose reduced axes run in lanes."""
+    axes = tuple(n.Var(f"p{k}") for k in range(len(extents)))
+    records = discover(context, stage, axes)
+    trial = replace(context, names=context.names.copy())
+    emitter = Emitter(trial, _no_reduction)
+    for axis, extent in zip(axes, extents):
+        emitter.prover.add_range(axis, n.const(0), extent)
+    lengths = tuple(product(_extents(context, r.reduction)) for r in records)
+    for number, (record, length) in enumerate(zip(records, lengths)):
+        k = n.Var(f"pk{number}")
+        full = s.mul(s.floordiv(length, n.const(n.LANES)), n.const(n.LANES))
+        emitter.prover.add_range(k, n.const(0), full, n.LANES)
+        rule = rule_of(record.reduction)
+        acc = n.Var("va", rule.dtype, n.LANES)
+        value = combined(emitter, rule, record.reduction.body, inside(emitter, record, k), acc)
+        emitter.bind(value)
+    return Probe(lengths, *seen_memory(emitter.statements, axes))
+
+
+def seen_memory(
+    statements: list[n.Stmt], axes: tuple[n.Var, ...]
+) -> tuple[bool, tuple[frozenset[int], ...]]:
+    """Return whether statements are unfit, and the axes in the place of each of their loads."""
+    values = [stmt.value for stmt in statements if isinstance(stmt, n.Let)]
+    loads = []
+    stack = list(values)
+    while stack:
+        expr = stack.pop()
+        if isinstance(expr, (n.Load, n.Gather)):
+            names = {v for index in expr.indices for v in _variables(index)}
+            loads.append(frozenset(k for k, axis in enumerate(axes) if axis in names))
+        stack += n.children(expr)
+    return any(map(is_unfit, values)), tuple(loads)
+
+
+def _variables(expr: n.Expr) -> Iterator[n.Var]:
+    if isinstance(expr, n.Var):
+        yield expr
+    for child in n.children(expr):
+        yield from _variables(child)
 
 
 def discover(context: Context, stage: Stage, indices: tuple[n.Expr, ...]) -> list[Record]:
@@ -73,113 +136,163 @@ class Tiling:
     ) -> None:
         self.context, self.stage, self.extents = context, stage, extents
         self.column_axis = last_axis(extents)
+        self.probe = self._probed()
         outer = [k for k, e in enumerate(extents) if e != n.const(1) and k != self.column_axis]
-        self.row_axis = outer[-1] if outer else None
-        self.outer = outer[:-1]
-        zeros = tuple(n.const(0) for _ in extents)
-        self.records = len(discover(context, stage, zeros))
+        own = self.probe.axes_with(self.column_axis)
+        shared = [k for k in outer if k not in own]
+        # Rows of one tile share what the columns read; where nothing is shared, any axis will do.
+        self.row_axis = shared[-1] if shared else outer[-1] if outer else None
+        self.outer = [k for k in outer if k != self.row_axis]
+        # What the columns read is read again for these axes, so that its block stays in the cache.
+        self.inner_outer = [k for k in self.outer if k not in own]
+        together = max(Counter(self.probe.lengths).values(), default=1)
         # Registers: the partials, the vectors of one operand, and one of the other.
-        budget = max(1, registers // max(1, self.records))
-        self.tile = 1
-        while self.tile * 2 <= budget and self.tile < 16:
-            self.tile *= 2
+        self.tile = max(1, registers // together)
+
+    def _probed(self) -> Probe:
+        return probe_stage(self.context, self.stage, self.extents)
 
     def check(self) -> None:
-        """Raise NotAContraction unless the reductions run along memory, all of one length."""
-        probe = tuple(n.Var(f"p{k}") for k in range(len(self.extents)))
-        records = discover(self.context, self.stage, probe)
-        if not records:
+        """Raise NotAContraction unless the reductions run along memory."""
+        if not self.probe.lengths or self.probe.is_unfit:
             raise NotAContraction
-        lengths = {product(_extents(self.context, r.reduction)) for r in records}
-        if len(lengths) != 1:
-            raise NotAContraction
-        self.length = lengths.pop()
-        trial = replace(self.context, names=self.context.names.copy())
-        emitter = Emitter(trial, _no_reduction)
-        for variable, extent in zip(probe, self.extents):
-            emitter.prover.add_range(variable, n.const(0), extent)
-        k = n.Var("pk")
-        full = s.mul(s.floordiv(self.length, n.const(n.LANES)), n.const(n.LANES))
-        emitter.prover.add_range(k, n.const(0), full, n.LANES)
-        for record in records:
-            rule = rule_of(record.reduction)
-            acc = n.Var("va", rule.dtype, n.LANES)
-            frame = _inside(emitter, record, k)
-            value = combined(emitter, rule, record.reduction.body, frame, acc)
-            emitter.bind(value)
-        if any(isinstance(t, n.Let) and is_unfit(t.value) for t in emitter.statements):
-            raise NotAContraction
+
+    # -- Which results ----------------------------------------------------------------------------
 
     @property
     def few_rows(self) -> int | None:
-        """How many rows there are, where they are so few that columns are shared out instead."""
+        """How many rows there are, where they are known to be so few that each has a place."""
         rows = self.extents[self.row_axis] if self.row_axis is not None else n.const(1)
-        if self.outer or not isinstance(rows, n.Const) or int(rows.value) > FEW_ROWS:
+        if not isinstance(rows, n.Const) or int(rows.value) > FEW_ROWS:
             return None
         return int(rows.value)
 
     def phase(self) -> n.Phase:
-        """Return the phase: over blocks of columns where rows are few, else over blocks of rows."""
+        """Return the phase: blocks of columns, of each all rows."""
         emitter = Emitter(self.context, _no_reduction)
         if self.column_axis is None:
             return self._single(emitter)
-        rows = self.few_rows
-        return self._by_rows(emitter) if rows is None else self._by_columns(emitter, rows)
+        columns = Side(self.column_axis, self.extents[self.column_axis], self._column_block())
+        sides = [Side(k, self.extents[k], 1) for k in self.outer if k not in self.inner_outer]
+        sides.append(columns)
+        sides += [Side(k, self.extents[k], 1) for k in self.inner_outer]
+        if self.row_axis is not None:
+            size = None if self.few_rows is not None else 4 * self.heights[0]
+            sides.append(Side(self.row_axis, self.extents[self.row_axis], size))
+        return grid_phase(self.context, emitter, sides, lambda at: self._box(emitter, at))
+
+    def _column_block(self) -> int:
+        """Return how many columns' weights take half of the cache at most."""
+        length = max((self._known_length(e) for e in self.probe.lengths), default=1)
+        column = max(1, length) * 4 * len(self.probe.lengths)
+        size = COLUMN_BLOCK
+        while size > n.LANES and size * column > self.context.cache_bytes // 2:
+            size //= 2
+        return size
+
+    @staticmethod
+    def _known_length(length: n.Expr) -> int:
+        return int(length.value) if isinstance(length, n.Const) else 1
 
     def whole(self, emitter: Emitter) -> None:
         """Emit all results in the emitter's block."""
         if self.column_axis is None:
             self._results(emitter, {}, 1, 1)
             return
-        rows = self.few_rows
-        if rows is not None:
-            self._columns_of_rows(emitter, {}, rows, n.const(0), self.extents[self.column_axis])
-            return
-        axis = self.outer[0] if self.outer else self.row_axis
-        assert axis is not None
-        self.rows(emitter, axis, n.const(0), self.extents[axis])
+        self._box(emitter, {k: (n.const(0), e) for k, e in enumerate(self.extents)})
 
     def rows(self, emitter: Emitter, axis: int, begin: n.Expr, end: n.Expr) -> None:
         """Emit the results whose index on the first axis of more than one element is in a range."""
-        if axis == self.column_axis:
-            self._columns(emitter, {}, 1, begin, end)
-        elif axis == self.row_axis:
-            tile_loops(emitter, begin, end, self._height, self._row_tile({}))
-        else:
-            self._outer_loops(emitter, self.outer, {}, begin, end)
+        ranges: Ranges = {k: (n.const(0), e) for k, e in enumerate(self.extents)}
+        ranges[axis] = (begin, end)
+        self._box(emitter, ranges, aligned=False)
+
+    def part(self, emitter: Emitter, at: Place, axis: int, begin: n.Expr, end: n.Expr) -> None:
+        """Emit the results whose index on `axis` is in a range, and on the axes of `at` a value.
+
+        Columns run in blocks, of each all rows, so that rows share what columns read.
+        """
+        ranges: Ranges = {k: (n.const(0), e) for k, e in enumerate(self.extents)}
+        ranges[axis] = (begin, end)
+        columns = self.column_axis
+        if columns in (None, axis) or self.row_axis in (None, *at):
+            self._box(emitter, ranges, False, at)
+            return
+        assert columns is not None
+        size, total = n.const(COLUMN_BLOCK), self.extents[columns]
+        count = s.floordiv(s.add(total, n.const(COLUMN_BLOCK - 1)), size)
+        if count == n.const(1):
+            self._box(emitter, ranges, False, at)
+            return
+        var = self.context.names.var("i")
+        with emitter.block() as body:
+            emitter.prover.add_range(var, n.const(0), count)
+            first = emitter.bind(s.mul(var, size), "e")
+            last = emitter.bind(s.minimum(s.add(first, size), total), "e")
+            self._box(emitter, {**ranges, columns: (first, last)}, False, at)
+        emitter.statements.append(n.For(var, n.const(0), count, 1, tuple(body)))
+
+    def _box(
+        self, emitter: Emitter, ranges: Ranges, aligned: bool = True, fixed: Place | None = None
+    ) -> None:
+        """Emit a box of results; where it is aligned, it is one block of a grid."""
+        fixed = fixed or {}
+        has_rows = self.row_axis is not None and self.row_axis not in fixed
+
+        def rows(emitter: Emitter, at: Place) -> None:
+            def columns(emitter: Emitter, row: n.Expr, count: int) -> None:
+                here = {**at, self.row_axis or 0: row} if has_rows else at
+                self._columns(emitter, here, count, ranges[self.column_axis or 0], aligned)
+
+            if not has_rows:
+                columns(emitter, n.const(0), 1)
+                return
+            assert self.row_axis is not None
+            begin, end = ranges[self.row_axis]
+            if self.few_rows is not None and aligned:
+                done = 0
+                for height in _parts(self.few_rows, self._few_heights):
+                    columns(emitter, n.const(done), height)
+                    done += height
+                return
+            total = self.extents[self.row_axis] if aligned else None
+            tile_loops(emitter, begin, end, self.heights, columns, total)
+
+        outer = [k for k in self.outer if k not in fixed]
+        self._outer_loops(emitter, outer, fixed, ranges, rows)
 
     def _outer_loops(
         self,
         emitter: Emitter,
         axes: list[int],
-        at: dict[int, n.Expr],
-        begin: n.Expr,
-        end: n.Expr,
+        at: Place,
+        ranges: Ranges,
+        rows: Callable[[Emitter, Place], None],
     ) -> None:
-        assert self.row_axis is not None
         if not axes:
-            tile_loops(emitter, begin, end, self._height, self._row_tile(at))
+            rows(emitter, at)
             return
+        begin, end = ranges[axes[0]]
         var = self.context.names.var("i")
-        following = axes[1] if len(axes) > 1 else self.row_axis
         with emitter.block() as body:
             emitter.prover.add_range(var, begin, end)
-            here = {**at, axes[0]: var}
-            self._outer_loops(emitter, axes[1:], here, n.const(0), self.extents[following])
+            self._outer_loops(emitter, axes[1:], {**at, axes[0]: var}, ranges, rows)
         emitter.statements.append(n.For(var, begin, end, 1, tuple(body)))
 
     @property
-    def _height(self) -> int:
-        return 4 if self.tile >= 16 else 2 if self.tile >= 4 else 1
+    def heights(self) -> tuple[int, ...]:
+        """How many rows a tile may have, the most first."""
+        return (4, 2, 1) if self.tile >= 4 and self.tile != 6 else (3, 2, 1)[-self.tile :]
 
-    def _row_tile(self, at: dict[int, n.Expr]) -> TileBody:
-        columns = self.extents[self.column_axis or 0]
+    @property
+    def _few_heights(self) -> tuple[int, ...]:
+        """Heights for so few rows that weights are what costs: they are read once if possible."""
+        return (8, *self.heights) if self.tile >= 16 else self.heights
 
-        def row_tile(emitter: Emitter, row: n.Expr, count: int) -> None:
-            here: dict[int, n.Expr] = {**at, self.row_axis or 0: row}
-            self._columns(emitter, here, count, n.const(0), columns)
-
-        return row_tile
+    def widths(self, rows: int) -> tuple[int, ...]:
+        """How many columns a tile of so many rows may have, the most first."""
+        width = min(n.LANES, _power(max(1, self.tile // rows)))
+        return tuple(1 << k for k in reversed(range(width.bit_length())))
 
     def _single(self, emitter: Emitter) -> n.Phase:
         var = self.context.names.var("b")
@@ -188,54 +301,21 @@ class Tiling:
             self._results(emitter, {}, 1, 1)
         return n.Phase(var, n.const(1), tuple(body))
 
-    def _by_columns(self, emitter: Emitter, rows: int) -> n.Phase:
-        assert self.column_axis is not None
-        total = self.extents[self.column_axis]
-        names = self.context.names
-        var = names.var("b")
-        size = n.const(COLUMN_BLOCK)
-        count = s.floordiv(s.add(total, n.const(COLUMN_BLOCK - 1)), size)
-        with emitter.block() as body:
-            emitter.prover.add_range(var, n.const(0), count)
-            begin = s.mul(var, size)
-            end = total
-            if count != n.const(1):
-                end = emitter.bind(s.minimum(s.add(begin, size), total), "e")
-            self._columns_of_rows(emitter, {}, rows, begin, end)
-        return n.Phase(var, count, tuple(body))
-
-    def _columns_of_rows(
-        self, emitter: Emitter, at: dict[int, n.Expr], rows: int, begin: n.Expr, end: n.Expr
-    ) -> None:
-        """All rows (a literal number) and a range of columns; rows of one tile share loads."""
-        done = 0
-        for height in _parts(rows, min(self.tile, 8)):
-            here = dict(at)
-            if self.row_axis is not None:
-                here[self.row_axis] = n.const(done)
-            self._columns(emitter, here, height, begin, end)
-            done += height
-
-    def _by_rows(self, emitter: Emitter) -> n.Phase:
-        axis = self.outer[0] if self.outer else self.row_axis
-        assert axis is not None
-        size = 1 if self.outer else self._height * 4
-
-        def run(begin: n.Expr, end: n.Expr) -> None:
-            self.rows(emitter, axis, begin, end)
-
-        return blocks(self.context, emitter, self.extents[axis], run, size)
-
     def _columns(
-        self, emitter: Emitter, at: dict[int, n.Expr], rows: int, begin: n.Expr, end: n.Expr
+        self,
+        emitter: Emitter,
+        at: Place,
+        rows: int,
+        columns: tuple[n.Expr, n.Expr],
+        aligned: bool,
     ) -> None:
-        width = max(1, self.tile // rows)
+        def tile(emitter: Emitter, column: n.Expr, count: int) -> None:
+            self._results(emitter, {**at, self.column_axis or 0: column}, rows, count)
 
-        def column_tile(emitter: Emitter, column: n.Expr, count: int) -> None:
-            here = {**at, self.column_axis or 0: column}
-            self._results(emitter, here, rows, count)
+        total = self.extents[self.column_axis or 0] if aligned else None
+        tile_loops(emitter, *columns, self.widths(rows), tile, total)
 
-        tile_loops(emitter, begin, end, width, column_tile)
+    # -- One tile ---------------------------------------------------------------------------------
 
     def _indices(self, at: dict[int, n.Expr], row: int, column: n.Expr) -> tuple[n.Expr, ...]:
         indices = [at.get(k, n.const(0)) for k in range(len(self.extents))]
@@ -245,66 +325,88 @@ class Tiling:
             indices[self.column_axis] = s.add(indices[self.column_axis], column)
         return tuple(indices)
 
-    def _results(self, emitter: Emitter, at: dict[int, n.Expr], rows: int, columns: int) -> None:
-        """Emit one tile: clear the partials, run along the reduced axis, fold, and finish."""
-        names = self.context.names
+    def _results(self, emitter: Emitter, at: Place, rows: int, columns: int) -> None:
+        """Emit one tile: clear the partials, run along the reduced axis, fold, and finish.
+
+        Reductions of one length run together; the partials of others need their registers.
+        """
         cells = [(r, q) for r in range(rows) for q in range(columns)]
         found = {
             cell: discover(self.context, self.stage, self._indices(at, cell[0], n.const(cell[1])))
             for cell in cells
         }
-        rules = [rule_of(record.reduction) for record in found[cells[0]]]
-        tiles = [n.Tile(names.fresh("acc"), r.dtype, n.LANES, len(cells)) for r in rules]
-        for rule, tile in zip(rules, tiles):
-            lane = names.var("l")
-            clear = n.TileStore(tile, lane, n.broadcast(rule.identity, n.LANES))
-            emitter.statements.append(n.Declare(tile))
-            emitter.statements.append(
-                n.For(lane, n.const(0), n.const(len(cells)), 1, (clear,), "unroll")
-            )
+        results: list[dict[int, n.Expr]] = [{} for _ in range(rows)]
+        for length in dict.fromkeys(self.probe.lengths):
+            numbers = [k for k, each in enumerate(self.probe.lengths) if each == length]
+            records = {cell: [found[cell][k] for k in numbers] for cell in cells}
+            tiles = self._reduced(emitter, length, cells, records)
+            for row in range(rows):
+                for number, tile, record in zip(numbers, tiles, records[(row, 0)]):
+                    parts = [n.TileLoad(tile, n.const(row * columns + q)) for q in range(columns)]
+                    folded = n.tree(rule_of(record.reduction).op, *parts)
+                    results[row][number] = emitter.bind(n.cast(folded, record.reduction.dtype))
+        zero = n.const(0)
+        column = zero if columns == 1 else n.Ramp(zero, n.const(1), columns)
+        for row in range(rows):
+            values = [results[row][k] for k in range(len(self.probe.lengths))]
+            finish(emitter, self.stage, self._indices(at, row, column), values, None)
+
+    def _reduced(
+        self,
+        emitter: Emitter,
+        length: n.Expr,
+        cells: list[tuple[int, int]],
+        records: dict[tuple[int, int], list[Record]],
+    ) -> list[n.Tile]:
+        """Emit the loop over the reduced axis; return the tiles of partials, one a reduction."""
+        rules = [rule_of(record.reduction) for record in records[cells[0]]]
+        tiles = cleared(emitter, rules, len(cells))
 
         def step(k: n.Expr, mask: n.Expr | None) -> None:
             shared, emitter.share_loads = emitter.share_loads, True
             for number, cell in enumerate(cells):
-                for record, rule, tile in zip(found[cell], rules, tiles):
+                for record, rule, tile in zip(records[cell], rules, tiles):
                     held = n.TileLoad(tile, n.const(number))
                     body = record.reduction.body
-                    frame = _inside(emitter, record, k)
+                    frame = inside(emitter, record, k)
                     value = combined(emitter, rule, body, frame, held)
                     if mask is not None:
                         value = n.select(mask, value, held)
                     emitter.statements.append(n.TileStore(tile, n.const(number), value))
             emitter.share_loads, emitter.run = shared, None
 
-        lane_loop(emitter, self.length, step)
-        for row in range(rows):
-            self._finish(emitter, at, row, columns, rules, tiles, found[(row, 0)])
+        lane_loop(emitter, length, step)
+        return tiles
 
-    def _finish(
-        self,
-        emitter: Emitter,
-        at: dict[int, n.Expr],
-        row: int,
-        columns: int,
-        rules: list[Rule],
-        tiles: list[n.Tile],
-        records: list[Record],
-    ) -> None:
-        results = []
-        for rule, tile, record in zip(rules, tiles, records):
-            parts = [n.TileLoad(tile, n.const(row * columns + q)) for q in range(columns)]
-            folded = n.cast(n.tree(rule.op, *parts), record.reduction.dtype)
-            results.append(emitter.bind(folded))
-        position = iter(results)
 
-        def take(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
-            return next(position)
+def cleared(emitter: Emitter, rules: list[Rule], size: int) -> list[n.Tile]:
+    """Emit tiles of partials, one a reduction, that hold nothing yet."""
+    names = emitter.context.names
+    tiles = [n.Tile(names.fresh("acc"), rule.dtype, n.LANES, size) for rule in rules]
+    for rule, tile in zip(rules, tiles):
+        lane = names.var("l")
+        clear = n.TileStore(tile, lane, n.broadcast(rule.identity, n.LANES))
+        emitter.statements.append(n.Declare(tile))
+        emitter.statements.append(n.For(lane, n.const(0), n.const(size), 1, (clear,), "unroll"))
+    return tiles
 
-        outer, emitter.reducer = emitter.reducer, take
-        zero = n.const(0)
-        column = zero if columns == 1 else n.Ramp(zero, n.const(1), columns)
-        emit_stage(emitter, self.stage, self._indices(at, row, column), None)
-        emitter.reducer = outer
+
+def finish(
+    emitter: Emitter,
+    stage: Stage,
+    indices: tuple[n.Expr, ...],
+    values: list[n.Expr],
+    mask: n.Expr | None,
+) -> None:
+    """Emit what a stage makes of its reductions, whose values are there, and store it."""
+    position = iter(values)
+
+    def take(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
+        return next(position)
+
+    outer, emitter.reducer = emitter.reducer, take
+    emit_stage(emitter, stage, indices, mask)
+    emitter.reducer = outer
 
 
 def _no_reduction(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
@@ -331,7 +433,7 @@ def _stand_in(number: int) -> n.Expr:
     return n.Broadcast(n.Var(f"axis{number}"), n.LANES, INT64)
 
 
-def _inside(emitter: Emitter, record: Record, k: n.Expr) -> Frame:
+def inside(emitter: Emitter, record: Record, k: n.Expr) -> Frame:
     """Return the frame at position `k` of the reduced box, whose axes run in lanes as one."""
     axes = _axes(record.reduction)
     frame = dict(record.frame)
@@ -355,28 +457,16 @@ def is_unfit(expr: n.Expr) -> bool:
     return any(map(is_unfit, n.children(expr)))
 
 
-def _parts(count: int, largest: int) -> list[int]:
-    """Return the powers of two, falling from `largest`, that a number of rows is made of."""
+def _parts(count: int, sizes: tuple[int, ...]) -> list[int]:
+    """Return the heights of the tiles that a known number of rows is made of."""
     parts = []
-    while count:
-        while largest > count:
-            largest //= 2
-        parts.append(largest)
-        count -= largest
+    for size in sizes:
+        while count >= size:
+            parts.append(size)
+            count -= size
     return parts
 
 
-def tile_loops(emitter: Emitter, begin: n.Expr, end: n.Expr, width: int, body: TileBody) -> None:
-    """Emit a loop over whole tiles, then the rest in tiles of half the width, and so on to 1."""
-    while width:
-        room = s.floordiv(s.sub(end, begin), n.const(width))
-        last = s.add(begin, s.mul(room, n.const(width)))
-        if last != begin:
-            last = emitter.bind(last, "e")
-            var = emitter.context.names.var("i")
-            with emitter.block() as inner:
-                emitter.prover.add_range(var, begin, last, width)
-                body(emitter, var, width)
-            emitter.statements.append(n.For(var, begin, last, width, tuple(inner)))
-        begin = last
-        width //= 2
+def _power(value: int) -> int:
+    """Return the greatest power of two that is not above a value."""
+    return 1 << (value.bit_length() - 1)

@@ -69,13 +69,15 @@ class Names:
 class Context:
     """What emission needs to know of the whole kernel.
 
-    `broadcasts` are the sizes to which its strided operands are broadcast at run time.
+    `broadcasts` are the sizes to which its strided operands are broadcast at run time;
+    `cache_bytes` is what a core's own cache holds.
     """
 
     names: Names
     dims: Mapping[DimVar, str]
     buffers: dict[c.Tensor, n.Buffer]
     broadcasts: tuple[n.Expr, ...] = ()
+    cache_bytes: int = 1 << 19
 
     def broadcast_along(self, tensors: Iterable[c.Tensor]) -> None:
         """Know the sizes that the axes of tensors are broadcast to."""
