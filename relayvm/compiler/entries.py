@@ -19,7 +19,7 @@ from relayvm.ir.printer import print_type
 from relayvm.ir.types import FuncType, IncompleteType, TensorType, Type, TypeParam, TypeVar
 from relayvm.ir.visit import global_vars, rebuild, substitute_types, type_children, type_walk
 
-MOST_NESTED = 256
+MOST_NESTED = 10_000
 
 
 def entry_names(module: Module) -> tuple[str, ...]:

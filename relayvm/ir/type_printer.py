@@ -47,9 +47,9 @@ _RESERVED_TYPES = frozenset(
 )
 
 
-def print_type(type_: Type) -> str:
-    """Return a type as text."""
-    return TypeNames().type(type_)
+def print_type(type_: Type, limit: int | None = None) -> str:
+    """Return a type as text, which ends in `...` where it is longer than `limit`."""
+    return TypeNames().type(type_, limit)
 
 
 @dataclass(slots=True)
@@ -103,21 +103,23 @@ class TypeNames:
         self.names = Names(reserved)
         self._constant = constant
 
-    def type(self, type_: Type) -> str:
-        """Return a type as text."""
+    def type(self, type_: Type, limit: int | None = None) -> str:
+        """Return a type as text, which ends in `...` where it is longer than `limit`."""
         if isinstance(type_, TensorType):
             return self._tensor(type_)
         parts: list[str] = []
+        size = 0
         # Types may nest deeply: what is still to be written waits here, the next last.
         waiting: list[str | Type] = [type_]
         while waiting:
             item = waiting.pop()
-            if isinstance(item, str):
-                parts.append(item)
-            elif isinstance(item, TensorType):
-                parts.append(self._tensor(item))
-            else:
+            if not isinstance(item, (str, TensorType)):
                 waiting.extend(reversed(self._pieces(item)))
+                continue
+            parts.append(item if isinstance(item, str) else self._tensor(item))
+            size += len(parts[-1])
+            if limit is not None and size > limit and waiting:
+                return "".join(parts)[:limit] + "..."
         return "".join(parts)
 
     def _tensor(self, type_: TensorType) -> str:

@@ -1,14 +1,14 @@
 """Conversion between Python values and those of the machine, both ways.
 
 Arrays are copied in both directions; data-type values, references and closures stay native
-objects. Nothing here recurses along a value, only along a type.
+objects. Nothing here recurses along a value or a type.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 TENSOR, CELL, REFERENCE, ARRAY = 1, 2, 3, 4
 WORD_CLASS = 0
+_FLAT = ("tensor", "function")
+_HELD_BY_PYTHON = ("tuple", "array")
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +106,10 @@ class Converter:
         match type_.kind:
             case "tensor":
                 return self._tensor_object(value, type_, where)
-            case "tuple":
-                return self._tuple_object(value, type_, where)
-            case "data":
-                return self._data_object(value, type_, where)
             case "function":
                 return self._closure_object(value, type_, where)
-            case "ref":
-                return self._reference_object(value, type_, where)
-            case "array":
-                return self._array_object(value, type_, where)
+            case "tuple" | "data" | "ref" | "array":
+                return self._nested_object(value, type_, where)
         raise error("bad-executable", f"the manifest has a type of unknown kind `{type_.kind}`")
 
     def to_place(self, value: Any, type_: ValueType, is_word: bool, where: str) -> int:
@@ -164,12 +161,79 @@ class Converter:
             if not is_word:
                 lib.rvm_value_release(item)
 
-    def _tuple_object(self, value: Any, type_: ValueType, where: str) -> int:
+    def _nested_object(self, value: Any, type_: ValueType, where: str) -> int:
+        """Build an object that may hold others, without recursion."""
+        opened = self._open(value, type_, where)
+        if isinstance(opened, int):
+            return opened
+        stack = [opened]
+        try:
+            while True:
+                frame = stack[-1]
+                i = len(frame.made)
+                if i == len(frame.values):
+                    stack.pop()
+                    made = owned(frame.finish(frame.made))
+                    if not stack:
+                        return made
+                    stack[-1].made.append(made)
+                    continue
+                item, item_type = frame.values[i], frame.types[i]
+                if item_type.kind in _FLAT:
+                    word = self.to_place(item, item_type, frame.words[i], frame.name(i))
+                    frame.made.append(word)
+                    continue
+                opened = self._open(item, item_type, frame.name(i))
+                if isinstance(opened, int):
+                    frame.made.append(opened)
+                else:
+                    stack.append(opened)
+        except BaseException:
+            for frame in stack:
+                self._drop(frame.made, frame.words)
+            raise
+
+    def _open(self, value: Any, type_: ValueType, where: str) -> int | _Frame:
+        """Return the object if it is there or holds no others, else a frame to make its fields."""
+        match type_.kind:
+            case "tuple":
+                return self._open_tuple(value, type_, where)
+            case "ref":
+                return self._open_reference(value, type_, where)
+            case "array":
+                return self._open_array(value, type_, where)
+        data_type = self.data_type(type_.name)
+        ready = self._ready(value, data_type)
+        if ready:
+            return ready
+        if isinstance(value, (list, tuple)):
+            return self._open_list(value, type_, where)
+        return self._open_constructor(value, type_, where)
+
+    def _open_tuple(self, value: Any, type_: ValueType, where: str) -> int | _Frame:
         words = self.field_words(type_.layout, LayoutKind.TUPLE, type_.fields)
         if not isinstance(value, (tuple, list)) or len(value) != len(words):
             raise wrong(where, type_, value)
-        names = (f"field {i} of {where}" for i in range(len(words)))
-        return self._cell(type_.layout, self._collect(value, type_.fields, words, names))
+        if all(field.kind in _FLAT for field in type_.fields):
+            names = (f"field {i} of {where}" for i in range(len(words)))
+            return self._cell(type_.layout, self._collect(value, type_.fields, words, names))
+        return self._frame(value, type_.fields, words, where, "field {} of {}", type_.layout)
+
+    def _frame(
+        self,
+        values: Sequence[Any],
+        types: Sequence[ValueType],
+        words: Sequence[bool],
+        where: str,
+        names: str,
+        layout: int,
+    ) -> _Frame:
+        """Return a frame for the fields of a cell."""
+
+        def finish(made: list[int]) -> int:
+            return self._cell(layout, made)
+
+        return _Frame(values, types, words, where, names, finish)
 
     def _closure_object(self, value: Any, type_: ValueType, where: str) -> int:
         if not isinstance(value, Closure) or not self._is_mine(value):
@@ -178,34 +242,45 @@ class Converter:
             raise wrong(where, type_, value)
         return value.retained()
 
-    def _reference_object(self, value: Any, type_: ValueType, where: str) -> int:
+    def _open_reference(self, value: Any, type_: ValueType, where: str) -> int | _Frame:
         words = self.field_words(type_.layout, LayoutKind.REF, type_.fields)
         if isinstance(value, Reference):
             if not self._is_mine(value) or value.layout != type_.layout:
                 raise wrong(where, type_, value)
             return value.retained()
-        content = self.to_place(value, type_.fields[0], words[0], f"the content of {where}")
-        return owned(lib.rvm_value_new_reference(self.program, type_.layout, content))
 
-    def _array_object(self, value: Any, type_: ValueType, where: str) -> int:
+        def finish(made: list[int]) -> int:
+            return int(lib.rvm_value_new_reference(self.program, type_.layout, made[0]))
+
+        return _Frame((value,), type_.fields, words, where, "the content of {1}", finish)
+
+    def _open_array(self, value: Any, type_: ValueType, where: str) -> int | _Frame:
         words = self.field_words(type_.layout, LayoutKind.ARRAY, type_.fields)
         if not isinstance(value, (tuple, list)):
             raise wrong(where, type_, value)
-        items = self._items(value, type_.fields[0], words[0], where)
-        given = ffi.new("uint64_t[]", items)
-        return owned(lib.rvm_value_new_array(self.program, type_.layout, given, len(items)))
+
+        def finish(made: list[int]) -> int:
+            given = ffi.new("uint64_t[]", made)
+            return int(lib.rvm_value_new_array(self.program, type_.layout, given, len(made)))
+
+        return self._open_items(value, type_.fields[0], words[0], where, finish)
+
+    def _open_items(
+        self,
+        values: Sequence[Any],
+        type_: ValueType,
+        is_word: bool,
+        where: str,
+        finish: Callable[[list[int]], int],
+    ) -> int | _Frame:
+        """Return what `finish` makes of items of one type, or a frame for those that nest."""
+        if type_.kind in _FLAT:
+            return owned(finish(self._items(values, type_, is_word, where)))
+        count = len(values)
+        return _Frame(values, (type_,) * count, (is_word,) * count, where, "item {} of {}", finish)
 
     def _is_mine(self, value: NativeValue) -> bool:
         return bool(value.converter.program == self.program)
-
-    def _data_object(self, value: Any, type_: ValueType, where: str) -> int:
-        data_type = self.data_type(type_.name)
-        ready = self._ready(value, data_type)
-        if ready:
-            return ready
-        if isinstance(value, (list, tuple)):
-            return self._list_object(value, type_, where)
-        return self._rebuild(value, type_, where)
 
     def _ready(self, value: Any, data_type: DataType) -> int:
         """Return the object that `value` already is here, with one more count, or 0."""
@@ -215,7 +290,7 @@ class Converter:
                 return value.retained()
         return 0
 
-    def _list_object(self, value: Sequence[Any], type_: ValueType, where: str) -> int:
+    def _open_list(self, value: Sequence[Any], type_: ValueType, where: str) -> int | _Frame:
         """Build a list-like data type from a Python list."""
         data_type = self.data_type(type_.name)
         shape = _list_shape(data_type)
@@ -224,11 +299,15 @@ class Converter:
         nil, cons, item = shape
         words = self.field_words(cons.layout, LayoutKind.CONSTRUCTOR, cons.fields)
         self.field_words(nil.layout, LayoutKind.CONSTRUCTOR, ())
-        items = self._items(value, cons.fields[item], words[item], where)
-        given = ffi.new("uint64_t[]", items)
-        return owned(
-            lib.rvm_value_new_list(self.program, nil.layout, cons.layout, item, given, len(items))
-        )
+
+        def finish(made: list[int]) -> int:
+            given, count = ffi.new("uint64_t[]", made), len(made)
+            made_list = lib.rvm_value_new_list(
+                self.program, nil.layout, cons.layout, item, given, count
+            )
+            return int(made_list)
+
+        return self._open_items(value, cons.fields[item], words[item], where, finish)
 
     def _items(
         self, values: Sequence[Any], type_: ValueType, is_word: bool, where: str
@@ -245,36 +324,8 @@ class Converter:
             raise
         return made
 
-    def _rebuild(self, value: Any, type_: ValueType, where: str) -> int:
-        """Build an object from anything with `constructor` and `fields`, without recursion."""
-        stack = [self._open(value, type_, where)]
-        try:
-            while True:
-                frame = stack[-1]
-                if len(frame.made) == len(frame.values):
-                    stack.pop()
-                    made = self._cell(frame.constructor.layout, frame.made)
-                    if not stack:
-                        return made
-                    stack[-1].made.append(made)
-                    continue
-                i = len(frame.made)
-                item, item_type = frame.values[i], frame.constructor.fields[i]
-                if item_type.kind == "data" and not isinstance(item, (list, tuple)):
-                    ready = self._ready(item, self.data_type(item_type.name))
-                    if not ready:
-                        stack.append(self._open(item, item_type, f"a field of {where}"))
-                        continue
-                    frame.made.append(ready)
-                else:
-                    name = f"field {i} of `{frame.constructor.name}` in {where}"
-                    frame.made.append(self.to_place(item, item_type, frame.words[i], name))
-        except BaseException:
-            for frame in stack:
-                self._drop(frame.made, frame.words)
-            raise
-
-    def _open(self, value: Any, type_: ValueType, where: str) -> _Frame:
+    def _open_constructor(self, value: Any, type_: ValueType, where: str) -> _Frame:
+        """Open anything with `constructor` and `fields`."""
         data_type = self.data_type(type_.name)
         if isinstance(value, ConstructorFunction):
             value = value.alone(type_, where)
@@ -284,10 +335,10 @@ class Converter:
             if constructor.name == name and fields is not None:
                 if len(fields) != len(constructor.fields):
                     break
-                words = self.field_words(
-                    constructor.layout, LayoutKind.CONSTRUCTOR, constructor.fields
-                )
-                return _Frame(constructor, words, tuple(fields), [])
+                layout, types = constructor.layout, constructor.fields
+                words = self.field_words(layout, LayoutKind.CONSTRUCTOR, types)
+                names = f"field {{}} of `{name}` in {{}}"
+                return self._frame(tuple(fields), types, words, where, names, layout)
         raise wrong(where, type_, value)
 
     def construct(
@@ -307,19 +358,62 @@ class Converter:
             return take_array(item, info)
         if info.kind == REFERENCE:
             return Reference(self, item, info.layout, type_, machine)
-        if info.kind == ARRAY:
-            return self._take_items(item, info, type_, machine)
-        if info.layout_kind == LayoutKind.CONSTRUCTOR:
+        if info.kind != ARRAY and info.layout_kind == LayoutKind.CONSTRUCTOR:
             return DataValue(self, item, info.layout, machine)
-        if info.layout_kind == LayoutKind.CLOSURE:
+        if info.kind != ARRAY and info.layout_kind == LayoutKind.CLOSURE:
             return Closure(self, item, info.layout, type_, machine)
+        return self._nested_value(item, type_, machine)
+
+    def _nested_value(self, item: int, type_: ValueType, machine: VirtualMachine | None) -> Any:
+        """Return the tuple or the list that an object is, without recursion."""
+        stack: list[_Taken] = []
+        pending: tuple[int, ValueType] | None = (item, type_)
         try:
-            if type_.kind != "tuple":
-                raise error("bad-executable", f"the manifest calls a tuple `{type_.text}`")
-            words = self.field_words(info.layout, LayoutKind.TUPLE, type_.fields)
-            return self.lent_fields(item, words, type_.fields, machine)
-        finally:
-            lib.rvm_value_release(item)
+            while True:
+                if pending is not None:
+                    stack.append(self._taken(*pending))
+                    pending = None
+                frame = stack[-1]
+                if not frame.left:
+                    lib.rvm_value_release(stack.pop().item)
+                    value = frame.values if frame.is_list else tuple(frame.values)
+                    if not stack:
+                        return value
+                    stack[-1].values.append(value)
+                    continue
+                word, kind, is_word = frame.left.pop()
+                if not is_word:
+                    lib.rvm_value_retain(word)
+                if is_word or kind.kind not in _HELD_BY_PYTHON:
+                    frame.values.append(self.from_place(word, kind, is_word, machine))
+                else:
+                    pending = (word, kind)
+        except BaseException:
+            for frame in stack:
+                lib.rvm_value_release(frame.item)
+            if pending is not None:
+                lib.rvm_value_release(pending[0])
+            raise
+
+    def _taken(self, item: int, type_: ValueType) -> _Taken:
+        """Return the frame for the fields of a tuple, or the items of an array, that is consumed
+        later.
+        """
+        info = ffi.new("rvm_value_info *")
+        lib.rvm_value_inspect(item, info)
+        is_list = info.kind == ARRAY
+        if type_.kind != ("array" if is_list else "tuple"):
+            what = "an array" if is_list else "a tuple"
+            raise error("bad-executable", f"the manifest calls {what} `{type_.text}`")
+        kind = LayoutKind.ARRAY if is_list else LayoutKind.TUPLE
+        words, types = self.field_words(info.layout, kind, type_.fields), type_.fields
+        if is_list:
+            words, types = words * info.num_fields, types * info.num_fields
+        fields = ffi.new("uint64_t[]", len(words) or 1)
+        lib.rvm_value_fields(item, fields)
+        left = list(zip(fields, types, words))
+        left.reverse()
+        return _Taken(item, is_list, left, [])
 
     def from_place(
         self, item: int, type_: ValueType, is_word: bool, machine: VirtualMachine | None
@@ -348,18 +442,6 @@ class Converter:
             values.append(self.from_place(fields[i], type_, is_word, machine))
         return tuple(values)
 
-    def _take_items(
-        self, item: int, info: Any, type_: ValueType, machine: VirtualMachine | None
-    ) -> list[Any]:
-        try:
-            if type_.kind != "array":
-                raise error("bad-executable", f"the manifest calls an array `{type_.text}`")
-            words = self.field_words(info.layout, LayoutKind.ARRAY, type_.fields)
-            count = info.num_fields
-            return list(self.lent_fields(item, words * count, type_.fields * count, machine))
-        finally:
-            lib.rvm_value_release(item)
-
     def constructor(self, layout: int) -> tuple[DataType, Constructor]:
         """Return the data type and constructor of a layout number."""
         if layout not in self._constructors:
@@ -369,12 +451,31 @@ class Converter:
 
 @dataclass(slots=True)
 class _Frame:
-    """A cell whose fields are being made."""
+    """An object whose fields are being made; `finish` consumes them."""
 
-    constructor: Constructor
-    words: tuple[bool, ...]
-    values: tuple[Any, ...]
-    made: list[int]
+    values: Sequence[Any]
+    types: Sequence[ValueType]
+    words: Sequence[bool]
+    where: str
+    names: str
+    finish: Callable[[list[int]], int]
+    made: list[int] = field(default_factory=list)
+
+    def name(self, index: int) -> str:
+        """Return what names a field in errors; far inside it is the name of what is around."""
+        if len(self.where) > _LONGEST_NAME:
+            return self.where
+        return self.names.format(index, self.where)
+
+
+@dataclass(slots=True)
+class _Taken:
+    """A tuple or an array whose fields become Python values, the last of `left` first."""
+
+    item: int
+    is_list: bool
+    left: list[tuple[int, ValueType, bool]]
+    values: list[Any]
 
 
 def converter_of(executable: Executable) -> Converter:

@@ -6,10 +6,13 @@ The machine's safety rests on none of it.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from relayvm.base.dtypes import BY_NAME
+
+_DEEPEST_JSON = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +92,10 @@ class Manifest:
 
 def manifest_to_json(manifest: Manifest) -> str:
     """Return the manifest as canonical JSON: sorted keys, defaults left out."""
+    writer = _TypeWriter()
     data = {
         "devices": list(manifest.devices),
-        "entries": [_entry_to_json(e) for e in manifest.entries],
+        "entries": [_entry_to_json(e, writer) for e in manifest.entries],
         "types": [
             {
                 "name": t.name,
@@ -99,7 +103,7 @@ def manifest_to_json(manifest: Manifest) -> str:
                     {
                         "name": c.name,
                         "layout": c.layout,
-                        "fields": [_type_to_json(f) for f in c.fields],
+                        "fields": [writer.json(f) for f in c.fields],
                     }
                     for c in t.constructors
                 ],
@@ -108,20 +112,52 @@ def manifest_to_json(manifest: Manifest) -> str:
         ],
         "version": manifest.version,
     }
+    if writer.parts:
+        data["parts"] = writer.parts
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _entry_to_json(entry: Entry) -> dict[str, Any]:
+def _entry_to_json(entry: Entry, writer: _TypeWriter) -> dict[str, Any]:
     return {
         "name": entry.name,
         "function": entry.function,
-        "parameters": [[p.name, _type_to_json(p.type)] for p in entry.parameters],
-        "result": _type_to_json(entry.result),
+        "parameters": [[p.name, writer.json(p.type)] for p in entry.parameters],
+        "result": writer.json(entry.result),
         "results": list(entry.results),
     }
 
 
-def _type_to_json(value: ValueType) -> dict[str, Any]:
+class _TypeWriter:
+    """Writes types as JSON. What nests deeper than readers of JSON go is written apart: a type
+    `{"part": n}` is row `n` of `parts`, which refer to rows before them only.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []
+        self.written: dict[int, tuple[Any, int, ValueType]] = {}
+
+    def json(self, root: ValueType) -> Any:
+        """Return the JSON of a type; inner types are written first."""
+        waiting = [root]
+        while waiting:
+            value = waiting[-1]
+            missing = [f for f in value.fields if id(f) not in self.written]
+            if missing:
+                waiting.extend(missing)
+                continue
+            waiting.pop()
+            if id(value) not in self.written:
+                inside = [self.written[id(f)] for f in value.fields]
+                depth = max((row[1] for row in inside), default=0) + 1
+                data = _type_to_json(value, [row[0] for row in inside])
+                if depth == _DEEPEST_JSON:
+                    self.parts.append(data)
+                    data, depth = {"part": len(self.parts) - 1}, 0
+                self.written[id(value)] = data, depth, value
+        return self.written[id(root)][0]
+
+
+def _type_to_json(value: ValueType, fields: list[Any]) -> dict[str, Any]:
     data: dict[str, Any] = {"kind": value.kind, "text": value.text}
     if value.kind == "tensor":
         data |= {"dtype": value.dtype, "dims": list(value.dims)}
@@ -131,8 +167,8 @@ def _type_to_json(value: ValueType) -> dict[str, Any]:
         data["signature"] = value.signature
     if value.name:
         data["name"] = value.name
-    if value.fields:
-        data["fields"] = [_type_to_json(f) for f in value.fields]
+    if fields:
+        data["fields"] = fields
     return data
 
 
@@ -140,15 +176,20 @@ def manifest_from_json(text: str) -> Manifest:
     """Return the manifest of a JSON text; raises ValueError, KeyError or TypeError where it is not
     one."""
     data = json.loads(text)
+    parts: list[ValueType] = []
+    for part in data.get("parts", ()):
+        parts.append(_type_from_json(part, parts))
+
+    def read(given: Any) -> ValueType:
+        return _type_from_json(given, parts)
+
     return Manifest(
-        tuple(_entry_from_json(e) for e in data["entries"]),
+        tuple(_entry_from_json(e, read) for e in data["entries"]),
         tuple(
             DataType(
                 str(t["name"]),
                 tuple(
-                    Constructor(
-                        str(c["name"]), int(c["layout"]), tuple(map(_type_from_json, c["fields"]))
-                    )
+                    Constructor(str(c["name"]), int(c["layout"]), tuple(map(read, c["fields"])))
                     for c in t["constructors"]
                 ),
             )
@@ -159,17 +200,22 @@ def manifest_from_json(text: str) -> Manifest:
     )
 
 
-def _entry_from_json(data: Any) -> Entry:
+def _entry_from_json(data: Any, read: Callable[[Any], ValueType]) -> Entry:
     return Entry(
         str(data["name"]),
         int(data["function"]),
-        tuple(Parameter(str(name), _type_from_json(t)) for name, t in data["parameters"]),
-        _type_from_json(data["result"]),
+        tuple(Parameter(str(name), read(t)) for name, t in data["parameters"]),
+        read(data["result"]),
         tuple(str(name) for name in data["results"]),
     )
 
 
-def _type_from_json(data: Any) -> ValueType:
+def _type_from_json(data: Any, parts: Sequence[ValueType]) -> ValueType:
+    if "part" in data:
+        number = int(data["part"])
+        if not 0 <= number < len(parts):
+            raise ValueError(f"there is no part {number}")
+        return parts[number]
     dtype = str(data.get("dtype", ""))
     if data["kind"] == "tensor" and dtype not in BY_NAME:
         raise ValueError(f"there is no dtype `{dtype}`")
@@ -183,5 +229,5 @@ def _type_from_json(data: Any) -> ValueType:
         int(data.get("layout", -1)),
         int(data.get("signature", -1)),
         str(data.get("name", "")),
-        tuple(_type_from_json(f) for f in data.get("fields", ())),
+        tuple(_type_from_json(f, parts) for f in data.get("fields", ())),
     )

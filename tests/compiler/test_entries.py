@@ -115,7 +115,7 @@ def @plain(%x: float32, Closure=1) -> float32 { negative(%x) }
 
 
 def test_functions_with_parameters_that_no_host_can_hold_are_no_entries() -> None:
-    deep = "(" * 1000 + "int32" + ",)" * 1000
+    deep = "(" * 10_001 + "int32" + ",)" * 10_001
     text = f"""
         def @deep(%x: {deep}) {{ 1 }}
         def @twice(%f: fn [A](A) -> A) {{ (%f(1), %f(True)) }}
@@ -129,3 +129,44 @@ def test_a_polymorphic_function_as_a_parameter_of_main_is_refused() -> None:
     with pytest.raises(relayvm.RelayError, match="cannot hold polymorphic functions") as caught:
         relayvm.compile(module)
     assert caught.value.code == "polymorphic-entry"
+
+
+DEPTH = 5_000
+DEEP = {
+    "tuples": ("(", ",)", lambda value: (value,)),
+    "pairs": ("(int32, ", ")", lambda value: (np.int32(1), value)),
+    "lists of tuples": ("(List[int32], ", ")", lambda value: ([1, 2], value)),
+    "references": ("ref(", ")", lambda value: value),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DEEP)
+def test_values_of_deep_types_go_in_and_out(name, tmp_path) -> None:
+    opened, closed, wrap = DEEP[name]
+    kind = opened * DEPTH + "int32" + closed * DEPTH
+    text = f"def @main(%x: {kind}) -> {kind} {{ %x }}"
+    path = tmp_path / "deep.rvm"
+    relayvm.compile(relayvm.parse(text)).save(path)
+    assert path.stat().st_size < 2_000 * DEPTH
+    value = np.int32(7)
+    for _ in range(DEPTH):
+        value = wrap(value)
+    result = relayvm.VirtualMachine(relayvm.load(path)).run(value)
+    for _ in range(DEPTH):
+        result = result.read() if name == "references" else result[-1]
+    assert int(result) == 7
+
+
+def test_a_wrong_value_deep_inside_is_named_by_what_is_around() -> None:
+    kind = "(" * 300 + "int32" + ",)" * 300
+    machine = relayvm.VirtualMachine(
+        relayvm.compile(relayvm.parse(f"def @main(%x: {kind}) {{ %x }}"))
+    )
+    value: object = "seven"
+    for _ in range(300):
+        value = (value,)
+    with pytest.raises(relayvm.RelayError) as raised:
+        machine.run(value)
+    assert len(str(raised.value)) < 1_000
+    assert "field 0 of field 0 of" in str(raised.value) and "`x` of `main`" in str(raised.value)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from relayvm.base.diagnostics import InternalError, error
 from relayvm.base.dims import AnyDim, Dim, DimExpr
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.entries import MOST_NESTED, nests_too_deep
 from relayvm.compiler.lower.linear import OBJECT, WORD
 from relayvm.ir.adt import definition_of, field_types
@@ -34,6 +36,9 @@ from relayvm.ir.visit import post_order
 from relayvm.vm import manifest
 from relayvm.vm.program import ClosureSignature, Layout, LayoutKind
 
+# Types inside so many others have short texts.
+_NAMED_IN_FULL = 32
+_SHORT_TEXT = 200
 SPREAD_FIELDS = (0, 2, 3, 4)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -62,6 +67,8 @@ class Layouts:
         self.signatures: list[ClosureSignature] = []
         self.data_types: dict[str, manifest.DataType] = {}
         self._numbers: dict[object, int] = {}
+        self._value_types: dict[tuple[Type, int | None], manifest.ValueType] = {}
+        self._known_cyclic: dict[Type, bool] = {}
         instances = module.attrs.get("instances") or ()
         assert isinstance(instances, tuple)
         self._written: dict[str, str] = dict(instances)
@@ -197,10 +204,20 @@ class Layouts:
             return False
         if self.uniform:
             return True
+        if kind not in self._known_cyclic:
+            self._known_cyclic[kind] = self._reaches_reference(kind)
+        return self._known_cyclic[kind]
+
+    def _reaches_reference(self, kind: Type) -> bool:
         pending, seen = [kind], set()
         while pending:
             current = pending.pop()
+            known = self._known_cyclic.get(current)
+            if known:
+                return True
             match current:
+                case _ if known is False:
+                    pass
                 case RefType() | FuncType() | TypeVar():
                     return True
                 case TupleType():
@@ -224,59 +241,78 @@ class Layouts:
         if nests_too_deep(kind):
             message = f"the host cannot hold values whose types nest deeper than {MOST_NESTED}"
             raise error("too-deep", message, kind.span)
-        text = self.text(kind)
+        return trampoline(self._value_type(kind, 0))
+
+    def _value_type(self, kind: Type, depth: int) -> Recursive[manifest.ValueType]:
+        # Texts of all types inside, each with all inside it, would be quadratic in the depth.
+        limit = None if depth <= _NAMED_IN_FULL else _SHORT_TEXT
+        key = (kind, limit)
+        if key in self._value_types:
+            return self._value_types[key]
         item = array_item(kind, self.module.types)
+        fields: list[manifest.ValueType] = []
+        for part in (item,) if item is not None else _host_parts(kind):
+            fields.append((yield self._value_type(part, depth + 1)))
         if item is not None:
-            held = self.value_type(item)
-            return manifest.ValueType("array", text, layout=self.array_of(item), fields=(held,))
+            row = manifest.ValueType("array", self.text(kind, limit), layout=self.array_of(item))
+        elif isinstance(kind, (TypeCall, GlobalTypeVar)):
+            text = self.text(kind)
+            yield self._add_data_type(kind, text)
+            row = manifest.ValueType("data", text, layout=self.data(kind), name=text)
+        else:
+            row = self._plain_type(kind, self.text(kind, limit))
+        self._value_types[key] = row = replace(row, fields=tuple(fields))
+        return row
+
+    def _plain_type(self, kind: Type, text: str) -> manifest.ValueType:
+        """Return the description of a type of the language's own, without its fields."""
         match kind:
             case TensorType():
                 dims = tuple(_host_dim(d) for d in kind.shape)
                 return manifest.ValueType("tensor", text, dtype=kind.dtype.name, dims=dims)
             case TupleType():
-                fields = tuple(self.value_type(f) for f in kind.fields)
-                return manifest.ValueType(
-                    "tuple", text, layout=self.tuple_of(kind.fields), fields=fields
-                )
+                return manifest.ValueType("tuple", text, layout=self.tuple_of(kind.fields))
             case RefType():
-                return manifest.ValueType(
-                    "ref",
-                    text,
-                    layout=self.ref_to(kind.value),
-                    fields=(self.value_type(kind.value),),
-                )
+                return manifest.ValueType("ref", text, layout=self.ref_to(kind.value))
             case FuncType():
-                parts = tuple(self.value_type(t) for t in (*kind.arg_types, kind.ret_type))
-                return manifest.ValueType(
-                    "function", text, signature=self.signature(kind), fields=parts
-                )
-            case TypeCall() | GlobalTypeVar():
-                self._add_data_type(kind, text)
-                return manifest.ValueType("data", text, layout=self.data(kind), name=text)
+                return manifest.ValueType("function", text, signature=self.signature(kind))
             case TypeVar():
                 message = f"`{text}` stands for no type: the host cannot hold polymorphic functions"
                 raise error("polymorphic-entry", message, kind.span)
             case _:
                 raise InternalError(f"`{text}` has no values that a host could hold")
 
-    def text(self, kind: Type) -> str:
+    def text(self, kind: Type, limit: int | None = None) -> str:
         """Return a type as the user writes it: instances of data types under their old names."""
-        return _NAME.sub(lambda m: self._written.get(m[0], m[0]), print_type(kind))
+        return _NAME.sub(lambda m: self._written.get(m[0], m[0]), print_type(kind, limit))
 
-    def _add_data_type(self, kind: Type, text: str) -> None:
+    def _add_data_type(self, kind: Type, text: str) -> Recursive[None]:
         if text in self.data_types:
             return
         definition, _ = definition_of(self.module, kind)
         self.data_types[text] = manifest.DataType(text, ())
-        constructors = tuple(
-            manifest.Constructor(
-                self._written.get(c.name, c.name),
-                self.constructor(kind, c),
-                tuple(self.value_type(f) for f in self.fields_of(kind, c)),
-            )
-            for c in definition.constructors
-        )
-        self.data_types[text] = manifest.DataType(text, constructors)
+        constructors: list[manifest.Constructor] = []
+        for constructor in definition.constructors:
+            fields: list[manifest.ValueType] = []
+            for field in self.fields_of(kind, constructor):
+                fields.append((yield self._value_type(field, 0)))
+            name = self._written.get(constructor.name, constructor.name)
+            number = self.constructor(kind, constructor)
+            constructors.append(manifest.Constructor(name, number, tuple(fields)))
+        self.data_types[text] = manifest.DataType(text, tuple(constructors))
+
+
+def _host_parts(kind: Type) -> tuple[Type, ...]:
+    """Return the types of the values inside a value, as the host sees them."""
+    match kind:
+        case TupleType():
+            return kind.fields
+        case RefType():
+            return (kind.value,)
+        case FuncType():
+            return (*kind.arg_types, kind.ret_type)
+        case _:
+            return ()
 
 
 def _host_dim(dim: Dim) -> int | str | None:
@@ -285,22 +321,29 @@ def _host_dim(dim: Dim) -> int | str | None:
     return repr(dim) if isinstance(dim, DimExpr) else dim
 
 
-def _erased(kind: Type) -> object:
-    """Return what of a type decides layouts: everything but dims."""
-    match kind:
-        case TensorType():
-            return (kind.dtype.name, "word" if not kind.shape else "tensor")
-        case TupleType():
-            return ("tuple", *(_erased(f) for f in kind.fields))
-        case RefType():
-            return ("ref", _erased(kind.value))
-        case FuncType():
-            return ("fn", *(_erased(t) for t in (*kind.arg_types, kind.ret_type)))
-        case TypeCall():
-            return (kind.func.name, *(_erased(a) for a in kind.args))
-        case GlobalTypeVar():
-            return kind.name
-        case ShapeArg():
-            return "shape"
-        case _:
-            return id(kind)
+def _erased(kind: Type) -> tuple[object, ...]:
+    """Return what of a type decides layouts, everything but dims, as one flat tuple: outer types
+    first, each with the number of those inside.
+    """
+    parts: list[object] = []
+    waiting = [kind]
+    while waiting:
+        current = waiting.pop()
+        inside: tuple[Type, ...] = ()
+        match current:
+            case TensorType():
+                parts += [current.dtype.name, "tensor" if current.shape else "word"]
+            case TupleType() | RefType() | FuncType():
+                inside = _host_parts(current)
+                parts += [type(current).__name__, len(inside)]
+            case TypeCall():
+                inside = current.args
+                parts += [current.func.name, len(inside)]
+            case GlobalTypeVar():
+                parts.append(current.name)
+            case ShapeArg():
+                parts.append("shape")
+            case _:
+                parts.append(id(current))
+        waiting.extend(reversed(inside))
+    return tuple(parts)
