@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import platform
 import sys
 import time
@@ -333,11 +332,10 @@ def skip_if_32bit(reason: str) -> Callable[..., Any]:
 
 
 def slow(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a test that is skipped where the environment sets `SKIP_SLOW_TESTS`."""
+    """Return a test with the mark `slow`: `pytest -m "not slow"` leaves it out."""
     import pytest
 
-    skipped = os.getenv("SKIP_SLOW_TESTS", "").lower() in ("true", "1", "yes")
-    return pytest.mark.skip(reason="slow tests are not wanted")(fn) if skipped else fn
+    return pytest.mark.slow(fn)
 
 
 def identity_after(x: Any, sleep: float) -> Any:
