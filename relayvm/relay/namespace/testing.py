@@ -331,7 +331,7 @@ def skip_if_32bit(reason: str) -> Callable[..., Any]:
     return lambda test: pytest.mark.skip(reason=reason)(test) if narrow else test
 
 
-def slow(fn: Callable[..., Any]) -> Callable[..., Any]:
+def slow(fn: Any) -> Any:
     """Return a test with the mark `slow`: `pytest -m "not slow"` leaves it out."""
     import pytest
 
