@@ -267,6 +267,17 @@ ERROR_CODES: dict[str, str] = {
         "The message names the section. Copy the file again, or compile the program again. The "
         "checksum of constants is compared by `relayvm verify` and `load(verify_constants=True)`."
     ),
+    "late-constants": (
+        "The executable lacks constants, so that it cannot run yet.\n\n"
+        "`exe.split_constants(least_bytes)` moved them out of it, and `exe.with_constants(arrays)` "
+        "returns the executable with them again. By TVM's names that is `move_late_bound_consts` "
+        "and `load_late_bound_consts`."
+    ),
+    "wrong-constants": (
+        "Arrays that should be the constants that an executable lacks are not.\n\n"
+        "The message names what is missing, what is not among them, and what has another dtype, "
+        "shape or contents. `exe.late_constants` lists what is wanted."
+    ),
     "native-not-allowed": (
         "The file's native code may not run, and its portable kernels cannot be compiled here.\n\n"
         "Native code of a file runs only with `load(..., native=True)`, if the CPU has the "

@@ -8,7 +8,7 @@ from relayvm.base.abi import Direction, Kernel, Operand
 from relayvm.vm.executable import Executable
 from relayvm.vm.file.format import FORMAT_VERSION, SECTIONS
 from relayvm.vm.manifest import DataType, Entry
-from relayvm.vm.program import FunctionCode, Program
+from relayvm.vm.program import FunctionCode, LateConstant, Program
 
 
 def describe_executable(executable: Executable, *, nests: bool = False) -> Iterator[str]:
@@ -80,7 +80,8 @@ def _image_texts(program: Program) -> Iterator[str]:
 
 def _constant_texts(program: Program) -> Iterator[str]:
     for number, array in enumerate(program.constants):
-        yield f"c{number}: {array.dtype}{list(array.shape)}, {array.nbytes:,} bytes"
+        late = ", bound late" if isinstance(array, LateConstant) else ""
+        yield f"c{number}: {array.dtype}{list(array.shape)}, {array.nbytes:,} bytes{late}"
 
 
 def _section_texts(executable: Executable) -> Iterator[str]:

@@ -39,9 +39,11 @@ class CompiledLibrary:
 class Executable:
     """A compiled program: what `relay.vm.compile` returns."""
 
-    def __init__(self, mod: native.Executable) -> None:
-        self.native = mod
-        self.source: IrModule | None = None
+    def __init__(self, mod: Any) -> None:
+        # What `load_module` gives holds an executable, which is the same one then.
+        held = getattr(mod, "executable", mod)
+        self.native: native.Executable = getattr(held, "native", held)
+        self.source: IrModule | None = getattr(held, "source", None)
 
     def save(self) -> tuple[bytearray, CompiledLibrary]:
         """Return the program as bytes, and its compiled code."""
@@ -66,6 +68,10 @@ class Executable:
         return self
 
     mod = module
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a method by name, as functions of a module are looked up."""
+        return method_of(self, name)
 
     @property
     def lib(self) -> CompiledLibrary:
@@ -133,40 +139,52 @@ class Executable:
     # -- Constants kept apart from the program ------------------------------------------------
 
     def get_late_bound_consts(self, byte_limit: int) -> dict[str, NDArray]:
-        """Return the constants of at least `byte_limit` bytes, by name: `const_<i>`."""
-        program = self.native.program()
-        return {
-            f"const_{i}": as_ndarray(np.array(c))
-            for i, c in enumerate(program.constants)
-            if c.nbytes >= byte_limit
-        }
+        """Move the constants of at least `byte_limit` bytes out, and return them by name.
+
+        The names are `const_<i>`. Machines that were made before keep them; new ones, and the
+        executable's file, lack them until they are loaded. Raises RelayError `late-constants` where
+        they are out already.
+        """
+        self.native, moved = self.native.split_constants(byte_limit)
+        return {name: as_ndarray(np.array(value)) for name, value in moved.items()}
 
     def move_late_bound_consts(self, path: str, byte_limit: int) -> None:
-        """Write the constants of at least `byte_limit` bytes to a file.
+        """Move the constants of at least `byte_limit` bytes to a file, as `save_param_dict` has it.
 
-        They stay in the executable as well, which is always complete.
+        Raises RelayError `unwritable-file`; then they stay.
         """
-        from relayvm.relay.param_dict import save_param_dict
+        from relayvm.relay.param_dict import save_param_dict_to_file
 
-        with open(path, "wb") as file:
-            file.write(save_param_dict(self.get_late_bound_consts(byte_limit)))
+        smaller, moved = self.native.split_constants(byte_limit)
+        try:
+            save_param_dict_to_file(moved, path)
+        except OSError as reason:
+            message = f"`{path}` cannot be written: {reason.strerror or reason}"
+            raise error("unwritable-file", message) from None
+        self.native = smaller
 
     def load_late_bound_consts(self, path: str) -> None:
-        """Check that a file holds constants of this executable."""
-        from relayvm.relay.param_dict import load_param_dict
+        """Take the constants that `move_late_bound_consts` wrote; see the next method."""
+        from relayvm.relay.param_dict import load_param_dict_from_file
 
-        with open(path, "rb") as file:
-            self.load_late_bound_consts_from_map(load_param_dict(file.read()))
+        self.load_late_bound_consts_from_map(load_param_dict_from_file(path))
 
     def load_late_bound_consts_from_map(self, map: Mapping[str, Any]) -> None:
-        """Check that arrays are constants of this executable.
+        """Take the constants that were moved out, all of them, by name.
 
-        Raises RelayError `wrong-argument`.
+        Raises RelayError `wrong-constants` unless names, dtypes, shapes and elements are right.
         """
-        known = self.get_late_bound_consts(0)
-        for name, value in map.items():
-            if name not in known or known[name].tobytes() != np.asarray(value).tobytes():
-                raise error("wrong-argument", f"`{name}` is no constant of this executable")
+        self.native = self.native.with_constants(map)
+
+
+def method_of(module: Any, name: str) -> Callable[..., Any]:
+    """Return a method by name; raises RelayError `unknown-entry`."""
+    method = None if name.startswith("_") else getattr(module, name, None)
+    if not callable(method):
+        message = f"a `{type(module).__name__}` has no function `{name}`"
+        raise error("unknown-entry", message)
+    found: Callable[..., Any] = method
+    return found
 
 
 def entry_of(executable: native.Executable, name: str) -> Entry:
@@ -209,9 +227,7 @@ class VirtualMachine:
 
     def __getitem__(self, name: str) -> Any:
         """Return a method by name, as functions of a module are looked up."""
-        if name.startswith("_") or not hasattr(self, name):
-            raise error("unknown-entry", f"a machine has no function `{name}`")
-        return getattr(self, name)
+        return method_of(self, name)
 
     def time_evaluator(
         self,

@@ -6,20 +6,27 @@ import contextlib
 import os
 import platform
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from relayvm.base.abi import IMAGE_IMPORTS, Image, Kernel
 from relayvm.base.diagnostics import RelayError, error
 from relayvm.base.target import Target
 from relayvm.vm.file.codec import encode_signature
-from relayvm.vm.file.decode import decode_kernels, decode_manifest, decode_sections
+from relayvm.vm.file.decode import (
+    decode_kernels,
+    decode_late_constants,
+    decode_manifest,
+    decode_sections,
+)
 from relayvm.vm.file.format import HEADER, PREFIX_BYTES, SECTION_NUMBER, SECTION_ROW, SECTIONS
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.manifest import Manifest
-from relayvm.vm.program import Program
+from relayvm.vm.program import LateConstant, Program
 
 VERIFY_CONSTANTS = 1
 
@@ -63,6 +70,36 @@ class Executable:
         from relayvm.vm.convert import data_type
 
         return data_type(self, name)
+
+    @cached_property
+    def late_constants(self) -> dict[str, LateConstant]:
+        """The constants that it lacks, by name: see `split_constants`."""
+        if not lib.rvm_program_num_late_constants(self.handle):
+            return {}
+        found = decode_late_constants(self.section)
+        return {f"const_{number}": constant for number, constant in found.items()}
+
+    def split_constants(self, least_bytes: int) -> tuple[Executable, dict[str, np.ndarray]]:
+        """Return the executable without its constants of at least `least_bytes` bytes, and these by
+        name, read-only.
+
+        The first is smaller, in memory and as a file, and knows what it lacks: dtype, shape and a
+        checksum of each. It runs once `with_constants` gave it back. This executable stays whole.
+        Raises RelayError `late-constants` where one is missing already.
+        """
+        from relayvm.vm.late_constants import split_constants
+
+        return split_constants(self, least_bytes)
+
+    def with_constants(self, arrays: Mapping[str, Any]) -> Executable:
+        """Return the executable with the constants that it lacks, which are `arrays` by name.
+
+        It is as it was before `split_constants`, to the bit. Raises RelayError `wrong-constants`
+        unless names, dtypes, shapes and checksums are right.
+        """
+        from relayvm.vm.late_constants import with_constants
+
+        return with_constants(self, arrays)
 
     def program(self) -> Program:
         """Return what the executable holds, as data."""

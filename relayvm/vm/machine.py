@@ -17,6 +17,7 @@ from relayvm.base.host import available_cores
 from relayvm.base.settings import flag, setting
 from relayvm.vm.arrays import Symbols, array_argument
 from relayvm.vm.convert import TENSOR, converter_of, to_word
+from relayvm.vm.late_constants import check_complete
 from relayvm.vm.library import ffi, keep_exception, lib, lost_exception
 from relayvm.vm.manifest import Entry, Parameter, ValueType
 from relayvm.vm.profile import Profile, profile_of
@@ -83,6 +84,7 @@ class VirtualMachine:
         if unlinked >= 0:
             name = ffi.string(lib.rvm_program_kernel_name(executable.handle, unlinked)).decode()
             raise error("not-ready", f"kernel `{name}` has no code for this machine")
+        check_complete(executable)
         handle = lib.rvm_machine_new(executable.handle, *limits.values())
         if handle == ffi.NULL:
             raise error("out-of-memory", "there is no memory for a machine within `max_memory`")

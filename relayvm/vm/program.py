@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from math import prod
 from typing import Union
 
 import numpy as np
@@ -112,6 +113,22 @@ class TensorSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class LateConstant:
+    """A constant that is bound late: the executable knows it by a checksum of its bytes, and does
+    not run before it has it. `dtype` and `shape` are as those of an array.
+    """
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    checksum: int
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the array."""
+        return prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
 class SourceText:
     """A source that the line table points into; the text may be empty."""
 
@@ -130,7 +147,7 @@ class Program:
     layouts: tuple[Layout, ...] = ()
     signatures: tuple[ClosureSignature, ...] = ()
     tensor_types: tuple[TensorSpec, ...] = ()
-    constants: tuple[np.ndarray, ...] = ()
+    constants: tuple[np.ndarray | LateConstant, ...] = ()
     kernels: tuple[Kernel, ...] = ()
     entries: tuple[Entry, ...] = ()
     types: tuple[DataType, ...] = ()

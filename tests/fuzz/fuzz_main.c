@@ -122,6 +122,11 @@ static void run_all(rvm_program *program) {
     uint32_t runs = 0, traps = 0;
     link_kernels(program);
     rvm_machine *machine = rvm_machine_new(program, MAX_MEMORY, MAX_STEPS, MAX_DEPTH);
+    if (program->num_late_constants != 0) {
+        if (machine != NULL) abort();
+        printf("accepted 0 0: 0 objects are left\n");
+        return;
+    }
     if (machine == NULL) {
         printf("accepted 0 0: no memory for a machine\n");
         return;

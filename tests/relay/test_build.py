@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,15 +143,99 @@ def test_an_executable_describes_itself() -> None:
     assert len(executable.primitive_ops) >= 1 and "kernel" in executable.bytecode
 
 
-def test_large_constants_are_listed_and_checked(tmp_path: Path) -> None:
+def run(executable: Any) -> np.ndarray:
+    return VirtualMachine(executable, tvm.cpu()).invoke("main", X)[0].numpy()
+
+
+def test_large_constants_move_out_and_are_taken_again() -> None:
     executable = relay.vm.compile(module(), params={"w": W})
-    (name,) = executable.get_late_bound_consts(24)
-    assert name == "const_0" and not executable.get_late_bound_consts(25)
-    path = str(tmp_path / "consts")
-    executable.move_late_bound_consts(path, 0)
-    executable.load_late_bound_consts(path)
-    with pytest.raises(RelayError, match="no constant"):
-        executable.load_late_bound_consts_from_map({"const_0": W + 1})
+    assert not executable.get_late_bound_consts(25)
+    np.testing.assert_array_equal(run(executable), X * W)
+    running = VirtualMachine(executable, tvm.cpu())
+    moved = executable.get_late_bound_consts(24)
+    assert list(moved) == ["const_0"]
+    np.testing.assert_array_equal(moved["const_0"].numpy(), W)
+    with pytest.raises(RelayError, match="lacks constants, which are bound late: `const_0`"):
+        run(executable)
+    with pytest.raises(RelayError, match="lacks constants"):
+        executable.get_late_bound_consts(0)
+    np.testing.assert_array_equal(running.invoke("main", X)[0], X * W)
+    executable.load_late_bound_consts_from_map(moved)
+    np.testing.assert_array_equal(run(executable), X * W)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "`const_0` is missing"),
+        ({"const_0": W + 1}, "`const_0` has other elements"),
+        ({"const_0": W.astype(np.float64)}, r"`const_0` is float64\[2, 3\], not float32\[2, 3\]"),
+        ({"const_0": W[0]}, r"`const_0` is float32\[3\], not"),
+        ({"const_0": W, "const_1": W}, "`const_1` is not among them"),
+    ],
+)
+def test_other_constants_than_those_that_moved_are_refused(given: Any, told: str) -> None:
+    executable = relay.vm.compile(module(), params={"w": W})
+    executable.get_late_bound_consts(0)
+    with pytest.raises(RelayError, match=told) as caught:
+        executable.load_late_bound_consts_from_map(given)
+    assert caught.value.code == "wrong-constants"
+
+
+def test_a_library_and_its_constants_are_two_files(tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
+    executable = relay.vm.compile(module(), params={"w": weights})
+    whole, small, path = (str(tmp_path / n) for n in ("whole.so", "small.so", "consts"))
+    executable.mod.export_library(whole)
+    expected = run(executable)
+    executable.move_late_bound_consts(path, byte_limit=1)
+    executable.mod.export_library(small)
+    assert list(tvm.runtime.load_param_dict_from_file(path)) == ["const_0"]
+    for take in (
+        lambda mod: mod["load_late_bound_consts"](path),
+        lambda mod: mod["load_late_bound_consts_from_map"](
+            tvm.runtime.load_param_dict_from_file(path)
+        ),
+    ):
+        mod = tvm.runtime.load_module(small)
+        with pytest.raises(RelayError, match="lacks constants"):
+            VirtualMachine(mod, tvm.cpu())
+        take(mod)
+        np.testing.assert_array_equal(run(mod), expected)
+    again = tvm.runtime.vm.Executable(tvm.runtime.load_module(small))
+    again.load_late_bound_consts(path)
+    np.testing.assert_array_equal(run(again), expected)
+    assert again.native.to_bytes() == Path(whole).read_bytes()
+
+
+def test_a_file_of_constants_that_is_damaged_or_missing_is_refused(tmp_path: Path) -> None:
+    executable = relay.vm.compile(module(), params={"w": W})
+    path = tmp_path / "consts"
+    with pytest.raises(RelayError, match="cannot be written"):
+        executable.move_late_bound_consts(str(tmp_path / "none" / "consts"), 0)
+    np.testing.assert_array_equal(run(executable), X * W)
+    executable.move_late_bound_consts(str(path), 0)
+    data = path.read_bytes()
+    refused = set()
+    for at in range(len(data)):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :])
+        try:
+            executable.load_late_bound_consts(str(path))
+        except RelayError as failure:
+            refused.add(failure.code)
+        else:
+            assert at < data.index(W.tobytes()), "elements are compared"
+            np.testing.assert_array_equal(run(executable), X * W)
+            executable.get_late_bound_consts(0)
+        path.write_bytes(data[:at])
+        with pytest.raises(RelayError, match="bad-parameters"):
+            executable.load_late_bound_consts(str(path))
+    assert refused == {"bad-parameters", "wrong-constants"}
+    path.unlink()
+    with pytest.raises(RelayError, match="cannot be read"):
+        executable.load_late_bound_consts(str(path))
+    with pytest.raises(RelayError, match="has no function `load_constants`"):
+        executable["load_constants"]
 
 
 def test_a_machine_keeps_the_arguments_that_are_set() -> None:

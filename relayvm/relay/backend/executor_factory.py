@@ -10,11 +10,18 @@ from typing import Any
 from relayvm.base.diagnostics import error
 from relayvm.compiler.api import load
 from relayvm.relay.backend.graph_module import GraphModule, tensors_of
-from relayvm.relay.machine import CompiledLibrary, Executable
+from relayvm.relay.machine import CompiledLibrary, Executable, method_of
 from relayvm.relay.ndarray import Device, NDArray
 from relayvm.vm.manifest import Entry
 
 ENTRY = "main"
+# What a loaded module is asked for by name that is its executable's.
+_OF_EXECUTABLE = (
+    "get_late_bound_consts",
+    "move_late_bound_consts",
+    "load_late_bound_consts",
+    "load_late_bound_consts_from_map",
+)
 
 
 class ExecutorFactoryModule:
@@ -37,7 +44,9 @@ class ExecutorFactoryModule:
         self.target = target
         self.libmod_name = libmod_name
 
-    def __getitem__(self, name: str) -> Callable[..., GraphModule]:
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        if name in _OF_EXECUTABLE:
+            return method_of(self.executable, name)
         if name not in (self.libmod_name, "default"):
             known = f"`{self.libmod_name}`"
             raise error("unknown-entry", f"the library has no module `{name}`; it has {known}")

@@ -5,9 +5,11 @@ What a program must fulfil beyond its grammar is for the loader to say.
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
-from relayvm.base.abi import MAX_RANK, Kernel
+from relayvm.base.abi import MAX_BYTES, MAX_RANK, Kernel
 from relayvm.base.dtypes import BY_NAME
 from relayvm.base.source import Source
 from relayvm.vm.assembly.code import CodeReader
@@ -17,6 +19,7 @@ from relayvm.vm.manifest import Manifest, manifest_from_json
 from relayvm.vm.program import (
     ClosureSignature,
     FunctionCode,
+    LateConstant,
     Layout,
     LayoutKind,
     Program,
@@ -40,7 +43,7 @@ class _Assembler(TextReader):
         self.signatures: list[ClosureSignature] = []
         self.layouts: list[Layout] = []
         self.tensor_types: list[TensorSpec] = []
-        self.constants: list[np.ndarray] = []
+        self.constants: list[np.ndarray | LateConstant] = []
         self.kernels: list[Kernel] = []
         self.functions: list[FunctionCode] = []
 
@@ -154,11 +157,17 @@ class _Assembler(TextReader):
         self.check_rank(len(shape))
         if self.accept("..."):
             self.refuse("the contents of this constant were left out of the text")
+        count = dtype.itemsize_bytes * prod(shape)
+        if self.accept("late"):
+            if count > MAX_BYTES:
+                self.refuse(f"a constant of {count} bytes is too large")
+            total = self.take("bytes", "a checksum in hexadecimal")
+            if len(total.text) != 17:
+                self.refuse("a checksum has 16 digits", total)
+            self.constants.append(LateConstant(dtype.numpy, tuple(shape), int(total.text[1:], 16)))
+            return
         token = self.take("bytes", "contents in hexadecimal")
         content = bytes.fromhex(token.text[1:])
-        count = dtype.itemsize_bytes
-        for size in shape:
-            count *= size
         if count != len(content):
             self.refuse(f"{count} bytes expected, not {len(content)}", token)
         self.constants.append(np.frombuffer(content, dtype.numpy).reshape(shape))

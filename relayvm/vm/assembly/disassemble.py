@@ -17,7 +17,7 @@ from relayvm.vm.file.codec import dim_code
 from relayvm.vm.file.format import DIM_OPS
 from relayvm.vm.isa import ISA, Kind
 from relayvm.vm.manifest import Manifest, manifest_to_json
-from relayvm.vm.program import FunctionCode, Instr, Layout, OperandValue, Program
+from relayvm.vm.program import FunctionCode, Instr, LateConstant, Layout, OperandValue, Program
 
 SMALL_BYTES = 64
 
@@ -81,8 +81,10 @@ class _Disassembler:
             text += f" signature s{layout.signature}"
         return text + (" cyclic" if layout.cyclic else "")
 
-    def constant(self, array: np.ndarray) -> str:
+    def constant(self, array: np.ndarray | LateConstant) -> str:
         dims = ", ".join(map(str, array.shape))
+        if isinstance(array, LateConstant):
+            return f"{array.dtype.name} ({dims}) late x{array.checksum:016x}"
         shown = self.data or array.nbytes <= SMALL_BYTES
         content = f"x{array.tobytes().hex()}" if shown else "..."
         return f"{array.dtype.name} ({dims}) {content}"

@@ -24,7 +24,7 @@ from relayvm.vm.file.format import (
 )
 from relayvm.vm.isa import ISA
 from relayvm.vm.manifest import Manifest, manifest_to_json
-from relayvm.vm.program import FunctionCode, Layout, OperandValue, Program
+from relayvm.vm.program import FunctionCode, LateConstant, Layout, OperandValue, Program
 
 __all__ = ["decode", "encode"]
 
@@ -154,13 +154,17 @@ class _Encoder:
             begin,
         )
 
-    def constant(self, array: np.ndarray) -> None:
+    def constant(self, array: np.ndarray | LateConstant) -> None:
+        code, rank = dtype_of(array.dtype).code, len(array.shape)
+        dims = self.dims(array.shape)
+        if isinstance(array, LateConstant):
+            self.add("constants", code, rank, 1, dims, 0, array.nbytes, array.checksum)
+            return
         data = self.sections["data"]
         data += bytes(-len(data) % ALIGN)
         offset = len(data)
         data += np.ascontiguousarray(array).tobytes()
-        code = dtype_of(array.dtype).code
-        self.add("constants", code, array.ndim, 0, self.dims(array.shape), offset, array.nbytes)
+        self.add("constants", code, rank, 0, dims, offset, array.nbytes, 0)
 
     # --- kernels -----------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from relayvm.vm.program import (
     ClosureSignature,
     FunctionCode,
     Instr,
+    LateConstant,
     Layout,
     LayoutKind,
     Line,
@@ -69,6 +70,11 @@ def decode_sections(section: Callable[[str], memoryview]) -> Program:
 def decode_kernels(section: Callable[[str], memoryview]) -> tuple[Kernel, ...]:
     """Return the kernels alone."""
     return _Decoder(section).kernels()
+
+
+def decode_late_constants(section: Callable[[str], memoryview]) -> dict[int, LateConstant]:
+    """Return the constants that are bound late, by their numbers."""
+    return _Decoder(section).late_constants()
 
 
 def decode_manifest(section: Callable[[str], memoryview]) -> Manifest:
@@ -181,10 +187,16 @@ class _Decoder:
         dims = tuple(None if d < 0 else d for d in sizes)
         return TensorSpec(BY_CODE[row["dtype"]].name, dims)
 
-    def constant(self, row: Row) -> np.ndarray:
+    def constant(self, row: Row) -> np.ndarray | LateConstant:
+        dtype, shape = BY_CODE[row["dtype"]].numpy, self.sizes(row["dims_begin"], row["rank"])
+        if row["late"]:
+            return LateConstant(dtype, tuple(shape), row["checksum"])
         data = self.section("data")[row["offset"] : row["offset"] + row["size_bytes"]]
-        array = np.frombuffer(data, BY_CODE[row["dtype"]].numpy)
-        return array.reshape(self.sizes(row["dims_begin"], row["rank"]))
+        return np.frombuffer(data, dtype).reshape(shape)
+
+    def late_constants(self) -> dict[int, LateConstant]:
+        found = enumerate(map(self.constant, self.rows("constants")))
+        return {number: c for number, c in found if isinstance(c, LateConstant)}
 
     # --- kernels -----------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 MAGIC = b"\x8fRVM\r\n\x1a\n"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 HEADER = struct.Struct("<8sIIQQ")
 SECTION_ROW = struct.Struct("<IIQQQ")
 
@@ -118,8 +118,9 @@ SECTIONS: tuple[Section, ...] = (
     ),
     _records(
         "constants",
-        "constants; offset is from the start of `data`",
-        "dtype:u8 rank:u8 reserved:u16 dims_begin:u32 offset:u64 size_bytes:u64",
+        "constants; offset is from the start of `data`. One whose `late` is 1 is not there but "
+        "given before the program runs: checksum is that of its bytes",
+        "dtype:u8 rank:u8 late:u16 dims_begin:u32 offset:u64 size_bytes:u64 checksum:u64",
     ),
     Section("dims", 8, doc="dims of tensor types, then of constants"),
     _records(

@@ -15,6 +15,12 @@ typedef struct rvm_code_mapping {
     size_t bytes;
 } rvm_code_mapping;
 
+/* All that is mapped for a program, and for those that share it. */
+typedef struct rvm_code {
+    int32_t references;
+    rvm_code_mapping *mappings;
+} rvm_code;
+
 static uint64_t import_address(uint32_t symbol) {
 #define ADDRESS(name) (uint64_t)(uintptr_t)&name,
     static const uint64_t addresses[RVM_NUM_IMAGE_IMPORTS] = {RVM_IMPORTS(ADDRESS)};
@@ -39,6 +45,9 @@ const void *rvm_program_map_code(rvm_program *program, const void *code, size_t 
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (code_bytes == 0 || code_bytes > SIZE_MAX / 2) return NULL;
     const size_t bytes = (code_bytes + page - 1) / page * page;
+    if (program->code == NULL) program->code = calloc(1, sizeof *program->code);
+    if (program->code == NULL) return NULL;
+    program->code->references += program->code->references == 0;
     rvm_code_mapping *mapping = malloc(sizeof *mapping);
     if (mapping == NULL) return NULL;
     void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -54,19 +63,34 @@ const void *rvm_program_map_code(rvm_program *program, const void *code, size_t 
         return NULL;
     }
     __builtin___clear_cache((char *)address, (char *)address + code_bytes);
-    *mapping = (rvm_code_mapping){program->mappings, address, bytes};
-    program->mappings = mapping;
+    *mapping = (rvm_code_mapping){program->code->mappings, address, bytes};
+    program->code->mappings = mapping;
     return address;
 }
 
 void rvm_program_unmap_code(rvm_program *program) {
-    for (rvm_code_mapping *mapping = program->mappings; mapping != NULL;) {
+    rvm_code *code = program->code;
+    program->code = NULL;
+    if (code == NULL || __atomic_sub_fetch(&code->references, 1, __ATOMIC_ACQ_REL) != 0) return;
+    for (rvm_code_mapping *mapping = code->mappings; mapping != NULL;) {
         rvm_code_mapping *next = mapping->next;
         munmap(mapping->address, mapping->bytes);
         free(mapping);
         mapping = next;
     }
-    program->mappings = NULL;
+    free(code);
+}
+
+int32_t rvm_program_share_code(rvm_program *program, rvm_program *other) {
+    if (program->code != NULL || program->num_kernels != other->num_kernels) return -1;
+    for (uint32_t k = 0; k < program->num_kernels; k++)
+        if (program->kernels[k].num_phases != other->kernels[k].num_phases) return -1;
+    for (uint32_t k = 0; k < program->num_kernels; k++)
+        memcpy(program->kernels[k].phases, other->kernels[k].phases,
+               program->kernels[k].num_phases * sizeof *program->kernels[k].phases);
+    program->code = other->code;
+    if (program->code != NULL) __atomic_add_fetch(&program->code->references, 1, __ATOMIC_RELAXED);
+    return 0;
 }
 
 int32_t rvm_program_set_phase(rvm_program *program, uint32_t kernel, uint32_t phase,

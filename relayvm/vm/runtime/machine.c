@@ -8,7 +8,7 @@
 #include <time.h>
 
 rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t max_steps, uint64_t max_depth) {
-    rvm_machine *m = calloc(1, sizeof *m);
+    rvm_machine *m = program->num_late_constants ? NULL : calloc(1, sizeof *m);
     if (!m) {
         return NULL;
     }

@@ -117,7 +117,7 @@ typedef struct rvm_stats {
     int64_t live_objects;
 } rvm_stats;
 
-/* Returns owned, or null when memory is out. Retains the program. Limits of 0 mean the defaults of the caller. */
+/* Returns owned, or null when memory is out or a constant of the program is bound late. Retains the program. Limits of 0 mean the defaults of the caller. */
 rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t max_steps, uint64_t max_depth);
 void rvm_machine_free(rvm_machine *machine);
 void rvm_machine_set_poll(rvm_machine *machine, rvm_poll poll, void *context);

@@ -5,6 +5,10 @@ uint32_t rvm_program_num_functions(const rvm_program *program) {
     return program->num_functions;
 }
 
+uint32_t rvm_program_num_late_constants(const rvm_program *program) {
+    return program->num_late_constants;
+}
+
 uint32_t rvm_program_num_layouts(const rvm_program *program) {
     return program->num_layouts;
 }

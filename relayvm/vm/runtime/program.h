@@ -80,7 +80,8 @@ typedef struct rvm_tensor_type {
     const int64_t *dims; /* -1: any size */
 } rvm_tensor_type;
 
-/* The data lies in the mapped file, aligned to 64 bytes, and is never written. */
+/* The data lies in the mapped file, aligned to 64 bytes, and is never written. NULL for a constant that
+ * is bound late: a program that has one gets no machine. */
 typedef struct rvm_constant {
     uint8_t dtype, rank;
     uint64_t size_bytes;
@@ -179,6 +180,7 @@ typedef struct rvm_section {
 typedef struct rvm_program {
     uint32_t num_functions, num_layouts, num_signatures, num_tensor_types, num_constants;
     uint32_t num_kernels, num_sources, num_entries, num_images;
+    uint32_t num_late_constants; /* those without data */
     rvm_function *functions;
     rvm_layout *layouts;
     rvm_signature *signatures;
@@ -200,7 +202,7 @@ typedef struct rvm_program {
     struct rvm_block *blocks;
     void *mapping;
     size_t mapping_bytes;
-    struct rvm_code_mapping *mappings;
+    struct rvm_code *code;
 } rvm_program;
 
 /* What went wrong: `code` is an error code of base/error_codes.py. */
@@ -229,6 +231,11 @@ int32_t rvm_program_set_phase(rvm_program *program, uint32_t kernel, uint32_t ph
                               const void *address);
 /* Number of the first kernel that has a phase without code, or -1. */
 int64_t rvm_program_first_unlinked(const rvm_program *program);
+
+/* Give a program the code of another with the same kernels, for as long as either lives; 0, or -1 where
+ * it has code or the kernels differ. Nobody may map code for the two any more. */
+int32_t rvm_program_share_code(rvm_program *program, rvm_program *other);
+uint32_t rvm_program_num_late_constants(const rvm_program *program);
 
 void rvm_program_unmap_code(rvm_program *program);
 const uint8_t *rvm_program_section(const rvm_program *program, uint32_t section, size_t *size);

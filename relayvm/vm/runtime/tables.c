@@ -306,6 +306,13 @@ static int read_constant(rvm_reader *reader, const file_constants *row, rvm_cons
     if (too_great || size != row->size_bytes || size > RVM_MAX_BYTES)
         return reader_refuse(reader, row, "a constant of %llu bytes does not fit its dims",
                              (unsigned long long)row->size_bytes);
+    if (row->late > 1 || (row->late ? row->offset : row->checksum) != 0)
+        return reader_refuse(reader, row, "a constant of %llu bytes is neither here nor bound late",
+                             (unsigned long long)size);
+    if (row->late) {
+        reader->program->num_late_constants++;
+        return 0;
+    }
     const uint64_t room = reader->bytes[RVM_SECTION_DATA];
     if (row->offset != ((*end + 63) & ~UINT64_C(63)) || row->offset > room ||
         size > room - row->offset)

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define RVM_FORMAT_VERSION 2
+#define RVM_FORMAT_VERSION 3
 #define RVM_MAGIC {143, 82, 86, 77, 13, 10, 26, 10}
 #define RVM_NUM_SECTIONS 27
 #define RVM_MAX_VARS 256
@@ -123,12 +123,13 @@ _Static_assert(sizeof(file_tensor_types) == 8, "tensor_types");
 typedef struct file_constants {
     uint8_t dtype;
     uint8_t rank;
-    uint16_t reserved;
+    uint16_t late;
     uint32_t dims_begin;
     uint64_t offset;
     uint64_t size_bytes;
+    uint64_t checksum;
 } file_constants;
-_Static_assert(sizeof(file_constants) == 24, "constants");
+_Static_assert(sizeof(file_constants) == 32, "constants");
 
 typedef struct file_kernels {
     uint32_t name_begin;
@@ -228,6 +229,6 @@ typedef struct file_image_phases {
 _Static_assert(sizeof(file_image_phases) == 12, "image_phases");
 
 static const char *const section_names[RVM_NUM_SECTIONS] = {"manifest", "strings", "classes", "functions", "code", "lines", "register_names", "layouts", "signatures", "tensor_types", "constants", "dims", "kernels", "operands", "expressions", "dim_code", "dim_sources", "checks", "in_place", "sources", "entries", "images", "image_imports", "image_phases", "nests", "image_code", "data"};
-static const uint8_t section_element_bytes[RVM_NUM_SECTIONS] = {1, 1, 1, 48, 2, 16, 12, 32, 8, 8, 24, 8, 48, 4, 16, 8, 12, 8, 4, 16, 16, 40, 8, 12, 1, 1, 1};
+static const uint8_t section_element_bytes[RVM_NUM_SECTIONS] = {1, 1, 1, 48, 2, 16, 12, 32, 8, 8, 32, 8, 48, 4, 16, 8, 12, 8, 4, 16, 16, 40, 8, 12, 1, 1, 1};
 
 #endif
