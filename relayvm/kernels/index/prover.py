@@ -228,7 +228,8 @@ class Prover:
         if len(products) != 1 or products[0][1] < 0 or fact.get((), 0) >= 0:
             return
         factors = products[0][0]
-        if all(map(_is_natural, factors)) and fact != {factors: 1, (): -1}:
+        natural = all(self._is_natural({(atom,): 1}) for atom in factors)
+        if natural and (len(factors) > 1 or fact != {factors: 1, (): -1}):
             self.facts += [({(atom,): 1, (): -1}, frozenset((atom,))) for atom in factors]
 
     def _condition_facts(self, condition: Expr, holds: bool) -> list[Polynomial]:
@@ -456,6 +457,26 @@ class Prover:
         goal = poly_add(poly_add(limit, numerator, -1), {(): -1})
         return self.at_least_zero(goal, depth)
 
+    def _quotient_highs(self, atom: Expr, depth: int) -> list[Polynomial]:
+        """Return what is not less than an atom: `x // d <= n - 1` where `x <= n * d - 1`.
+
+        Blocks of several axes are numbered together, and taken apart that way.
+        """
+        if isinstance(atom, Var):
+            return self.edges[atom][1] if atom in self.edges else []
+        if not (isinstance(atom, Call) and atom.name == "floor_divide"):
+            return []
+        a, divisor = atom.args
+        if not self.at_least_zero(poly_add(polynomial(divisor), {(): -1}), depth - 1):
+            return []
+        found = []
+        for high in self._quotient_highs(a, depth - 1) if depth > 1 else ():
+            product = s.from_polynomial(poly_add(high, {(): 1}))
+            quotient, rest = s.divide_polynomial(product, divisor)
+            if rest == const(0):
+                found.append(poly_add(quotient, {(): -1}))
+        return found
+
     def _atom_bounds(
         self, atom: Expr, depth: int
     ) -> list[tuple[Polynomial | None, Polynomial | None]]:
@@ -471,7 +492,8 @@ class Prover:
                 natural = self.at_least_zero(polynomial(a), depth - 1) and self.at_least_zero(
                     polynomial(b), depth - 1
                 )
-                return [({}, polynomial(a)) if natural else (None, None)]
+                highs = [(None, high) for high in self._quotient_highs(atom, depth)]
+                return [({}, polynomial(a)) if natural else (None, None), *highs]
             case Call("minimum", (a, b)):
                 return [(None, polynomial(a)), (None, polynomial(b))]
             case Call("maximum", (a, b)):

@@ -97,12 +97,21 @@ def _block_size(context: Context, stage: Stage, axis: int) -> int:
     return n.LANES if inner_axis(context, stage, lanes_axis) == axis else 1
 
 
-def vector_rows(emitter: Emitter, stage: Stage, axis: int, begin: n.Expr, end: n.Expr) -> None:
-    """Emit the elements whose index on the first axis of more than one element is in a range.
+def vector_rows(
+    emitter: Emitter,
+    stage: Stage,
+    axis: int,
+    begin: n.Expr,
+    end: n.Expr,
+    at: dict[int, n.Expr] | None = None,
+    vectors: bool = True,
+) -> None:
+    """Emit the elements whose index on an axis is in a range, and those of other axes `at` values.
 
-    Raises CannotVectorise where the last axis cannot run in lanes.
+    Without `vectors` they are scalars. Raises CannotVectorise where the last axis cannot run in
+    lanes.
     """
-    _Rows(emitter, stage, axis, begin, end).emit()
+    _Rows(emitter, stage, axis, begin, end, vectors, at).emit()
 
 
 class _Rows:
@@ -116,26 +125,29 @@ class _Rows:
         begin: n.Expr,
         end: n.Expr,
         vectors: bool = True,
+        at: dict[int, n.Expr] | None = None,
     ) -> None:
-        self.emitter, self.stage = emitter, stage
+        self.emitter, self.stage, self.at = emitter, stage, at or {}
         self.extents = tuple(emitter.context.dim(d) for d in stage.shape)
         lanes_axis = last_axis(self.extents)
-        if lanes_axis is None or is_small(self.extents[lanes_axis]):
+        if vectors and (lanes_axis is None or is_small(self.extents[lanes_axis])):
             raise CannotVectorise("an axis that is too short")
         self.lanes_axis = lanes_axis if vectors else None
         zero: n.Expr = n.const(0)
         self.edges = {k: (zero, e) for k, e in enumerate(self.extents) if e != n.const(1)}
         self.edges[axis] = (begin, end)
+        self.edges = {k: edge for k, edge in self.edges.items() if k not in self.at}
         self.points = borders(emitter.context, stage)
-        inner = inner_axis(emitter.context, stage, lanes_axis)
+        inner = inner_axis(emitter.context, stage, lanes_axis) if lanes_axis is not None else None
         self.order = [k for k in sorted(self.edges) if k != inner]
-        if inner is not None:
+        if inner in self.edges:
             self.order.append(inner)
 
     def emit(self) -> None:
         """Emit all loops."""
         outer, self.emitter.decides = self.emitter.decides, bool(self.points)
-        self._nested({}, self.order)
+        with self.emitter.hoisting():
+            self._nested(dict(self.at), self.order)
         self.emitter.decides = outer
 
     def _nested(self, at: dict[int, n.Expr], rest: list[int]) -> None:
@@ -222,6 +234,7 @@ def store(
     """Return the store of a value whose lanes run along the last axis of more than one element."""
     if emitter.flat is not None and indices == emitter.flat[0]:
         indices = (emitter.flat[1],)
+    indices = emitter.context.place(buffer, indices)
     if value.lanes == 1:
         return n.Store(buffer, indices, value, mask)
     if not isinstance(indices[-1], n.Ramp):

@@ -19,7 +19,7 @@ from relayvm.base.dtypes import BOOL, INT64, DType
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
-from relayvm.kernels.index.bounds import broadcast_extents
+from relayvm.kernels.index.bounds import broadcast_extents, extents_of
 from relayvm.kernels.index.prover import Prover
 from relayvm.kernels.schedules.plan import body_of
 
@@ -69,7 +69,8 @@ class Names:
 class Context:
     """What emission needs to know of the whole kernel.
 
-    `broadcasts` are the sizes to which its strided operands are broadcast at run time;
+    `broadcasts` are the sizes to which its strided operands are broadcast at run time. `windows`
+    holds, by the name of a buffer that is a part of its tensor, where on which axes it begins.
     `cache_bytes` is what a core's own cache holds.
     """
 
@@ -77,7 +78,15 @@ class Context:
     dims: Mapping[DimVar, str]
     buffers: dict[c.Tensor, n.Buffer]
     broadcasts: tuple[n.Expr, ...] = ()
+    windows: dict[str, dict[int, n.Expr]] = field(default_factory=dict)
     cache_bytes: int = 1 << 19
+
+    def place(self, buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> tuple[n.Expr, ...]:
+        """Return where in a buffer the element of its tensor at `indices` is."""
+        window = self.windows.get(buffer.name)
+        if window is None:
+            return indices
+        return tuple(s.sub(i, window[k]) if k in window else i for k, i in enumerate(indices))
 
     def broadcast_along(self, tensors: Iterable[c.Tensor]) -> None:
         """Know the sizes that the axes of tensors are broadcast to."""
@@ -108,6 +117,10 @@ class Emitter:
         self.decides = False
         self.flat: tuple[tuple[n.Expr, ...], n.Expr] | None = None
         self.run: Run | None = None
+        # How deep the block is out of whose loops scalars may be taken; see `hoisting`.
+        self._hoist_depth: int | None = None
+        self._outer: list[tuple[list[n.Stmt], Prover]] = []
+        self._depths: dict[n.Var, int] = {}
         self._memo: list[dict[tuple[object, ...], n.Expr]] = [{}]
         self._frames: dict[tuple[object, ...], Frame] = {}
         self._alive: list[object] = []
@@ -118,12 +131,26 @@ class Emitter:
         outer, prover = self.statements, self.prover
         inner: list[n.Stmt] = []
         self.statements, self.prover = inner, prover.child()
+        self._outer.append((outer, prover))
         self._memo.append({})
         try:
             yield inner
         finally:
             self._memo.pop()
+            self._outer.pop()
             self.statements, self.prover = outer, prover
+
+    @contextmanager
+    def hoisting(self) -> Iterator[None]:
+        """Compute scalars that loops inside do not change before these loops.
+
+        What the loops store must not be what such scalars read.
+        """
+        outer, self._hoist_depth = self._hoist_depth, len(self._outer)
+        try:
+            yield
+        finally:
+            self._hoist_depth = outer
 
     def known(self, tensor: c.Tensor, indices: tuple[n.Expr, ...], value: n.Expr) -> None:
         """Say that the element of a kept tensor is at hand, so that it is not loaded again."""
@@ -136,10 +163,41 @@ class Emitter:
         if isinstance(value, (n.Broadcast, n.Ramp, n.Mask)) and value.dtype in (INT64, BOOL):
             return value
         var = self.context.names.var(prefix, value.dtype, value.lanes)
-        self.statements.append(n.Let(var, value))
+        depth = len(self._outer)
+        while self._may_hoist(value, depth - 1):
+            depth -= 1
+        self._depths[var] = depth
+        statements = self.statements if depth == len(self._outer) else self._outer[depth][0]
+        statements.append(n.Let(var, value))
         if value.dtype == INT64 and value.lanes == 1:
             self.prover.add_value(var, value)
         return var
+
+    def _may_hoist(self, value: n.Expr, depth: int) -> bool:
+        """Return whether a scalar is known, and in range, in the block that is so deep."""
+        if self._hoist_depth is None or depth < self._hoist_depth or value.lanes > 1:
+            return False
+        prover = self._outer[depth][1]
+        stack = [value]
+        while stack:
+            expr = stack.pop()
+            match expr:
+                case n.Var():
+                    inside = self._depths.get(expr, depth + 1) <= depth
+                    if not inside and expr not in prover.edges:
+                        return False
+                case n.Load(buffer, indices, _, None):
+                    strided = buffer.access is Access.STRIDED
+                    extents = extents_of(buffer, len(indices))
+                    for i, e in zip(indices, extents):
+                        if not prover.in_range(i, e, 1, strided=strided):
+                            return False
+                case n.Load() | n.Gather() | n.TileLoad() | n.Index():
+                    return False
+                case _:
+                    pass
+            stack.extend(n.children(expr))
+        return True
 
     def tensor(self, tensor: c.Tensor, indices: tuple[n.Expr, ...]) -> n.Expr:
         """Return an element computed from the tensor's definition, not loaded."""
@@ -294,7 +352,7 @@ class Emitter:
         """Return elements of a buffer, masked by the guard unless proved without it."""
         if self.flat is not None and indices == self.flat[0]:
             indices = (self.flat[1],)
-        indices = self._along_run(buffer, indices)
+        indices = self._along_run(buffer, self.context.place(buffer, indices))
         lanes = max((i.lanes for i in indices), default=1)
         guard = None if self._proved(buffer, indices) else self.guard
         plain = tuple(i.value if isinstance(i, n.Broadcast) else i for i in indices)
@@ -319,12 +377,23 @@ class Emitter:
         if run is None or buffer.access is not Access.DENSE:
             return indices
         count = len(run.axes)
-        if indices[-count:] != run.axes or buffer.shape[-count:] != run.extents:
+        if len(indices) < count or indices[1 - count :] != run.axes[1:]:
             return indices
-        outer = tuple(i.value if isinstance(i, n.Broadcast) else i for i in indices[:-count])
-        if any(i.lanes > 1 for i in outer):
+        if buffer.shape[1 - count :] != run.extents[1:]:
             return indices
-        start = flat_index(buffer, (*outer, *(n.const(0) for _ in run.axes)))
+        plain = tuple(i.value if isinstance(i, n.Broadcast) else i for i in indices)
+        *outer, first = plain[: len(plain) - count + 1]
+        stand_in = run.axes[0]
+        assert isinstance(stand_in, n.Broadcast)
+        first = s.sub(first, stand_in.value)
+        if any(i.lanes > 1 for i in (*outer, first)) or mentions(first, stand_in.value):
+            return indices
+        # Some places in a row of the first axis, each with all of the others.
+        if first != n.const(0) or buffer.shape[-count] != run.extents[0]:
+            last = s.sub(s.add(first, run.extents[0]), n.const(1))
+            if not self.prover.in_range(last, buffer.shape[-count], 1):
+                return indices
+        start = flat_index(buffer, (*outer, first, *(n.const(0) for _ in run.axes[1:])))
         return (s.add(start, run.position),)
 
     def _gather(
@@ -378,6 +447,11 @@ def flat_index(buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> n.Expr:
     for index, extent in zip(indices, buffer.shape):
         flat = s.add(s.mul(flat, extent), index)
     return flat
+
+
+def mentions(expr: n.Expr, part: n.Expr) -> bool:
+    """Return whether an expression is another or has it somewhere inside."""
+    return expr == part or any(mentions(e, part) for e in n.children(expr))
 
 
 def is_index(expr: n.Expr) -> bool:

@@ -194,10 +194,32 @@ def _must_keep(tensor: Tensor, uses: dict[Tensor, list[Use]], kept: set[Tensor])
     if has_reduction(tensor):
         return not _reads_in_place(tensor, uses, kept)
     readers = uses.get(tensor, [])
-    costly = any(isinstance(n, Scalar) and n.name not in CHEAP for n in nodes(body_of(tensor).body))
-    if not costly:
+    body = body_of(tensor).body
+    costly = any(isinstance(n, Scalar) and n.name not in CHEAP for n in nodes(body))
+    if not costly and not _ends_chain(tensor, uses):
         return False
     return len({u.reader for u in readers}) > 1 or any(_is_reread(u) for u in readers)
+
+
+def _ends_chain(tensor: Tensor, uses: dict[Tensor, list[Use]]) -> bool:
+    """Return whether a tensor is made of a reduction that nothing else reads, at the same index.
+
+    It is kept then instead of the reduction, so that it is computed once.
+    """
+    current = tensor
+    while True:
+        body = body_of(current).body
+        sources = [m for m in nodes(body) if isinstance(m, TensorLoad)]
+        made = [m for m in sources if isinstance(m.tensor.op, Compute)]
+        for load in made:
+            readers = uses.get(load.tensor, [])
+            if len(readers) == 1 and _is_identity(readers[0]):
+                if has_reduction(load.tensor):
+                    return True
+                current = load.tensor
+                break
+        else:
+            return False
 
 
 def _reads_in_place(tensor: Tensor, uses: dict[Tensor, list[Use]], kept: set[Tensor]) -> bool:
