@@ -15,6 +15,7 @@ from relayvm.kernels.lower import (
     naive_phase,
     skeleton,
 )
+from relayvm.kernels.schedules.columns import column_contraction_phase
 from relayvm.kernels.schedules.contraction import contraction_phase
 from relayvm.kernels.schedules.elementwise import column_phase, elementwise_phase
 from relayvm.kernels.schedules.emit import Context
@@ -67,7 +68,11 @@ def _stage_phases(
 ) -> list[n.Phase]:
     phase: n.Phase | None
     if any(inlines_reduction(t, kept) for t in stage.tensors):
-        phase = contraction_phase(context, stage, registers) or column_phase(context, stage)
+        phase = (
+            contraction_phase(context, stage, registers)
+            or column_contraction_phase(context, stage, registers)
+            or column_phase(context, stage)
+        )
     else:
         phase = elementwise_phase(context, stage)
     if phase is not None:

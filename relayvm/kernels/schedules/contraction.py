@@ -74,7 +74,7 @@ def probe_stage(context: Context, stage: Stage, extents: tuple[n.Expr, ...]) -> 
     axes = tuple(n.Var(f"p{k}") for k in range(len(extents)))
     records = discover(context, stage, axes)
     trial = replace(context, names=context.names.copy())
-    emitter = Emitter(trial, _no_reduction)
+    emitter = Emitter(trial, no_reduction)
     for axis, extent in zip(axes, extents):
         emitter.prover.add_range(axis, n.const(0), extent)
     lengths = tuple(product(_extents(context, r.reduction)) for r in records)
@@ -115,12 +115,13 @@ def _variables(expr: n.Expr) -> Iterator[n.Var]:
 def discover(context: Context, stage: Stage, indices: tuple[n.Expr, ...]) -> list[Record]:
     """Return the reductions that a stage needs at one place, in a fixed order."""
     records: list[Record] = []
+    lanes = max((i.lanes for i in indices), default=1)
 
     def note(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
         if not isinstance(reduction, c.Reduce):
             raise NotAContraction
         records.append(Record(reduction, frame))
-        return n.Var(f"vr{len(records)}", reduction.dtype, 1)
+        return n.Var(f"vr{len(records)}", reduction.dtype, lanes)
 
     trial = replace(context, names=context.names.copy())
     emitter = Emitter(trial, note)
@@ -169,7 +170,7 @@ class Tiling:
 
     def phase(self) -> n.Phase:
         """Return the phase: blocks of columns, of each all rows."""
-        emitter = Emitter(self.context, _no_reduction)
+        emitter = Emitter(self.context, no_reduction)
         if self.column_axis is None:
             return self._single(emitter)
         columns = Side(self.column_axis, self.extents[self.column_axis], self._column_block())
@@ -409,16 +410,18 @@ def finish(
     emitter.reducer = outer
 
 
-def _no_reduction(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
+def no_reduction(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
+    """Refuse a reduction inside another."""
     raise NotAContraction
 
 
-def _axes(reduction: c.Reduce) -> tuple[c.IndexVar, ...]:
+def reduced_axes(reduction: c.Reduce) -> tuple[c.IndexVar, ...]:
+    """Return the axes of a reduction that may have more than one element."""
     return tuple(a for a in reduction.axes if a.extent != 1)
 
 
 def _extents(context: Context, reduction: c.Reduce) -> tuple[n.Expr, ...]:
-    return tuple(context.dim(a.extent) for a in _axes(reduction))
+    return tuple(context.dim(a.extent) for a in reduced_axes(reduction))
 
 
 def product(extents: tuple[n.Expr, ...]) -> n.Expr:
@@ -435,7 +438,7 @@ def _stand_in(number: int) -> n.Expr:
 
 def inside(emitter: Emitter, record: Record, k: n.Expr) -> Frame:
     """Return the frame at position `k` of the reduced box, whose axes run in lanes as one."""
-    axes = _axes(record.reduction)
+    axes = reduced_axes(record.reduction)
     frame = dict(record.frame)
     frame.update({a: n.const(0) for a in record.reduction.axes})
     position = n.Ramp(k, n.const(1), n.LANES)

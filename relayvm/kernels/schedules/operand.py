@@ -11,6 +11,7 @@ from relayvm.base.dims import Dim, dim_mul
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.lower import Computation, dim_names
+from relayvm.kernels.schedules.elementwise import is_small
 from relayvm.kernels.schedules.emit import (
     CannotVectorise,
     Context,
@@ -130,6 +131,8 @@ class _Rebuild:
             return body
         assert isinstance(body, c.Scalar)
         units = tuple(a for a in reduction.axes if a.extent == 1)
+        if self._runs_in_columns(body, axes[0]):
+            return body
         args = tuple(self._factor(f, axes[0], units) for f in body.args)
         if all(a is b for a, b in zip(args, body.args)):
             return body
@@ -162,8 +165,37 @@ class _Rebuild:
         self.copies.append(copy)
         return c.TensorLoad(copy.dtype, copy, axes)
 
+    def _runs_in_columns(self, body: c.Scalar, axis: c.IndexVar) -> bool:
+        """Return whether the factors are loads, one of which runs along the result's last axis.
+
+        Then the columns of the result can be lanes, and the other factor is read one by one.
+        """
+        own = [a for a in body_of(self.tensor).axes if a.extent != 1]
+        if not own or is_small(self.context.dim(own[-1].extent)):
+            return False
+        if all(self._is_run(f, axis) for f in body.args):
+            return False
+        column = own[-1]
+        with_column = [f for f in body.args if any(m is column for m in nodes(f))]
+        others = [f for f in body.args if f not in with_column]
+        return (
+            len(with_column) == 1
+            and self._is_run(with_column[0], column)
+            and all(self._load(f) is not None for f in others)
+        )
+
     def _is_run(self, factor: c.ScalarExpr, axis: c.IndexVar) -> bool:
-        """Return whether a factor is one load that runs along memory with the reduced axis."""
+        """Return whether a factor is one load that runs along memory with an axis."""
+        load = self._load(factor)
+        if load is None or load[0].buffer.access is not Access.DENSE:
+            return False
+        value, frame = load
+        *outer, last = value.indices
+        k = frame.get(axis)
+        return k is not None and last == k and not any(_mentions(i, k) for i in outer)
+
+    def _load(self, factor: c.ScalarExpr) -> tuple[n.Load, Frame] | None:
+        """Return the load that is all of a factor, and what its axes stand for."""
         frame: Frame = {}
         emitter = Emitter(self.context, _unknown_reduction)
         for m in nodes(factor):
@@ -174,14 +206,10 @@ class _Rebuild:
         try:
             value = emitter.value(factor, frame)
         except CannotVectorise:
-            return False
+            return None
         if not isinstance(value, n.Load) or value.mask is not None or not value.indices:
-            return False
-        if value.buffer.access is not Access.DENSE:
-            return False
-        *outer, last = value.indices
-        k = frame[axis]
-        return last == k and not any(_mentions(i, k) for i in outer)
+            return None
+        return value, frame
 
 
 def _unknown_reduction(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
