@@ -99,9 +99,7 @@ def _compare(name: str, doc: str, definition: Program) -> ScalarOp:
 
 
 def _power(x: Value, y: Value) -> Value:
-    if not x.dtype.is_float:
-        return arithmetic.integer_power(x, y)
-    return elementary.power(x.convert(FLOAT64), y.convert(FLOAT64)).convert(x.dtype)
+    return elementary.power(x, y) if x.dtype.is_float else arithmetic.integer_power(x, y)
 
 
 def _fma(a: Value, b: Value, c: Value) -> Value:
@@ -131,24 +129,24 @@ _ROWS = (
     _row("negative", 1, NUMERIC, "negation", lambda x: -x),
     _row("abs", 1, NUMERIC, "absolute value; the least integer stays", arithmetic.absolute),
     _row("sign", 1, NUMERIC, "-1, 0 or 1; NaN for NaN", arithmetic.sign),
-    _function("exp", "exponential", elementary.exp, 1.5),
-    _function("log", "natural logarithm", elementary.log, 1.5),
-    _function("log2", "logarithm to base 2", elementary.log2, 2.5),
-    _function("log10", "logarithm to base 10", elementary.log10, 2.5),
+    _function("exp", "exponential", elementary.exp, 1.1),
+    _function("log", "natural logarithm", elementary.log, 1.0),
+    _function("log2", "logarithm to base 2", elementary.log2, 2.0),
+    _function("log10", "logarithm to base 10", elementary.log10, 2.0),
     _row("sqrt", 1, FLOATS, "square root", lambda x: x.apply("sqrt"), ulp=0.5),
     _function("rsqrt", "1 / square root", elementary.rsqrt, 1.5),
-    _function("sin", "sine", trigonometry.sin, 1.5),
-    _function("cos", "cosine", trigonometry.cos, 1.5),
+    _function("sin", "sine", trigonometry.sin, 1.25),
+    _function("cos", "cosine", trigonometry.cos, 1.25),
     _function("tan", "tangent", trigonometry.tan, 3.0),
     _function("asin", "inverse sine", trigonometry.asin, 2.5),
-    _function("acos", "inverse cosine", trigonometry.acos, 2.0),
+    _function("acos", "inverse cosine", trigonometry.acos, 1.25),
     _function("atan", "inverse tangent", trigonometry.atan, 2.0),
-    _function("sinh", "hyperbolic sine", elementary.sinh, 3.5),
-    _function("cosh", "hyperbolic cosine", elementary.cosh, 3.5),
+    _function("sinh", "hyperbolic sine", elementary.sinh, 2.5),
+    _function("cosh", "hyperbolic cosine", elementary.cosh, 1.75),
     _function("tanh", "hyperbolic tangent", elementary.tanh, 3.0),
-    _function("asinh", "inverse hyperbolic sine", elementary.asinh, 3.0),
-    _function("acosh", "inverse hyperbolic cosine", elementary.acosh, 3.0),
-    _function("atanh", "inverse hyperbolic tangent", elementary.atanh, 3.0),
+    _function("asinh", "inverse hyperbolic sine", elementary.asinh, 2.0),
+    _function("acosh", "inverse hyperbolic cosine", elementary.acosh, 2.0),
+    _function("atanh", "inverse hyperbolic tangent", elementary.atanh, 2.25),
     _function("erf", "error function", elementary.erf, 3.0),
     _function("sigmoid", "1 / (1 + exp(-x))", elementary.sigmoid, 2.5),
     _row("floor", 1, FLOATS, "whole number not above", lambda x: x.apply("floor")),

@@ -7,7 +7,7 @@ would.
 from __future__ import annotations
 
 from relayvm.base.dtypes import FLOAT64, INT32, INT64
-from relayvm.kernels.scalars.value import Value, repeat, select
+from relayvm.kernels.scalars.value import Value, repeat, select, where_any
 
 
 def add(a: Value, b: Value) -> Value:
@@ -90,6 +90,24 @@ def float_rest(a: Value, b: Value) -> Value:
         sign_bit = a.bitcast(INT32) & (-(1 << 31))
         return (size.bitcast(INT32) | sign_bit).bitcast(a.dtype)
     size, step = a.apply("absolute"), b.apply("absolute")
+    q = (size / step).apply("truncate")
+    # Exact while q has at most 52 bits.
+    rest = _step_down(size, q, step)
+    rest = select(size < step, size, rest)
+    (rest,) = where_any(size >= step * 2.0**50, lambda: [_long_rest(size, step)], rest)
+    rest = rest.apply("copy_sign", a)
+    invalid = b.equals(0) | size.equals(float("inf")) | a.differs(a) | b.differs(b)
+    return select(invalid, a.like(float("nan")), rest)
+
+
+def _step_down(rest: Value, q: Value, step: Value) -> Value:
+    """Return rest - q * step, where q may be 1 too large because a division rounded up."""
+    rest = (-q).apply("fma", step, rest)
+    return select(rest < 0, rest + step, rest)
+
+
+def _long_rest(size: Value, step: Value) -> Value:
+    """Return the remainder of positive float64 of which one may be far larger."""
     finite = (size < float("inf")) & (step > 0)
 
     def reducible(rest: Value) -> Value:
@@ -102,15 +120,10 @@ def float_rest(a: Value, b: Value) -> Value:
         half = k >> 1
         large = step * _power_of_two(half) * _power_of_two(k - half)
         q = (rest / large).apply("truncate")
-        next_rest = (-q).apply("fma", large, rest)
-        # The division may have rounded up to the next whole number.
-        next_rest = select(next_rest < 0, next_rest + large, next_rest)
-        return [select(reducible(rest), next_rest, rest)]
+        return [select(reducible(rest), _step_down(rest, q, large), rest)]
 
     (rest,) = repeat(reducible, reduce, size)
-    rest = rest.apply("copy_sign", a)
-    invalid = b.equals(0) | size.equals(float("inf")) | a.differs(a) | b.differs(b)
-    return select(invalid, a.like(float("nan")), rest)
+    return rest
 
 
 def _exponent(x: Value) -> Value:

@@ -1,8 +1,8 @@
 """Exponential, logarithm and the functions made of them, as branch-free scalar programs in float32
 and float64.
 
-Each is computed in the type of its operands, but `power` only in float64. Trigonometry is in its
-own file.
+Each is computed in the type of its operands, but powers of float32 in float64. Trigonometry is in
+its own file.
 """
 
 from __future__ import annotations
@@ -308,23 +308,48 @@ def _extended_log(x: Value) -> tuple[Value, Value]:
 
 
 def power(x: Value, y: Value) -> Value:
-    """Return x**y of float64 with the special values of C's `pow`."""
+    """Return x**y with the special values of C's `pow`."""
     size = x.apply("absolute")
-    high, low = _extended_log(size)
-    product = y * high
-    product_low = fma(y, high, -product) + y * low
-    # A clamped product must not keep a correction computed from the unclamped one.
-    inside = product.apply("absolute") < 800.0
-    result = exp(product, select(inside, product_low, 0.0))
+    result = _power_float32(size, y) if x.dtype is FLOAT32 else _power_float64(size, y)
     result = _power_of_specials(size, y, result)
     whole = y.apply("floor").equals(y)
     odd = whole & (y * 0.5).apply("floor").differs(y * 0.5)
-    negative = x.bitcast(INT64) < 0
+    negative = x.bitcast(FORMATS[x.dtype].integer) < 0
     result = select(negative & odd, -result, result)
     invalid = (x < 0.0) & (x > -INFINITY) & ~whole & (y.apply("absolute") < INFINITY)
     result = select(invalid, x.like(NAN), result)
     result = select(x.differs(x) | y.differs(y), x + y, result)
     return select(x.equals(1.0) | y.equals(0.0), x.like(1.0), result)
+
+
+def _power_float64(size: Value, y: Value) -> Value:
+    """Return size**y of positive finite operands."""
+    high, low = _extended_log(size)
+    product = y * high
+    product_low = fma(y, high, -product) + y * low
+    # A clamped product must not keep a correction computed from the unclamped one.
+    inside = product.apply("absolute") < 800.0
+    return exp(product, select(inside, product_low, 0.0))
+
+
+def _power_float32(size: Value, y: Value) -> Value:
+    """Return size**y of positive finite operands through float64, whose spare bits suffice."""
+    form = FORMATS[FLOAT64]
+    bits = size.convert(FLOAT64).bitcast(INT64) - form.sqrt_half_bits
+    k = bits >> form.mantissa_bits
+    mantissa = (bits - (k << form.mantissa_bits)) + form.sqrt_half_bits
+    f = mantissa.bitcast(FLOAT64) - 1.0
+    s = f / (f + 2.0)
+    z = s * s
+    logarithm = fma(z * s, evaluate_polynomial(z, poly.LOG_POWER), s * 2.0)
+    logarithm = fma(k.convert(FLOAT64), LN_2, logarithm)
+    # Held where float32 has overflowed or vanished for long, and float64 has not.
+    product = _clamp(y.convert(FLOAT64) * logarithm, -200.0, 200.0)
+    shifted = fma(product, LOG2_E, form.round_magic)
+    n = shifted.bitcast(INT64) - product.like(form.round_magic).bitcast(INT64)
+    r = fma(shifted - form.round_magic, -LN_2, product)
+    factor = fma(r * r, evaluate_polynomial(r, poly.EXP_POWER), r) + 1.0
+    return _scale(factor, n).convert(FLOAT32)
 
 
 def _power_of_specials(size: Value, y: Value, result: Value) -> Value:
