@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note
 from relayvm.base.source import Source, Span
+from relayvm.ir.literal import LiteralError, read_string, write_string
 
 KEYWORDS = frozenset(
     [
@@ -45,6 +46,7 @@ _TOKEN = re.compile(
     | (?P<field>\.[0-9]+)
     | (?P<punctuation>->|=>|==|!=|<=|>=|[()\[\]{{}},;:=<>+*/\-?%.])
     | (?P<global>@{_NAME})
+    | (?P<quoted>@?`(?:[^`\\\n]|\\[^\n])*`)
     | (?P<bad_number>[0-9][A-Za-z0-9_]*)
     | (?P<string>"(?:[^"\\\n]|\\[^\n])*")
     | (?P<bad_string>"[^\n]*)
@@ -56,6 +58,8 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
+_PLAIN_GLOBAL = re.compile(_NAME)
+_PLAIN_WORD = re.compile(_WORD)
 _STRANGE = re.compile(r"[^\x00-\x7f]*")
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _BEFORE_DIVISION = frozenset(("ident", "number", ")", "?"))
@@ -117,6 +121,8 @@ def tokenize(source: Source, sink: DiagnosticSink) -> Tokens:
             elif kind == "metadata":
                 tokens.metadata = text[position:]
                 break
+            elif kind == "quoted":
+                kind, word = _quoted_name(source, word, begin, sink)
             else:
                 position = _skip(source, kind, begin, position, sink)
                 if kind in ("slashes", "open_comment"):
@@ -133,7 +139,7 @@ def tokenize(source: Source, sink: DiagnosticSink) -> Tokens:
 
 # Kinds of which not every match is a token as it stands.
 _SPECIAL = frozenset(
-    ("slashes", "open_comment", "bad_number", "bad_string", "metadata", "end", "strange")
+    ("slashes", "open_comment", "quoted", "bad_number", "bad_string", "metadata", "end", "strange")
 )
 
 
@@ -147,6 +153,25 @@ def _shape_depth(tokens: Tokens, word: str, depth: int) -> int:
     if word == ")":
         return depth - 1
     return 0 if word in ("{", "}", ";") else depth
+
+
+def write_name(name: str, mark: str = "") -> str:
+    """Return the name of a function (`mark` is `@`), data type or constructor as it is written."""
+    plain = _PLAIN_GLOBAL if mark else _PLAIN_WORD
+    if plain.fullmatch(name) and (mark or name not in KEYWORDS):
+        return mark + name
+    inside = write_string(name)[1:-1].replace("`", "\\u{60}")
+    return f"{mark}`{inside}`"
+
+
+def _quoted_name(source: Source, word: str, begin: int, sink: DiagnosticSink) -> tuple[str, str]:
+    """Return kind and text of a name in backquotes: those of the same name without."""
+    mark = "@" if word[0] == "@" else ""
+    try:
+        return "global" if mark else "ident", mark + read_string(word[len(mark) :])
+    except LiteralError as failure:
+        sink.add(Diagnostic("bad-literal", str(failure), Span(source, begin, begin + len(word))))
+        return "bad", word
 
 
 def _skip(source: Source, kind: str, begin: int, end: int, sink: DiagnosticSink) -> int:

@@ -38,6 +38,7 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
+from relayvm.ir.lexer import write_name
 from relayvm.ir.literal import write_number
 from relayvm.ir.metadata import Section
 from relayvm.ir.module import Module, TypeData
@@ -131,15 +132,15 @@ def _print_type_data(data: TypeData, reserved: frozenset[str]) -> str:
     types = TypeNames(reserved)
     if data.extern and not data.constructors:
         params = types.params(data.type_params, ())
-        return f"extern type {data.header.name}{params}\n"
+        return f"extern type {write_name(data.header.name)}{params}\n"
     fields = [field for c in data.constructors for field in c.inputs]
     # Only a tensor type shows the kind of a dim parameter whatever stands around it.
     tensors = (t for f in fields for t in type_walk(f) if isinstance(t, TensorType))
     params = types.params(data.type_params, tensors)
-    lines = [f"type {data.header.name}{params} {{"]
+    lines = [f"type {write_name(data.header.name)}{params} {{"]
     for constructor in data.constructors:
         inputs = ", ".join(types.type(i) for i in constructor.inputs)
-        lines.append(f"  {constructor.name}{f'({inputs})' if inputs else ''},")
+        lines.append(f"  {write_name(constructor.name)}{f'({inputs})' if inputs else ''},")
     return "\n".join([*lines, "}"]) + "\n"
 
 
@@ -195,7 +196,7 @@ class _Printer:
     def definition(self, name: str, function: Function) -> str:
         """Return `def @name...` with a final newline."""
         self.scopes = Scopes(function)
-        head = self._head(function, f"def @{name}")
+        head = self._head(function, f"def {write_name(name, '@')}")
         body = trampoline(self._block(function.body, self.scopes.binding[id(function)][0]))
         return _flatten([head, " {", 1, body, -1, "}", 0])
 
@@ -285,12 +286,14 @@ class _Printer:
             case Var():
                 return f"%{self.names.of(node, node.name)}"
             case GlobalVar():
-                return f"@{node.name}"
+                return write_name(node.name, "@")
             case Constant():
                 literal = write_number(node.data)
                 return literal or _meta_constant(self.section, node.data)
-            case Op() | Constructor():
+            case Op():
                 return node.name
+            case Constructor():
+                return write_name(node.name)
         raise TypeError(f"{type(node).__name__} is not a leaf")
 
     def _nullary(self, node: Expr) -> str:
@@ -421,9 +424,9 @@ class _Printer:
                 case PatternVar():
                     parts.append(self._binder(item.var))
                 case PatternConstructor() if not item.patterns:
-                    parts.append(item.constructor.name)
+                    parts.append(write_name(item.constructor.name))
                 case PatternConstructor():
-                    parts.append(f"{item.constructor.name}(")
+                    parts.append(f"{write_name(item.constructor.name)}(")
                     waiting.extend(reversed([*joined(item.patterns), ")"]))
                 case PatternTuple():
                     last = ",)" if len(item.patterns) == 1 else ")"

@@ -13,7 +13,7 @@ import numpy as np
 from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar
 from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.ir.expr import Attrs, AttrValue, Constant
-from relayvm.ir.lexer import KEYWORDS
+from relayvm.ir.lexer import KEYWORDS, write_name
 from relayvm.ir.literal import write_float, write_string
 from relayvm.ir.types import (
     FuncType,
@@ -148,11 +148,11 @@ class TypeNames:
             case TypeVar():
                 return [self.names.of(type_, type_.name)]
             case GlobalTypeVar():
-                return [type_.name]
+                return [write_name(type_.name)]
             case TypeCall() if type_.args:
-                return [f"{type_.func.name}[", *joined(type_.args), "]"]
+                return [f"{write_name(type_.func.name)}[", *joined(type_.args), "]"]
             case TypeCall():
-                return [type_.func.name]
+                return [write_name(type_.func.name)]
             case ShapeArg():
                 return [self.dim(type_.dim)]
             case IncompleteType():
