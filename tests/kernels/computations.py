@@ -156,6 +156,100 @@ def layer_norm(r: Random) -> Case:
     return r.case("layer_norm", (x, g), (y,), [r.array((vm, vk)), r.array((vk,))])
 
 
+def _exponentials(x, axis):
+    """Return exp(x - max) and its sum along an axis, which stays with size 1."""
+    size = x.shape[axis]
+    one = tuple(1 if k == axis else d for k, d in enumerate(x.shape))
+
+    def at(i, q):
+        return tuple(q if k == axis else v for k, v in enumerate(i))
+
+    top = c.compute(one, lambda *i: c.reduce("max", (size,), lambda q: x[at(i, q)]))
+    e = c.compute(x.shape, lambda *i: c.scalar("exp", x[i] - top[at(i, c.dim(0))]))
+    s = c.compute(one, lambda *i: c.reduce("sum", (size,), lambda q: e[at(i, q)]))
+    return e, s, at
+
+
+def softmax_of_any_axis(r: Random) -> Case:
+    """A softmax or its logarithm, of rows, of columns, or of what lies between."""
+    (a, va), (b, vb), (d, vd) = r.size(5), r.size(20), r.size(36)
+    x = c.placeholder("x", (a, b, d), ["float32", "float64"][r.integer(0, 1)])
+    axis = r.integer(0, 2)
+    e, s, at = _exponentials(x, axis)
+    if r.chance(0.5):
+        y = c.compute(x.shape, lambda *i: c.scalar("divide", e[i], s[at(i, c.dim(0))]))
+    else:
+        log = c.compute(s.shape, lambda *i: c.scalar("log", s[i]))
+        y = c.compute(x.shape, lambda *i: x[i] - log[at(i, c.dim(0))])
+    return r.case("softmax3", (x,), (y,), [r.array((va, vb, vd), x.dtype.name)])
+
+
+def group_norm(r: Random) -> Case:
+    """Rows made of several channels of an image, which their group's number finds."""
+    (images, vi), (h, vh), groups, each = r.size(3), r.size(9), r.integer(1, 4), r.integer(1, 4)
+    x = c.placeholder("x", (images, groups * each, h), "float32")
+
+    def channel(g, q):
+        return g * each + q
+
+    total = c.compute(
+        (images, groups),
+        lambda i, g: c.reduce("sum", (each, h), lambda q, p: x[i, channel(g, q), p]),
+    )
+    y = c.compute(
+        x.shape,
+        lambda i, k, p: x[i, k, p] - total[i, c.scalar("floor_divide", k, c.dim(each))],
+    )
+    return r.case("group_norm", (x,), (y,), [r.array((vi, groups * each, vh))])
+
+
+def attention(r: Random) -> Case:
+    """Two products with a softmax of the scores between them, masked or not."""
+    (g, vg), (t, vt), (s, vs), (d, vd) = r.size(3), r.size(20), r.size(36), r.size(18)
+    dtype = ["float32", "float64"][r.integer(0, 1)]
+    turned = r.chance(0.5)
+    q = c.placeholder("q", (g, t, d), dtype)
+    k = c.placeholder("k", (g, s, d), dtype)
+    v = c.placeholder("v", (g, d, s) if turned else (g, s, d), dtype)
+    inputs, arrays = [q, k, v], [r.array(z, dtype) for z in ((vg, vt, vd), (vg, vs, vd))]
+    arrays.append(r.array((vg, vd, vs) if turned else (vg, vs, vd), dtype))
+    z = _sum_product((g, t, s), d, lambda n, i, j, p: (q[n, i, p], k[n, j, p]))
+    z = c.compute(z.shape, lambda n, i, j, z=z: z[n, i, j] * 0.25)
+    kind = r.integer(0, 2)
+    if kind:
+        # A mask of each kind that broadcasts: one for all rows, or one a row.
+        rows, vr = ((1, 1), (t, vt))[r.integer(0, 1)]
+        m = c.placeholder("m", (1, rows, s), "bool" if kind == 2 else dtype)
+        inputs.append(m)
+        arrays.append(r.array((1, vr, vs), m.dtype.name))
+        zero = c.dim(0)
+
+        def masked(n, i, j, z=z):
+            at = m[zero, zero if rows == 1 else i, j]
+            return c.select(at, z[n, i, j], -1e9) if kind == 2 else z[n, i, j] + at
+
+        z = c.compute(z.shape, masked)
+    e, total, at = _exponentials(z, 2)
+    p = c.compute(z.shape, lambda *i: c.scalar("divide", e[i], total[at(i, c.dim(0))]))
+    y = _sum_product(
+        (g, t, d), s, lambda n, i, j, w: (p[n, i, w], v[n, j, w] if turned else v[n, w, j])
+    )
+    return r.case("attention", inputs, (y,), arrays)
+
+
+def dense_and_norm(r: Random) -> Case:
+    """A layer with a bias and a residual, less the mean of its rows."""
+    (m, vm), (k, vk), (u, vu) = r.size(20), r.size(36), r.size(22)
+    x, w = c.placeholder("x", (m, k), "float32"), c.placeholder("w", (u, k), "float32")
+    b, rest = c.placeholder("b", (u,), "float32"), c.placeholder("r", (m, u), "float32")
+    d = _sum_product((m, u), k, lambda i, j, q: (x[i, q], w[j, q]))
+    z = c.compute((m, u), lambda i, j: d[i, j] + b[j] + rest[i, j])
+    total = c.compute((m,), lambda i: c.reduce("sum", (u,), lambda q: z[i, q]))
+    y = c.compute((m, u), lambda i, j: z[i, j] - total[i])
+    arrays = [r.array((vm, vk)), r.array((vu, vk)), r.array((vu,)), r.array((vm, vu))]
+    return r.case("dense_norm", (x, w, b, rest), (y, z) if r.chance(0.3) else (y,), arrays)
+
+
 def reduction(r: Random) -> Case:
     (a, va), (b, vb), (d, vd) = r.size(7), r.size(7), r.size(20)
     kind = c.REDUCTIONS[r.integer(0, 5)]
@@ -455,6 +549,10 @@ FAMILIES = (
     tree_node,
     softmax,
     layer_norm,
+    softmax_of_any_axis,
+    group_norm,
+    attention,
+    dense_and_norm,
     reduction,
     arg_reduction,
     elementwise,

@@ -78,7 +78,9 @@ def test_a_reduction_with_an_elementwise_reader_needs_no_scratch():
 def test_scratch_grows_with_dims_in_whole_lines():
     n, x = rows()
     total = c.compute(x.shape[:1], lambda i: c.reduce("sum", (4,), lambda q: x[i, q]))
-    less = c.compute(x.shape, lambda i, j: x[i, j] - total[i])
+    # Read in another order, so that it is needed whole.
+    other = c.dim(symbol(n)) - 1
+    less = c.compute(x.shape, lambda i, j: x[i, j] - total[other - i])
     scratch = signature(Computation("f", (x,), (less,), (n,))).scratch_bytes
     assert [dim_value(scratch, {n: k}) for k in (0, 1, 16, 17)] == [0, 64, 64, 128]
 
