@@ -18,6 +18,7 @@ from relayvm.cli.options import (
     machine_arguments,
     named_file,
     read_arrays,
+    read_named_arrays,
     read_text,
     writing,
 )
@@ -89,6 +90,12 @@ def _add_call_options(parser: argparse.ArgumentParser) -> None:
         help="array for a parameter of the function; may be repeated",
     )
     parser.add_argument(
+        "--constants",
+        type=Path,
+        metavar="FILE.npz",
+        help="constants that the file lacks, by name, as `np.savez` writes them",
+    )
+    parser.add_argument(
         "--random", action="store_true", help="make up the inputs that are not given"
     )
     parser.add_argument("--seed", type=count, default=0, help="seed of --random (default: 0)")
@@ -107,6 +114,8 @@ def _prepare_call(options: argparse.Namespace) -> tuple[VirtualMachine, Entry, d
     import relayvm
 
     exe = relayvm.load(options.file, native=options.native)
+    if options.constants is not None:
+        exe = exe.with_constants(read_named_arrays(options.constants))
     entry = exe.manifest.entry(options.entry)
     if entry is None:
         known = ", ".join(f"`{e.name}`" for e in exe.manifest.entries)

@@ -46,6 +46,18 @@ def read_array(path: Path) -> np.ndarray:
     return array
 
 
+def read_named_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays in a .npz file; raises RelayError `unreadable-file`."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except OSError as reason:
+        message = f"`{path}` cannot be read: {reason.strerror or reason}"
+    except Exception as reason:  # a damaged archive makes its readers raise anything
+        message = f"`{path}` is no .npz file: {reason}"
+    raise error("unreadable-file", message)
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turn failures to write `path` into RelayError `unwritable-file`."""

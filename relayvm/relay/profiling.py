@@ -172,7 +172,8 @@ class VirtualMachineProfiler(VirtualMachine):
         for _ in range(WARM_UPS):
             self.invoke_stateful(func_name)
         values = self._inputs.get(func_name, [])
-        return report_of(self.native.profile(*values, entry=func_name))
+        measured = self.native.profile(*values, entry=func_name)
+        return report_of(measured, self.native.num_threads)
 
 
 def enabled() -> bool:
@@ -180,8 +181,8 @@ def enabled() -> bool:
     return True
 
 
-def report_of(profile: Profile) -> Report:
-    """Return the report of a measured call."""
+def report_of(profile: Profile, num_threads: int = 1) -> Report:
+    """Return the report of a measured call on a machine of so many threads."""
     device = str(cpu())
     calls = [_row(row, profile.time_ns, device) for row in profile.kernels]
     whole: dict[str, Metric] = {
@@ -190,7 +191,7 @@ def report_of(profile: Profile) -> Report:
         "Device": device,
         "Count": Count(1),
     }
-    configuration = {"Executor": "VM", "Number of threads": 1}
+    configuration = {"Executor": "VM", "Number of threads": num_threads}
     return Report(calls, {device: whole}, configuration)
 
 

@@ -47,6 +47,31 @@ def test_profile_takes_the_limits_and_tells_the_errors_of_run(command, executabl
     assert done.code == 1 and "there are `main`, `first`, `divide`" in done.err
 
 
+def test_constants_that_a_file_lacks_are_given_by_a_file(command, model, arrays, tmp_path) -> None:
+    whole, small, constants = (tmp_path / n for n in ("whole.rvm", "small.rvm", "w.npz"))
+    command("compile", model, "--param", f"w={arrays['w']}", "-o", whole)
+    exe, moved = relayvm.load(whole).split_constants(1)
+    exe.save(small)
+    np.savez(constants, **moved)
+    given = [f"--input=x={arrays['x']}"]
+    assert "bound late" in command("inspect", small).out
+    assert command("verify", small).code == 0
+    done = command("run", small, *given)
+    assert done.code == 1 and done.err.startswith("error[late-constants]")
+    expected = command("run", whole, *given).out
+    assert command("run", small, *given, "--constants", constants).out == expected
+    done = command("profile", small, "--random", "--constants", arrays["x"])
+    assert done.code == 1 and done.err.startswith("error[unreadable-file]")
+    data = constants.read_bytes()
+    for at in range(0, len(data), 7):
+        constants.write_bytes(data[:at] + bytes([data[at] ^ 255]) + data[at + 1 :])
+        done = command("run", small, *given, "--constants", constants)
+        told = ("error[unreadable-file]", "error[wrong-constants]")
+        assert done.out == expected if done.code == 0 else done.err.startswith(told)
+    done = command("run", small, *given, "--constants", tmp_path / "none.npz")
+    assert done.code == 1 and "none.npz` cannot be read" in done.err
+
+
 def test_random_arguments_of_recursive_types_end(command, tmp_path) -> None:
     text = "def @main(%l: List[int32], %t: (bool, float16)) -> int32 { @length(%l) }"
     relayvm.compile(relayvm.parse(text)).save(tmp_path / "list.rvm")

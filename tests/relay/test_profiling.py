@@ -41,7 +41,8 @@ def test_a_report_has_a_row_for_each_kernel(machine: profiler_vm.VirtualMachineP
         assert row["Duration (us)"].microseconds > 0 and 0 < row["Percent"].percent < 100
         assert "float32[3, 4]" in row["Argument Shapes"] and row["Device"] == "cpu(0)"
     assert report.device_metrics["cpu(0)"]["Percent"].percent == 100
-    assert report.configuration["Executor"] == "VM"
+    threads = machine.native.num_threads
+    assert report.configuration == {"Executor": "VM", "Number of threads": threads}
 
 
 def test_a_profiler_warms_up_and_takes_arguments_that_are_set() -> None:

@@ -348,7 +348,7 @@ def _encode_operand(
 
 
 def signature_dims(signature: KernelSignature) -> list[Dim]:
-    """Return all dims of a signature in file order: operands, checks, scratch, private, work, phases."""
+    """Return all dims in file order: operands, checks, scratch, private, work, phases."""
     dims = [d for operand in signature.operands for d in operand.dims]
     for check in signature.checks:
         dims += (check.a, check.b)

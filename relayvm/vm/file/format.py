@@ -125,7 +125,8 @@ SECTIONS: tuple[Section, ...] = (
     Section("dims", 8, doc="dims of tensor types, then of constants"),
     _records(
         "kernels",
-        "kernels; their dims are those of operands, checks (two each), scratch, private, work, phases",
+        "kernels; their dims are those of operands, checks (two each), scratch, private, work, "
+        "phases",
         "name:str nest_begin:u32 nest_bytes:u32 num_inputs:u16 num_outputs:u16 num_vars:u16 "
         "num_checks:u16 num_in_place:u16 num_phases:u16 operands_begin:u32 expressions_begin:u32 "
         "sources_begin:u32 checks_begin:u32 in_place_begin:u32",
