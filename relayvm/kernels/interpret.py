@@ -26,13 +26,19 @@ class IndexTrap(Exception):
 
 
 def interpret(
-    nest: n.Nest, arrays: Sequence[Array], dims: Mapping[str, int], slices: int = 1
+    nest: n.Nest,
+    arrays: Sequence[Array],
+    dims: Mapping[str, int],
+    slices: int | None = 1,
+    in_place: Mapping[str, str] | None = None,
 ) -> tuple[Array, ...]:
     """Return the outputs of a nest for input arrays and the values of its dims.
 
-    Each phase runs in `slices` slices, the last one first: results must not depend on it. Raises
-    IndexTrap, and AssertionError where private memory is read before the same round of the phase
-    has written it.
+    Each phase runs in `slices` slices, the last one first: results must not depend on it. None
+    makes a slice of each round and raises AssertionError where two rounds of a phase could race:
+    one writes an element that the other reads or writes. `in_place` names the input that lies in
+    the memory of an output then. Raises IndexTrap, and AssertionError where private memory is read
+    before the same round of the phase has written it.
     """
     sizes = Evaluation(dims)
     buffers: dict[str, Array] = {}
@@ -45,11 +51,15 @@ def interpret(
         buffers[buffer.name] = memory
         if buffer.role == "private":
             buffers[_written(buffer)] = np.zeros(shape, np.bool_)
+    races = _Races(nest, buffers, in_place or {}) if slices is None else None
     with np.errstate(all="ignore"):
-        for phase, run in zip(nest.phases, _compiled(nest)):
+        for phase, run in zip(nest.phases, _compiled(nest, races)):
             extent = sizes.value(phase.extent)
-            edges = [extent * k // slices for k in range(slices + 1)]
-            for k in reversed(range(slices)):
+            parts = extent if slices is None else slices
+            edges = [extent * k // parts for k in range(parts + 1)] if parts else [0]
+            for k in reversed(range(parts)):
+                if races is not None:
+                    races.begin(k, parts)
                 run(buffers, dims, edges[k], edges[k + 1])
     return tuple(buffers[b.name] for b in nest.outputs)
 
@@ -66,12 +76,98 @@ class Evaluation:
         return int(eval(_Source().expr(expr), namespace))
 
 
-def _compiled(nest: n.Nest) -> list[Callable[..., None]]:
+class _Races:
+    """Notes which round of a phase reads and writes each element, and raises where two meet."""
+
+    NONE, MANY = -1, -2
+
+    def __init__(
+        self, nest: n.Nest, buffers: Mapping[str, Array], in_place: Mapping[str, str]
+    ) -> None:
+        self.round = 0
+        # By identity of the arrays: what generated functions get. Inputs are not written.
+        self.notes: dict[int, tuple[str, Array, Array]] = {}
+        for buffer in (*nest.outputs, *nest.scratch):
+            size = buffers[buffer.name].size
+            row = (buffer.name, np.empty(size, np.int64), np.empty(size, np.int64))
+            self.notes[id(buffers[buffer.name])] = row
+            if buffer.name in in_place:
+                self.notes[id(buffers[in_place[buffer.name]])] = row
+
+    def begin(self, number: int, count: int) -> None:
+        """Begin a round; the last one, which runs first, forgets the phase before."""
+        self.round = number
+        if number == count - 1:
+            for _, writers, readers in self.notes.values():
+                writers.fill(self.NONE)
+                readers.fill(self.NONE)
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """Return the functions of memory that take notes."""
+
+        def load(array: Array, indices: Any, strided: bool, mask: bool = True) -> Any:
+            self.read(array, indices, 1, None if mask else False)
+            return _load(array, indices, strided, mask)
+
+        def load_lanes(array: Array, indices: Any, lanes: int, strided: bool, mask: Any) -> Any:
+            self.read(array, indices, lanes, mask)
+            return _load_lanes(array, indices, lanes, strided, mask)
+
+        def gather(array: Array, indices: Any, lanes: int, strided: bool, mask: Any) -> Any:
+            self.read(array, indices, lanes, mask)
+            return _gather(array, indices, lanes, strided, mask)
+
+        def store(array: Array, indices: Any, lanes: int, value: Any, mask: Any) -> None:
+            _store(array, indices, lanes, value, mask)
+            self.write(array, indices, lanes, mask)
+
+        return {"_load": load, "_load_lanes": load_lanes, "_gather": gather, "_store": store}
+
+    def read(self, array: Array, indices: Any, lanes: int, mask: Any) -> None:
+        """Note that this round reads elements."""
+        if id(array) not in self.notes:
+            return
+        name, writers, readers = self.notes[id(array)]
+        at = _offsets(array, indices, lanes, mask)
+        self._require_mine(name, writers[at])
+        old = readers[at]
+        readers[at] = np.where((old == self.NONE) | (old == self.round), self.round, self.MANY)
+
+    def write(self, array: Array, indices: Any, lanes: int, mask: Any) -> None:
+        """Note that this round writes elements."""
+        if id(array) not in self.notes:
+            return
+        name, writers, readers = self.notes[id(array)]
+        at = _offsets(array, indices, lanes, mask)
+        self._require_mine(name, writers[at])
+        self._require_mine(name, readers[at])
+        writers[at] = self.round
+
+    def _require_mine(self, name: str, owners: Array) -> None:
+        others = owners[(owners != self.NONE) & (owners != self.round)]
+        if others.size:
+            other = "others" if others[0] == self.MANY else f"round {others[0]}"
+            raise AssertionError(f"round {self.round} of a phase and {other} meet in `{name}`")
+
+
+def _offsets(array: Array, indices: tuple[Any, ...], lanes: int, mask: Any) -> Array:
+    """Return the row-major offsets of the elements of a dense buffer that an access touches."""
+    shape = array.shape if len(indices) == array.ndim else (array.size,)
+    at: Any = np.int64(0)
+    for index, extent in zip(indices, shape):
+        at = at * extent + index
+    if np.ndim(at) == 0:
+        at = at + np.arange(lanes)
+    return np.asarray(at if mask is None else at[np.broadcast_to(mask, at.shape)], np.int64)
+
+
+def _compiled(nest: n.Nest, races: _Races | None = None) -> list[Callable[..., None]]:
     functions = []
+    memory = races.functions() if races is not None else {}
     for phase in nest.phases:
         source = _Source()
         text = source.phase(phase, nest.private)
-        namespace: dict[str, Any] = {**_NAMESPACE, **source.constants}
+        namespace: dict[str, Any] = {**_NAMESPACE, **memory, **source.constants}
         exec(compile(text, f"<nest {nest.name}>", "exec"), namespace)
         functions.append(namespace["phase"])
     return functions

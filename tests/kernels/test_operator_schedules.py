@@ -12,7 +12,7 @@ from relayvm.base.dtypes import FLOAT32
 from relayvm.base.target import Target
 from relayvm.kernels import compute as te
 from relayvm.kernels.interpret import interpret
-from relayvm.kernels.lower import Computation, dim_names, lower
+from relayvm.kernels.lower import Computation, dim_names, in_place_pairs, lower
 from relayvm.kernels.parser import parse_nest
 from relayvm.kernels.printer import print_nest
 from relayvm.kernels.schedule import schedule
@@ -36,7 +36,10 @@ def run_both(outputs, inputs, arrays, sizes, strided):
     target = TARGETS[len(print_nest(plain)) % 2]
     nest = schedule(computation, target)
     verify_nest(nest)
-    for a, b in zip(interpret(nest, arrays, dims, slices=2), naive, strict=True):
+    count = len(inputs)
+    shared = {f"out{o - count}": f"in{i}" for o, i in in_place_pairs(computation)}
+    results = interpret(nest, arrays, dims, slices=None, in_place=shared)
+    for a, b in zip(results, naive, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         if a.tobytes() != b.tobytes():  # only which NaN it is may differ
             np.testing.assert_array_equal(a, b)
