@@ -253,31 +253,57 @@ class ExpressionEmitter:
     def _tree(self, tree: Tree) -> str:
         """Fold each vector in halves; several vectors are folded side by side, segment by segment.
 
-        Joining neighbours keeps the order: a vector that holds the segments of j and one that
-        holds those of j + 1 become one with both, each segment half as long.
+        Joining vector j with the one that is half of them further on keeps the order: one that
+        holds the segments of j and one that holds those of the other become one with both, each
+        segment half as long and where its lower half was.
         """
         lanes = tree.vectors[0].lanes
         vectors = [self.emit(v) for v in tree.vectors]
         segments, width = 1, lanes
         while len(vectors) > 1:
-            half = width // 2
-            starts = [s * width for s in range(segments)]
-            starts += [lanes + s for s in starts]
-            low = [s + k for s in starts for k in range(half)]
-            high = [p + half for p in low]
+            count = len(vectors) // 2
             vectors = [
-                self._combine(tree, a, b, lanes, low, high)
-                for a, b in zip(vectors[::2], vectors[1::2])
+                self._join(tree, a, b, lanes, width) for a, b in zip(vectors, vectors[count:])
             ]
-            segments, width = segments * 2, half
+            segments, width = segments * 2, width // 2
         (result,) = vectors
+        if segments > 1:
+            return self._folded_in_place(tree, result, segments, width)
         while width > 1:
             half = width // 2
-            low = [s * width + k for s in range(segments) for k in range(half)]
-            high = [p + half for p in low]
-            result = self._combine(tree, result, result, segments * width, low, high)
+            low = list(range(half))
+            result = self._combine(tree, result, result, width, low, [k + half for k in low])
             width = half
         return result
+
+    def _folded_in_place(self, tree: Tree, result: str, segments: int, width: int) -> str:
+        """Fold each segment of a vector to its first lane; shuffles stay inside of them."""
+        lanes, half = segments * width, width // 2
+        same = list(range(lanes))
+        while half:
+            swapped = [k ^ half for k in same]
+            result = self._combine(tree, result, result, lanes, same, swapped)
+            half //= 2
+        if width == 1:
+            return result
+        type_ = type_text(tree.dtype)
+        return self.emitter.shuffle(
+            result, result, type_, lanes, [k * width for k in range(segments)]
+        )
+
+    def _join(self, tree: Tree, a: str, b: str, lanes: int, width: int) -> str:
+        """Fold the segments of two vectors: those of `a` to lower halves, of `b` to upper ones."""
+        half = width // 2
+        upper = [k % width >= half for k in range(lanes)]
+        if tree.op == "add" and tree.dtype.is_float:
+            # One side is a choice between the vectors, which costs less than a shuffle. It swaps
+            # the operands of the upper halves, which a sum does not see.
+            first = [k + lanes if up else k for k, up in enumerate(upper)]
+            second = [k - half + lanes if up else k + half for k, up in enumerate(upper)]
+        else:
+            first = [k - half + lanes if up else k for k, up in enumerate(upper)]
+            second = [k + lanes if up else k + half for k, up in enumerate(upper)]
+        return self._combine(tree, a, b, lanes, first, second)
 
     def _combine(
         self, tree: Tree, a: str, b: str, lanes: int, low: list[int], high: list[int]

@@ -31,6 +31,8 @@ from relayvm.kernels.schedules.plan import Stage
 from relayvm.kernels.schedules.reduction import Rule, combined, rule_of
 
 MAX_VECTORS = 4
+# Short sums, and rows that lie close together, are faster with fewer columns and more partials.
+SHORT = 256
 
 
 def column_contraction_phase(context: Context, stage: Stage, registers: int) -> n.Phase | None:
@@ -89,8 +91,12 @@ class ColumnTiling(Tiling):
 
     def widths(self, rows: int) -> tuple[int, ...]:
         """How many columns a tile of so many rows may have, the most first: whole vectors."""
-        widths = super().widths(rows)
-        return tuple(n.LANES * width for width in widths if width <= MAX_VECTORS)
+        short = any(
+            isinstance(e, n.Const) and int(e.value) < SHORT
+            for e in (*self.probe.lengths, self.extents[self.column_axis or 0])
+        )
+        most = MAX_VECTORS // 2 if short and rows > 2 else MAX_VECTORS
+        return tuple(n.LANES * width for width in super().widths(rows) if width <= most)
 
     def _columns(
         self,
