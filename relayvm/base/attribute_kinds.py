@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +23,61 @@ def fit_attribute(kind: str, value: Any) -> tuple[bool, Any]:
         if fits:
             return True, fitted
     return False, value
+
+
+_KIND_TEXT = {
+    "None": "None",
+    "int": "an integer",
+    "bool": "True or False",
+    "float": "a number",
+    "str": "a string",
+    "DType": "a dtype",
+    "Dim": "a dim",
+    "Ints": "a list of integers",
+    "Dims": "a list of dims",
+    "Floats": "a list of numbers",
+    "Pairs": "a list of pairs of integers",
+}
+
+
+def kind_text(kind: str) -> str:
+    """Return a kind such as `Ints | None` in words: `a list of integers or None`."""
+    return " or ".join(_KIND_TEXT.get(part, f"`{part}`") for part in _split(kind, "|"))
+
+
+def given_text(value: Any) -> str:
+    """Return in words what was given for an attribute: `the string "rows"`."""
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str):
+        return f'the string "{_cut(value)}"'
+    if isinstance(value, (tuple, list)):
+        return f"the list {_cut(_list_text(value))}"
+    if isinstance(value, dict):
+        return "a dictionary"
+    if isinstance(value, int):
+        return f"the integer {_cut(str(value))}"
+    if isinstance(value, float):
+        return f"the number {value}"
+    if isinstance(value, DType):
+        return f"the dtype {value}"
+    if isinstance(value, (DimExpr, AnyDim)):
+        return f"the dim `{_cut(str(value))}`"
+    return f"a `{type(value).__name__}`"
+
+
+def _list_text(values: Sequence[Any]) -> str:
+    """Return a list as it is written; lists inside it only as such."""
+    shown = ["[...]" if isinstance(v, (tuple, list)) else _item_text(v) for v in values[:12]]
+    return f"[{', '.join(shown + ['...'] * (len(values) > 12))}]"
+
+
+def _item_text(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _cut(text: str, limit: int = 60) -> str:
+    return text if len(text) <= limit else text[:limit] + "..."
 
 
 def _fit_one(kind: str, value: Any) -> tuple[bool, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, get_args, get_type_hints
 
+from relayvm.base.attribute_kinds import given_text, kind_text
 from relayvm.base.dims import AnyDim, Dim, DimExpr
 from relayvm.base.dtypes import BOOL, DTYPES, FLOATS, INT64, INTEGERS, NUMERIC, DType, dtype_of
 from relayvm.base.shapes import ShapeError
@@ -151,7 +152,8 @@ def _read_attribute(op_name: str, row: AttributeSchema, given: Mapping[str, Attr
     try:
         return _READERS[kind](value)
     except (TypeError, KeyError, ValueError):
-        message = f"attribute `{row.name}` of `{op_name}` must be {_KIND_TEXT[kind]}, got {value!r}"
+        wanted = f"attribute `{row.name}` of `{op_name}` must be {kind_text(row.kind)}"
+        message = f"{wanted}, got {given_text(value)}"
         raise ShapeError(message, "bad-attribute") from None
 
 
@@ -234,19 +236,6 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "Floats": _read_floats,
     "Pairs": _read_pairs,
     "int | Ints": _read_sections,
-}
-_KIND_TEXT = {
-    "int": "an integer",
-    "bool": "True or False",
-    "float": "a number",
-    "str": "a string",
-    "DType": "a dtype",
-    "Dim": "a dim",
-    "Ints": "a list of integers",
-    "Dims": "a list of dims",
-    "Floats": "a list of numbers",
-    "Pairs": "a list of pairs of integers",
-    "int | Ints": "an integer or a list of integers",
 }
 
 

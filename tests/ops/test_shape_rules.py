@@ -283,7 +283,7 @@ def test_what_only_a_run_can_tell_is_left_as_a_check(
             [tensor(2, 3)],
             {"keepdims": "yes"},
             "bad-attribute",
-            "attribute `keepdims` of `sum` must be True or False, got 'yes'",
+            'attribute `keepdims` of `sum` must be True or False, got the string "yes"',
         ),
         ("cast", [tensor(2)], {}, "bad-attribute", "`cast` needs the attribute `dtype`"),
         (
@@ -291,7 +291,7 @@ def test_what_only_a_run_can_tell_is_left_as_a_check(
             [tensor(2)],
             {"dtype": "float23"},
             "bad-attribute",
-            "attribute `dtype` of `cast` must be a dtype, got 'float23'",
+            'attribute `dtype` of `cast` must be a dtype, got the string "float23"',
         ),
         (
             "reshape",

@@ -8,15 +8,19 @@ keys to arrays of nodes. Which texts are numbers of nodes only the reader's sche
 from __future__ import annotations
 
 import base64
+import binascii
+import json
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 
 from relayvm.base.dims import ANY, AnyDim
 from relayvm.base.dtypes import BOOL, DTYPES
+from relayvm.ir.metadata.tensor_file import DamageError
 
 T = TypeVar("T")
 
@@ -46,9 +50,18 @@ DAMAGE = (
 
 
 def described(reason: Exception) -> str:
-    """Return what is wrong with a document as part of a message."""
-    what = reason.args[0] if reason.args else type(reason).__name__
-    return f"no {what}" if isinstance(reason, KeyError) else str(what)[:200]
+    """Return what is wrong with a document as part of a message, without words of Python's."""
+    if isinstance(reason, DamageError):
+        return str(reason)[:200]
+    if isinstance(reason, KeyError):
+        return f"no {reason.args[0] if reason.args else 'such entry'}"
+    if isinstance(reason, json.JSONDecodeError):
+        return f"it is no JSON from line {reason.lineno}, column {reason.colno} on"
+    if isinstance(reason, binascii.Error):
+        return "a text is no base64"
+    if isinstance(reason, RecursionError):
+        return "it nests too deep"
+    return "a part of it is of another kind than it should be"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +105,7 @@ def _checked(read: Callable[[], T]) -> T:
     try:
         return read()
     except DAMAGE as reason:
-        raise ValueError(described(reason)) from None
+        raise DamageError(described(reason)) from None
 
 
 class Graph:
@@ -108,10 +121,10 @@ class Graph:
 
     def node(self, number: Any) -> dict[str, Any]:
         if type(number) is not int or not 0 <= number < len(self.nodes):
-            raise ValueError(f"there is no node {str(number)[:40]}")
+            raise DamageError(f"there is no node {str(number)[:40]}")
         node = self.nodes[number]
         if not isinstance(node, dict):
-            raise ValueError(f"node {number} is no object")
+            raise DamageError(f"node {number} is no object")
         return node
 
     def count(self, key: str) -> int:
@@ -141,7 +154,7 @@ class Graph:
         # Nodes may share parts, or contain themselves.
         self._nodes_left -= 1
         if depth > _MAX_DEPTH or self._nodes_left < 0:
-            raise ValueError("the nodes of a value are too many or too deep")
+            raise DamageError("the nodes of a value are too many or too deep")
         node = self.node(number)
         key = str(node.get("type_key", ""))
         attrs = node.get("attrs", {})
@@ -171,7 +184,7 @@ class Graph:
             return Computed(_DIM_OPS[key], a, b)
         if key == "tir.Cast":
             return self.value(int(attrs["value"]), depth + 1)
-        raise ValueError(f"there is no reader for `{key[:60]}`")
+        raise DamageError(f"there is no reader for `{key[:60]}`")
 
     def field(self, type_key: str, name: str, text: str, kind: str) -> Any:
         """Return the value that a field's text stands for, where the schema says `kind`."""
@@ -208,17 +221,19 @@ def dumped_array(content: bytes) -> np.ndarray:
     """Return an array from its dump: magic, device, rank, element type, dims, elements."""
     magic, _, _, _, rank, code, bits, lanes = struct.unpack_from("<QQiiiBBH", content)
     if magic != _ARRAY_MAGIC or lanes != 1 or not 0 <= rank <= 64:
-        raise ValueError("an array has another format")
+        raise DamageError("an array has another format")
     known = [d for d in DTYPES if (d.dlpack, d.bits) == (code, bits)]
     dtype = known[0] if known else BOOL
     if not known and (code, bits) not in ((1, 1), (6, 8)):
-        raise ValueError(f"an array has element type code {code} with {bits} bits")
+        raise DamageError(f"an array has element type code {code} with {bits} bits")
     header = struct.calcsize("<QQiiiBBH")
     shape = struct.unpack_from(f"<{rank}q", content, header)
     (size,) = struct.unpack_from("<q", content, header + 8 * rank)
     start = header + 8 * rank + 8
     if any(d < 0 for d in shape) or not 0 <= size <= len(content) - start:
-        raise ValueError("an array is cut short")
+        raise DamageError("an array is cut short")
+    if size != prod(shape) * dtype.itemsize_bytes:
+        raise DamageError(f"an array of {dtype} with dims {list(shape)[:16]} has {size} bytes")
     data = np.frombuffer(content[start : start + size], dtype.numpy.newbyteorder("<"))
     return data.reshape(shape).astype(dtype.numpy)
 

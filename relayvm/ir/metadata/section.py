@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from relayvm.base.dtypes import BY_NAME, dtype_of
 from relayvm.ir.metadata.graph import DAMAGE, Graph, MetaObject, described
-from relayvm.ir.metadata.tensor_file import little_endian, native, read_tensors
+from relayvm.ir.metadata.tensor_file import DamageError, little_endian, native, read_tensors
 
 CONSTANTS = "relay.Constant"
 
@@ -38,7 +39,7 @@ class Metadata:
     def object(self, key: str, index: int) -> MetaObject:
         """Return an object that is no constant; raises ValueError where there is none."""
         if self.graph is None or key == CONSTANTS:
-            raise ValueError("it is no object")
+            raise DamageError("it is no object")
         return self.graph.object(key, index)
 
 
@@ -109,24 +110,30 @@ def _file(document: dict[str, Any], folder: Path | None) -> dict[str, np.ndarray
         return {}
     # A text from elsewhere must not reach for files outside of its own folder.
     if not isinstance(name, str) or name in ("", ".", "..") or set("/\\:\0") & set(name):
-        raise ValueError(f"{str(name)[:60]!r} is not the name of a file beside the text")
+        raise DamageError(f"{str(name)[:60]!r} is not the name of a file beside the text")
     if folder is None:
-        raise ValueError(f"the constants are in `{name[:60]}`, so the text must be read by path")
+        raise DamageError(f"the constants are in `{name[:60]}`, so the text must be read by path")
     return read_tensors(folder / name)
 
 
 def _constant(row: dict[str, object], tensors: dict[str, np.ndarray]) -> np.ndarray:
     name = str(row["dtype"])
     if name not in BY_NAME:
-        raise ValueError(f"there is no element type `{name[:40]}`")
+        raise DamageError(f"there is no element type `{name[:40]}`")
     dtype = BY_NAME[name]
     shape = row["shape"]
     if not isinstance(shape, list) or not all(type(d) is int and 0 <= d < 1 << 46 for d in shape):
-        raise ValueError(f"{str(shape)[:60]} is not a shape")
+        raise DamageError(f"{str(shape)[:60]} is not a shape")
     if "tensor" in row:
         data = tensors[str(row["tensor"])]
         if data.dtype != dtype.numpy or data.shape != tuple(shape):
-            raise ValueError(f"tensor `{str(row['tensor'])[:40]}` is not {dtype} of shape {shape}")
+            raise DamageError(f"tensor `{str(row['tensor'])[:40]}` is not {dtype} of shape {shape}")
         return data
     content = base64.b64decode(str(row["data"]), validate=True)
+    expected = prod(shape) * dtype.itemsize_bytes
+    if len(content) != expected:
+        dims = ", ".join(map(str, shape))
+        raise DamageError(
+            f"`Tensor[({dims}), {dtype}]` takes {expected} bytes, and its data has {len(content)}"
+        )
     return native(np.frombuffer(content, dtype.numpy.newbyteorder("<")).reshape(shape), dtype)

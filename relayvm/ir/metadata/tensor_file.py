@@ -64,18 +64,22 @@ def write_tensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         part.unlink(missing_ok=True)
 
 
+class DamageError(ValueError):
+    """What is wrong with a document or a file, in words of ours."""
+
+
 def read_tensors(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of a file, read-only; raises OSError, or ValueError where it is damaged."""
     content = path.read_bytes()
     size = int.from_bytes(content[:8], "little")
     if len(content) < 8 or size > len(content) - 8:
-        raise ValueError(f"`{path.name}` is cut short")
+        raise DamageError(f"`{path.name}` is cut short")
     try:
         header = json.loads(content[8 : 8 + size])
     except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict):
-        raise ValueError(f"`{path.name}` has no header in JSON")
+        raise DamageError(f"`{path.name}` has no header in JSON")
     header.pop("__metadata__", None)
     return {name: _array(name, row, content, 8 + size) for name, row in header.items()}
 
@@ -89,10 +93,10 @@ def _array(name: str, row: Any, content: bytes, start: int) -> np.ndarray:
     except (KeyError, TypeError, ValueError):
         sizes = [-1]
     if not all(type(s) is int and 0 <= s < 1 << 46 for s in sizes):
-        raise ValueError(f"tensor `{name[:40]}` has a header that cannot be read")
+        raise DamageError(f"tensor `{name[:40]}` has a header that cannot be read")
     expected = prod(shape) * dtype.itemsize_bytes
     if end - begin != expected or start + end > len(content):
-        raise ValueError(f"tensor `{name[:40]}` has {end - begin} bytes, not {expected}")
+        raise DamageError(f"tensor `{name[:40]}` has {end - begin} bytes, not {expected}")
     little = dtype.numpy.newbyteorder("<")
     data = np.frombuffer(content, little, prod(shape), start + begin).reshape(shape)
     return native(data, dtype)

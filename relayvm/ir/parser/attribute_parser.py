@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.attribute_kinds import fit_attribute
+from relayvm.base.attribute_kinds import fit_attribute, given_text, kind_text
 from relayvm.base.dims import AnyDim, DimExpr
 from relayvm.base.dtypes import BY_NAME
 from relayvm.base.source import Span
@@ -211,8 +211,8 @@ class AttributeParser(TypeParser):
             if not fits:
                 self.report(
                     "bad-attribute",
-                    f"attribute `{name}` of `{op.name}` is of kind `{rows[name].kind}`, "
-                    f"not {_describe(value)}",
+                    f"attribute `{name}` of `{op.name}` must be {kind_text(rows[name].kind)}, "
+                    f"got {given_text(value)}",
                     value_span,
                 )
                 continue
@@ -221,7 +221,7 @@ class AttributeParser(TypeParser):
             if row.required and row.name not in values:
                 self.report(
                     "missing-attribute",
-                    f"operator `{op.name}` needs attribute `{row.name}: {row.kind}`",
+                    f"operator `{op.name}` needs attribute `{row.name}`: {kind_text(row.kind)}",
                     call,
                 )
         ordered = {name: result[name] for name in rows if name in result}
@@ -259,11 +259,3 @@ class MetaField:
 
     record: MetaObject
     name: str
-
-
-def _describe(value: AttrValue) -> str:
-    if isinstance(value, tuple):
-        return f"a tuple of {len(value)}"
-    if isinstance(value, (DimExpr, AnyDim)):
-        return f"the dim `{value}`"
-    return f"`{value}`"
