@@ -83,10 +83,10 @@ def test_a_call_that_is_not_measured_fills_no_rows(exe: relayvm.Executable) -> N
     machine = VirtualMachine(exe)
     call = _Call(machine, machine._entry("main"))
     rows = ffi.new("rvm_kernel_profile[]", lib.rvm_program_num_kernels(exe.handle))
-    call.call.profile = ffi.new("rvm_profile *", [rows])
+    call.call.profile = kept = ffi.new("rvm_profile *", [rows])
     call((3, X), {})
     first = [row.calls for row in rows]
-    assert sum(first) == 4
+    assert sum(first) == 4 and kept.time_ns > 0
     machine.run(3, X)
     call.call.profile = ffi.NULL
     call((3, X), {})
@@ -97,11 +97,11 @@ def test_a_trap_in_a_measured_call_leaves_the_machine_unmeasured(exe: relayvm.Ex
     machine = VirtualMachine(exe, max_steps=2000)
     call = _Call(machine, machine._entry("main"))
     rows = ffi.new("rvm_kernel_profile[]", lib.rvm_program_num_kernels(exe.handle))
-    call.call.profile = ffi.new("rvm_profile *", [rows])
+    call.call.profile = kept = ffi.new("rvm_profile *", [rows])
     with pytest.raises(Trap, match="limit of 2000 steps"):
         call((1 << 30, X), {})
     counted = sum(row.calls for row in rows)
-    assert 0 < counted == machine.stats()["kernel_calls"]
+    assert 0 < counted == machine.stats()["kernel_calls"] and kept.time_ns > 0
     machine.run(2, X)
     assert sum(row.calls for row in rows) == counted
     with pytest.raises(Trap):
