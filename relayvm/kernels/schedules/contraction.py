@@ -432,10 +432,6 @@ def product(extents: tuple[n.Expr, ...]) -> n.Expr:
     return total
 
 
-def _stand_in(number: int) -> n.Expr:
-    return n.Broadcast(n.Var(f"axis{number}"), n.LANES, INT64)
-
-
 def inside(emitter: Emitter, record: Record, k: n.Expr) -> Frame:
     """Return the frame at position `k` of the reduced box, whose axes run in lanes as one."""
     axes = reduced_axes(record.reduction)
@@ -446,9 +442,12 @@ def inside(emitter: Emitter, record: Record, k: n.Expr) -> Frame:
     if len(axes) == 1:
         frame[axes[0]] = position
     elif axes:
-        stand_ins = tuple(_stand_in(number) for number in range(len(axes)))
+        variables = tuple(n.Var(f"axis{number}") for number in range(len(axes)))
+        stand_ins = tuple(n.Broadcast(v, n.LANES, INT64) for v in variables)
         frame.update(zip(axes, stand_ins))
         extents = _extents(emitter.context, record.reduction)
+        for variable, extent in zip(variables, extents):
+            emitter.prover.add_range(variable, n.const(0), extent)
         emitter.run = Run(stand_ins, extents, position)
     return frame
 

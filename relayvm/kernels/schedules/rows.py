@@ -25,6 +25,7 @@ from relayvm.kernels.schedules.plan import (
     identity_only,
     inlined_nodes,
     inlines_reduction,
+    nodes,
     reads,
 )
 from relayvm.kernels.schedules.reduction import serial
@@ -35,6 +36,7 @@ SMALL_WORK = 1 << 14
 BLOCK_ELEMENTS = 4096
 PRODUCT_ELEMENTS = 32768
 MAX_ELEMENTS = 1 << 18
+MIN_BLOCKS = 4
 UNKNOWN_ROWS = 4
 UNKNOWN_PRODUCT_ROWS = 16
 COLUMNS = 64
@@ -136,7 +138,9 @@ def _block_size(context: Context, group: Group, axis: int) -> int:
     rows, most = 64, PRODUCT_ELEMENTS if product else BLOCK_ELEMENTS
     while rows > 4 and rows * longest > most:
         rows //= 2
-    while rows > 1 and rows * longest > MAX_ELEMENTS:
+    extent = group.stages[0].shape[axis]
+    few = extent // MIN_BLOCKS if isinstance(extent, int) else rows
+    while rows > 1 and (rows * longest > MAX_ELEMENTS or (rows > few and rows * longest > most)):
         rows //= 2
     return rows
 
@@ -279,16 +283,15 @@ def _reduces(context: Context, stage: Stage) -> bool:
 
 
 def _is_product(context: Context, stage: Stage) -> bool:
-    """Return whether a stage has a reduction and axes of which not all are those of its rows."""
+    """Return whether a stage sums products whose factors are those of different rows."""
     kept = context.buffers.keys()
     found = [m for t in stage.tensors for m in inlined_nodes(t, kept) if isinstance(m, c.Reduce)]
-    return (
-        any(
-            r.kind == "sum" and isinstance(r.body, c.Scalar) and r.body.name == "multiply"
-            for r in found
-        )
-        and len(_axes_of(context, stage)) > 1
-    )
+    for r in found:
+        if r.kind == "sum" and isinstance(r.body, c.Scalar) and r.body.name == "multiply":
+            a, b = ({id(m) for m in nodes(f) if isinstance(m, c.IndexVar)} for f in r.body.args)
+            if a != b:
+                return True
+    return False
 
 
 def _axes_of(context: Context, stage: Stage) -> tuple[int, ...]:
