@@ -216,3 +216,44 @@ def test_assemble_says_what_is_wrong(command, tmp_path) -> None:
     assert done.code == 1 and done.err.startswith("error["), done.err
     assert f"--> {path}:" in done.err and not (tmp_path / "x").exists()
     assert command("assemble", tmp_path / "missing", "-o", tmp_path / "x").code == 1
+
+
+RANDOM_TYPES = [
+    "(int32, (Tensor[(2), float32], bool))",
+    "Array[(int32, List[float32])]",
+    "Array[Array[int32]]",
+    "Forest[int32]",
+    "ref((int32, float32))",
+    "Option[fn (int32) -> int32]",
+    "Array[fn (int32) -> int32]",
+    "Wide",
+]
+TYPES = """
+type Forest[A] { Grow(A, Array[Forest[A]], List[(A, Forest[A])]) }
+type Wide { More(Wide, Wide, Wide, Wide, Wide, Wide, Wide, Wide), End }
+type Endless { Again(Endless) }
+"""
+
+
+@pytest.mark.parametrize("kind", RANDOM_TYPES)
+def test_random_arguments_may_be_of_any_type_that_has_values(command, tmp_path, kind) -> None:
+    text = f"{TYPES}def @main(%x: {kind}) -> (int32, {kind}) {{ (1, %x) }}"
+    relayvm.compile(relayvm.parse(text)).save(tmp_path / "any.rvm")
+    for seed in range(5):
+        done = command("run", tmp_path / "any.rvm", "--random", "--seed", seed)
+        assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("fn (int32) -> int32", "`x` is a function, which cannot be given from the command line"),
+        ("(int32, fn (int32) -> int32)", "with functions, which cannot be given from the command"),
+        ("Endless", "`x` is `Endless`, of which no value ends"),
+    ],
+)
+def test_random_arguments_are_refused_with_the_reason(command, tmp_path, kind, words) -> None:
+    text = f"{TYPES}def @main(%x: {kind}) -> (int32, {kind}) {{ (1, %x) }}"
+    relayvm.compile(relayvm.parse(text)).save(tmp_path / "none.rvm")
+    done = command("run", tmp_path / "none.rvm", "--random")
+    assert done.code == 1 and "error[bad-option]" in done.err and words in done.err
