@@ -147,7 +147,7 @@ _ROWS = (
     _function("asinh", "inverse hyperbolic sine", elementary.asinh, 2.0),
     _function("acosh", "inverse hyperbolic cosine", elementary.acosh, 2.0),
     _function("atanh", "inverse hyperbolic tangent", elementary.atanh, 2.25),
-    _function("erf", "error function", elementary.erf, 3.0),
+    _function("erf", "error function", elementary.erf, 2.25),
     _function("sigmoid", "1 / (1 + exp(-x))", elementary.sigmoid, 2.5),
     _row("floor", 1, FLOATS, "whole number not above", lambda x: x.apply("floor")),
     _row("ceil", 1, FLOATS, "whole number not below", lambda x: x.apply("ceil")),

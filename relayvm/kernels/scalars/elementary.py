@@ -273,7 +273,10 @@ def erf(x: Value) -> Value:
         near, far, middle, half_width, limit = poly.ERF_F64, poly.LOG_ERFC_F64, 3.5, 2.5, 6.0
     inner = fma(size, evaluate_polynomial(z, near), size)
     u = (_clamp(size, 1.0, limit) - middle) * (1.0 / half_width)
-    outer = 1.0 - exp(evaluate_polynomial(u, far))
+    # From 1 on, where errors of erfc weigh most, so that they grow with the distance.
+    logarithm = fma(u + 1.0, evaluate_polynomial(u, far), poly.LOG_ERFC_1)
+    factor, n = _exp_factor(logarithm)
+    outer = 1.0 - _scale(factor, n)
     return select(size <= 1.0, inner, outer).apply("copy_sign", x)
 
 
