@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import mmap
 
 import numpy as np
@@ -40,8 +41,10 @@ class LoadedImage:
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         self.entries = image.entries
 
-    def call(self, kernel, arrays, dims=(), extents=(1,), scratch_bytes=0, private_bytes=0):
-        """Run all phases of a kernel and return the first trap code."""
+    def call(
+        self, kernel, arrays, dims=(), extents=(1,), scratch_bytes=0, private_bytes=0, slices=1
+    ):
+        """Run all phases of a kernel, each in slices from the last on; return the first trap."""
         private = np.full(private_bytes + 64, 0xA5, np.uint8)
         addresses = [*(a.ctypes.data for a in arrays), -(-private.ctypes.data // 64) * 64]
         pointers = (ctypes.c_void_p * len(addresses))(*addresses)
@@ -50,7 +53,9 @@ class LoadedImage:
         aligned = -(-scratch.ctypes.data // 64) * 64
         for offset, extent in zip(self.entries[kernel], extents):
             phase = _PHASE(self.base + offset)
-            code = phase(ctypes.addressof(pointers), sizes.ctypes.data, 0, extent, aligned)
-            if code:
-                return code
+            edges = [extent * number // slices for number in range(slices + 1)]
+            for edge in reversed(list(itertools.pairwise(edges))):
+                code = phase(ctypes.addressof(pointers), sizes.ctypes.data, *edge, aligned)
+                if code:
+                    return code
         return 0

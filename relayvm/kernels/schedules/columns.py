@@ -86,6 +86,11 @@ class ColumnTiling(Tiling):
         return emitter.bind(value)
 
     @property
+    def heights(self) -> tuple[int, ...]:
+        """How many rows a tile may have: with few registers many, for each has one operand."""
+        return (6, 2, 1) if self.tile == 6 else super().heights
+
+    @property
     def _few_heights(self) -> tuple[int, ...]:
         return self.heights
 

@@ -25,6 +25,8 @@ from relayvm.kernels.schedules.reduction import Rule, combined, lane_loop, rule_
 FEW_ROWS = 8
 # Enough columns to share the loads of rows, few enough that small layers have several blocks.
 COLUMN_BLOCK = 64
+# One row reads so many streams of weights; more of them collide in the first cache.
+MAX_COLUMNS = 8
 
 Place = dict[int, n.Expr]
 
@@ -292,7 +294,7 @@ class Tiling:
 
     def widths(self, rows: int) -> tuple[int, ...]:
         """How many columns a tile of so many rows may have, the most first."""
-        width = min(n.LANES, _power(max(1, self.tile // rows)))
+        width = min(MAX_COLUMNS, _power(max(1, self.tile // rows)))
         return tuple(1 << k for k in reversed(range(width.bit_length())))
 
     def _single(self, emitter: Emitter) -> n.Phase:
