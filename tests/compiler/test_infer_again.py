@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 import relayvm
+from relayvm import relay
 from relayvm.base.diagnostics import RelayError
 from relayvm.compiler.infer_types import infer_type_local, infer_types, kept_functions
 from relayvm.ir.equal import structural_equal
@@ -113,3 +114,43 @@ def test_a_rewritten_program_infers_to_the_types_of_one_written_so() -> None:
     again = infer_types(module.with_functions({**module.functions, "main": main}))
     written = parsed(PROGRAM.replace("tanh(%y)", "%y"))
     assert structural_equal(again, written)
+
+
+def test_variables_that_declare_their_types_stay_the_objects_that_they_are() -> None:
+    x, y, z = relay.var("x", shape=(2, 3)), relay.var("y", "float32"), relay.var("z")
+    body = relay.Let(z, relay.add(x, x), relay.add(z, y))
+    module = relayvm.IRModule.from_expr(relay.Function([x, y], body))
+    typed = relay.transform.InferType()(module)["main"]
+    assert typed.params[0] is x and typed.params[1] is y
+    assert relay.analysis.free_vars(typed.body) == [x, y]
+    assert x.checked_type == x.type_annotation
+    assert typed.body.var is not z and typed.body.var.checked_type == x.type_annotation
+
+
+def test_a_variable_of_two_functions_stays_the_object_that_the_first_has() -> None:
+    x = relay.var("x", shape=(2, 3))
+    double, main = relay.GlobalVar("double"), relay.GlobalVar("main")
+    functions = {double: relay.Function([x], x + x), main: relay.Function([x], double(x))}
+    typed = relay.transform.InferType()(relayvm.IRModule(functions))
+    assert typed["double"].params[0] is x and typed["main"].params[0] is not x
+    assert typed["main"].body.args[0] is typed["main"].params[0]
+
+
+def test_a_variable_that_declares_part_of_its_type_gets_the_rest_in_an_object_of_its_own() -> None:
+    x = relay.var("x")
+    call = relay.Call(relay.Function([x], relay.add(x, relay.const(1.0))), [relay.const(2.0)])
+    module = relayvm.IRModule.from_expr(relay.Function([], call))
+    typed = relay.transform.InferType()(module)["main"].body.op.params[0]
+    assert typed is not x and x.type_annotation is None
+    assert str(typed.type_annotation) == "float32"
+
+
+def test_a_variable_whose_type_was_another_before_is_not_touched() -> None:
+    x = relay.var("x", shape=(2, 3))
+    old = replace(x, checked_type=relay.TensorType((5,), "float32"))
+    typed = relay.transform.InferType()(
+        relayvm.IRModule.from_expr(relay.Function([old], old + old))
+    )
+    assert typed["main"].params[0] is not old
+    assert str(typed["main"].params[0].checked_type) == "Tensor[(2, 3), float32]"
+    assert str(old.checked_type) == "Tensor[(5), float32]"

@@ -120,7 +120,12 @@ class Rebuild:
         type_ = self.type_(self.context.vars[id(var)])
         result, annotation = var, var.type_annotation
         free = id(var) not in self.context.bound
-        if not (free and self.keep_free_vars and annotation is not None):
+        if self._knows(var, type_):
+            # A variable that declares its type stays the object that others may hold. What is
+            # written into it says again what it declares, so nobody sees a change.
+            if var.checked_type is None:
+                object.__setattr__(var, "checked_type", annotation)
+        elif not (free and self.keep_free_vars and annotation is not None):
             if annotation is None or not self.context.solver.rigid(annotation):
                 annotation = type_
             checked = var.checked_type
@@ -130,6 +135,16 @@ class Rebuild:
                 result = Var(var.name, annotation, span=var.span, checked_type=checked)
         self._done[id(var)] = result
         return result
+
+    def _knows(self, var: Var, type_: Type) -> bool:
+        """Return whether a variable declares the type that is found, and knows no other."""
+        annotation = var.type_annotation
+        if annotation is None or not self.context.solver.rigid(annotation):
+            return False
+        checked = var.checked_type
+        return self._same_type(annotation, type_) and (
+            checked is None or self._same_type(checked, type_)
+        )
 
     def _let(self, let: Let) -> Recursive[Expr]:
         chain: list[tuple[Let, Var, Expr]] = []
