@@ -145,7 +145,7 @@ _ROWS = (
     _function("cosh", "hyperbolic cosine", elementary.cosh, 1.75),
     _function("tanh", "hyperbolic tangent", elementary.tanh, 3.0),
     _function("asinh", "inverse hyperbolic sine", elementary.asinh, 2.0),
-    _function("acosh", "inverse hyperbolic cosine", elementary.acosh, 2.0),
+    _function("acosh", "inverse hyperbolic cosine", elementary.acosh, 2.5),
     _function("atanh", "inverse hyperbolic tangent", elementary.atanh, 2.25),
     _function("erf", "error function", elementary.erf, 2.25),
     _function("sigmoid", "1 / (1 + exp(-x))", elementary.sigmoid, 2.5),

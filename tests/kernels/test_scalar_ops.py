@@ -6,9 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from relayvm.base.dtypes import BY_NAME, FLOAT16, INT8
+from relayvm.base.dtypes import BY_NAME, FLOAT16, FLOAT64, INT8
 from relayvm.kernels.scalar_ops import SCALAR_OPS, cast_array
-from relayvm.kernels.scalars.numpy_machine import fma32, fma64
+from relayvm.kernels.scalars.numpy_machine import fma32, fma64, run_program
+from relayvm.kernels.scalars.value import where_any
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, 0.5, -0.5, 1.5, math.inf, -math.inf, math.nan]
 SPECIAL += [1e-310, 1e300, -1e300, 2.0**53 + 2, 5e-324]
@@ -114,3 +115,18 @@ def test_fma_of_float32_rounds_once():
         below, above = np.nextafter(np.float32(r), np.float32([-np.inf, np.inf])).tolist()
         half_unit = max(Fraction(r) - Fraction(below), Fraction(above) - Fraction(r)) / 2
         assert error <= half_unit
+
+
+@pytest.mark.parametrize(("x", "runs"), [([1.0, 2.0], 0), ([1.0, 9.0, math.nan], 1)])
+def test_a_rare_program_runs_only_if_some_lane_needs_it(x, runs):
+    calls = []
+
+    def program(value):
+        def rare():
+            calls.append(1)
+            return [value * 100.0]
+
+        return where_any(value > 5.0, rare, value)[0]
+
+    result = run_program(program, [np.array(x)], [FLOAT64])
+    assert (result.tolist()[:2], len(calls)) == ([1.0, 900.0] if runs else x, runs)
