@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from relayvm.base.abi import MAX_RANK
-from relayvm.base.dims import AnyDim, Dim, dim_floordiv, dim_mod, dim_mul
+from relayvm.base.dims import AnyDim, Dim, dim_floordiv, dim_mod, dim_mul, dims_equal
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
@@ -145,15 +146,45 @@ def _(data: Tensor, *, newshape: Dims, allowzero: bool) -> Tensor:
 
 
 def reindexed(data: Tensor, shape: Dims, name: str) -> Tensor:
-    """Return the elements of `data` in row-major order in `shape`, which has as many."""
+    """Return the elements of `data` in row-major order in `shape`, which has as many.
+
+    Axes that are as many elements in both are converted for themselves: from [n, 768] to
+    [n, 12, 64] the row stays, and `[i, j, k]` is read at `[i, j * 64 + k]` without a division.
+    """
+    parts = _matching_axes(data.shape, shape)
 
     def element(*i: ScalarExpr) -> ScalarExpr:
-        return data[unflattened(flattened(i, shape), data.shape)]
+        index: Index = ()
+        for old, new in parts:
+            axes = [k for k in new if shape[k] != 1]
+            places = [k for k in old if data.shape[k] != 1]
+            flat = flattened([i[k] for k in axes], [shape[k] for k in axes])
+            long = iter(unflattened(flat, [data.shape[k] for k in places]))
+            index += tuple(next(long) if k in places else te.dim(0) for k in old)
+        return data[index]
 
     return te.compute(shape, element, name)
 
 
-def flattened(index: Index, shape: Dims) -> ScalarExpr:
+def _matching_axes(old: Dims, new: Dims) -> list[tuple[range, range]]:
+    """Return which axes of two shapes of one number of elements follow from each other, in order:
+    the smallest ranges of axes that are known to have as many elements.
+    """
+    if 0 in (*old, *new):
+        return [(range(len(old)), range(len(new)))]
+    parts: list[tuple[range, range]] = []
+    a = b = 0
+    for i in range(1, len(old)):
+        for j in range(b, len(new) + 1):
+            same_before = dims_equal(product(old[a:i]), product(new[b:j]))
+            if same_before or dims_equal(product(old[i:]), product(new[j:])):
+                parts.append((range(a, i), range(b, j)))
+                a, b = i, j
+                break
+    return [*parts, (range(a, len(old)), range(b, len(new)))]
+
+
+def flattened(index: Sequence[ScalarExpr], shape: Sequence[Dim]) -> ScalarExpr:
     """Return the row-major position of an index into `shape`."""
     flat: ScalarExpr = te.dim(0)
     for value, extent in zip(index, shape):
@@ -161,7 +192,7 @@ def flattened(index: Index, shape: Dims) -> ScalarExpr:
     return flat
 
 
-def unflattened(flat: ScalarExpr, shape: Dims) -> Index:
+def unflattened(flat: ScalarExpr, shape: Sequence[Dim]) -> Index:
     """Return the index into `shape` of a row-major position."""
     result: list[ScalarExpr] = []
     for axis in reversed(range(len(shape))):

@@ -1,27 +1,36 @@
 """Grouping of operator calls into kernels: each group becomes a call of a function with
 `Primitive=1`.
 
-Works on A-normal form, block by block (a block is one chain of lets). Word instructions and views
-stay outside.
+Works on A-normal form, block by block (a block is one chain of lets). Word instructions stay
+outside, and so do views that do not stand between operators of one kernel.
 """
 
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
 from collections.abc import Container
-from dataclasses import dataclass, field, replace
-from heapq import heapify, heappop, heappush
+from dataclasses import replace
 
-from relayvm.base.dims import DimVar, dim_variables
 from relayvm.compiler.analysis.readers import Readers, find_readers
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.analysis.traps import may_trap
 from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.lower.words import is_view, word_instruction
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, rewrite_blocks
+from relayvm.compiler.transforms.fusion_groups import (
+    MAX_TENSORS,
+    Groups,
+    Node,
+    needs_of,
+    order_of,
+)
+from relayvm.compiler.transforms.fusion_rows import is_cheap_view
 from relayvm.compiler.transforms.narrow import chunks_of_results, narrow_operands
-from relayvm.compiler.transforms.primitive_group import GroupBuilder, type_of
+from relayvm.compiler.transforms.primitive_group import (
+    GroupBuilder,
+    is_checked_at_run,
+    type_of,
+)
 from relayvm.ir.expr import (
     Call,
     Constructor,
@@ -37,28 +46,30 @@ from relayvm.ir.expr import (
 )
 from relayvm.ir.module import Module
 from relayvm.ir.types import TupleType
-from relayvm.ir.visit import attr_variables, free_vars, post_order
-from relayvm.ops.operator import Fusion, Operator
-from relayvm.ops.tracing import tensors_of
-
-MAX_GROUP = 56
-# What one kernel has at most of operands and of tensors (each may be a phase of its own): the
-# limits of the executable format, less what lowering may add.
-MAX_OPERANDS = 240
-MAX_TENSORS = 60
-# Sizes that are known at run time only, in one kernel: proofs about many of them take long.
-MAX_SIZES = 48
-# How many bindings are looked at before two groups are left apart: it bounds the work per pair.
-MAX_SEARCH = 1024
-ANCHORS = (Fusion.REDUCTION, Fusion.CONTRACTION)
+from relayvm.ir.visit import free_vars, post_order
+from relayvm.ops.operator import Operator
 
 
 def fuse(module: Module) -> Module:
     """Return the module with operator calls grouped into primitive functions.
 
-    Requires TYPED and ANF, ensures FUSED. A group has at most one reduction or contraction; what
-    it reads may be computed in it if nobody else reads it, what follows elementwise is its
-    epilogue; it may have several outputs.
+    Requires TYPED and ANF, ensures FUSED. A group is elementwise, or it has anchors: contractions
+    and reductions. What an anchor reads may be computed in it if nobody else reads it (a reduction
+    along the last axes computes each element once anyhow, so others may read it too); what follows
+    is its epilogue, and may have several outputs. No work is done twice.
+
+    Anchors share a kernel if they go over the same rows, or over one row that all rows use:
+    - products of the same first operand: it passes the cache once;
+    - anchors whose results meet, as the gates of a cell do;
+    - a reduction of the last axes of rows that the group computes: softmax, normalisation, written
+      as one operator or as several;
+    - a product of rows that the group computes, with a matrix for each of a batch (attention), or
+      with weights that stay in the cache; two in a chain, see MAX_CHAIN and RESIDENT.
+    Results that stay within a kernel lie in scratch memory, as large as the tensors that separate
+    kernels would have, or as a block of rows where all go over it together.
+
+    A view between two operators of a group is a way to read, if it reads runs of memory; others
+    stay outside, where they cost nothing.
 
     `let %a = add(%x, 1f); let %b = exp(%a); %b`
     -> `let %b = fn (%p: ..., Primitive=1) { let %a = add(%p, 1f); exp(%a) }(%x); %b`
@@ -78,74 +89,6 @@ def _fuse_function(function: Function, writes: bool) -> Function:
     )
     assert isinstance(result, Function)
     return result
-
-
-@dataclass(frozen=True, slots=True)
-class _Needs:
-    """What a binding brings into its kernel at most: operands, tensors as results, sizes."""
-
-    operands: int = 0
-    results: int = 0
-    sizes: int = 0
-
-
-def _needs(value: Expr) -> _Needs:
-    kinds = [t for operand in _operands(value) for t in tensors_of(type_of(operand))]
-    results = sum(1 for _ in tensors_of(type_of(value))) if isinstance(value, Call) else 0
-    unknown = sum(not isinstance(d, int) for t in kinds for d in t.shape)
-    return _Needs(len(kinds), results, unknown + len(_symbols(value)))
-
-
-def _operands(value: Expr) -> tuple[Expr, ...]:
-    match value:
-        case Call():
-            return value.args
-        case Tuple():
-            return value.fields
-        case TupleGetItem():
-            return (value.tuple_value,)
-    return ()
-
-
-def _symbols(value: Expr) -> set[DimVar]:
-    """Return the sizes that a binding names in its types and attributes."""
-    found = {
-        v
-        for e in (value, *_operands(value))
-        for t in tensors_of(type_of(e))
-        for d in t.shape
-        if not isinstance(d, int)
-        for v in dim_variables(d)
-    }
-    if isinstance(value, Call) and value.attrs:
-        found.update(v for a in value.attrs.values() for v in attr_variables(a))
-    return found
-
-
-@dataclass(slots=True)
-class _Node:
-    """One binding of a block: what it reads and who reads it, by index in order.
-
-    `fixed_user` is the first user that is in no kernel and so stays in its place.
-    """
-
-    binding: Binding
-    inputs: list[int]
-    operator: Operator | None = None
-    glue: bool = False
-    users: list[int] = field(default_factory=list)
-    fixed_user: int = sys.maxsize
-    needs: _Needs = field(default_factory=_Needs)
-    escapes: bool = False
-    barrier: int = sys.maxsize  # the next binding behind which this one must not be delayed
-
-    @property
-    def fusible(self) -> bool:
-        return self.operator is not None or self.glue
-
-    @property
-    def anchor(self) -> bool:
-        return self.operator is not None and self.operator.fusion in ANCHORS
 
 
 class _Fuser:
@@ -170,10 +113,10 @@ class _Fuser:
             _mark_barriers(nodes)
         if not any(node.operator for node in nodes):
             return rebuild_block(bindings, tail)
-        groups = _Groups(nodes)
+        groups = Groups(nodes)
         for index in range(len(nodes)):
             if nodes[index].fusible:
-                groups.join_producers(index)
+                groups.join(index)
         return _emit(nodes, groups, tail)
 
     def narrowed(self, bindings: list[Binding]) -> list[Binding]:
@@ -202,13 +145,13 @@ class _Fuser:
             result.append(binding)
         return result
 
-    def analyse(self, bindings: list[Binding], escaping: Container[Expr]) -> list[_Node]:
+    def analyse(self, bindings: list[Binding], escaping: Container[Expr]) -> list[Node]:
         place = {binding.var: index for index, binding in enumerate(bindings)}
-        nodes: list[_Node] = []
+        nodes: list[Node] = []
         for index, binding in enumerate(bindings):
             read = self.readers.reads.get(binding.var, ())
             inputs = [place[v] for v in read if v in place]
-            node = _Node(binding, inputs, _kernel_operator(binding.value))
+            node = Node(binding, inputs, _kernel_operator(binding.value))
             node.escapes = binding.var in escaping
             nodes.append(node)
             for i in inputs:
@@ -216,7 +159,7 @@ class _Fuser:
         _mark_glue(nodes, place)
         for node in nodes:
             if node.fusible:
-                node.needs = _needs(node.binding.value)
+                node.needs = needs_of(node.binding.value, node.view)
             node.fixed_user = next((u for u in node.users if not nodes[u].fusible), sys.maxsize)
         return nodes
 
@@ -231,7 +174,7 @@ def _kernel_operator(value: Expr) -> Operator | None:
     return value.op
 
 
-def _mark_barriers(nodes: list[_Node]) -> None:
+def _mark_barriers(nodes: list[Node]) -> None:
     """What may trap stays in front of what may write to a reference: the write would be seen."""
     barrier = sys.maxsize
     for index in range(len(nodes) - 1, -1, -1):
@@ -239,6 +182,9 @@ def _mark_barriers(nodes: list[_Node]) -> None:
         if nodes[index].operator is not None:
             assert isinstance(value, Call)
             nodes[index].barrier = barrier if may_trap(value) else sys.maxsize
+        elif nodes[index].view:
+            assert isinstance(value, Call)
+            nodes[index].barrier = barrier if is_checked_at_run(value) else sys.maxsize
         elif _may_write(value):
             barrier = index
 
@@ -249,7 +195,7 @@ def _may_write(value: Expr) -> bool:
     return isinstance(value, (RefWrite, If, Match))
 
 
-def _mark_glue(nodes: list[_Node], place: dict[Var, int]) -> None:
+def _mark_glue(nodes: list[Node], place: dict[Var, int]) -> None:
     """Tuples that only feed operators, and projections of operator results, take no code of their
     own.
     """
@@ -261,144 +207,15 @@ def _mark_glue(nodes: list[_Node], place: dict[Var, int]) -> None:
         elif isinstance(value, TupleGetItem) and isinstance(value.tuple_value, Var):
             source = place.get(value.tuple_value)
             node.glue = source is not None and nodes[source].operator is not None
+        elif isinstance(value, Call) and is_view(value) and isinstance(value.args[0], Var):
+            source = place.get(value.args[0])
+            made = source is not None and (nodes[source].fusible or nodes[source].view)
+            node.glue = node.view = made and is_cheap_view(value)
 
 
-@dataclass(slots=True, eq=False)
-class _Group:
-    """A kernel to be: its members in order, and what a merge asks of them, added up.
-
-    `open` are the members that something outside reads; `stays` is the first binding that must not
-    come before one of them.
-    """
-
-    members: list[int]
-    open: list[int]
-    operators: int
-    needs: _Needs
-    anchored: bool
-    escapes: bool
-    stays: int
-
-    @property
-    def last(self) -> int:
-        return self.members[-1]
-
-
-class _Groups:
-    """A partition of the fusible nodes."""
-
-    def __init__(self, nodes: list[_Node]) -> None:
-        self.nodes = nodes
-        self.of = [_alone(index, node) for index, node in enumerate(nodes)]
-
-    def join_producers(self, index: int) -> None:
-        """Merge the newest node with the groups of what it reads, anchored ones first, where that
-        is legal.
-        """
-        producers = {self.of[i].last for i in self.nodes[index].inputs if self.nodes[i].fusible}
-        for last in sorted(producers, key=lambda i: (not self.of[i].anchored, i)):
-            producer, own = self.of[last], self.of[index]
-            if producer is not own and self._wanted(producer, own) and self._legal(producer, own):
-                self._merge(producer, own)
-
-    def _wanted(self, producer: _Group, consumer: _Group) -> bool:
-        if producer.operators + consumer.operators > MAX_GROUP:
-            return False
-        if not self._fits(producer, consumer) or (producer.anchored and consumer.anchored):
-            return False
-        if consumer.anchored:
-            return not producer.escapes and all(
-                self.of[u] is producer or self.of[u] is consumer
-                for m in producer.open
-                for u in self.nodes[m].users
-            )
-        return True
-
-    def _fits(self, a: _Group, b: _Group) -> bool:
-        """Tell whether a kernel can have what two groups need, counted with ease."""
-        tensors = a.needs.results + b.needs.results
-        if tensors > MAX_TENSORS:
-            return False
-        sizes = a.needs.sizes + b.needs.sizes
-        operands = tensors + sizes + a.needs.operands + b.needs.operands
-        few = operands <= MAX_OPERANDS and sizes <= MAX_SIZES
-        return few or self._fits_exactly(a.members + b.members)
-
-    def _fits_exactly(self, members: list[int]) -> bool:
-        inside = {self.nodes[m].binding.var for m in members}
-        outer = {
-            operand
-            for m in members
-            for operand in _operands(self.nodes[m].binding.value)
-            if operand not in inside
-        }
-        kinds = [t for operand in outer for t in tensors_of(type_of(operand))]
-        results = sum(self.nodes[m].needs.results for m in members)
-        symbols = {v for m in members for v in _symbols(self.nodes[m].binding.value)}
-        sizes = len(symbols) + sum(not isinstance(d, int) for t in kinds for d in t.shape)
-        return sizes <= MAX_SIZES and len(kinds) + results + len(symbols) <= MAX_OPERANDS
-
-    def _legal(self, a: _Group, b: _Group) -> bool:
-        """A merged group runs as one at the place of its last member: nothing it feeds may come
-        before that.
-
-        So no path may leave the group and come back, nor reach a binding before the last member
-        that stays in place. Nor may what can trap come behind a write.
-        """
-        last = max(a.last, b.last)
-        if a.stays < last or b.stays < last:
-            return False
-        pending = [u for u in self._users(a, last) + self._users(b, last) if self.of[u] is not a]
-        pending = [self.of[u].last for u in pending if self.of[u] is not b]
-        seen: set[int] = set()
-        while pending:
-            group = self.of[pending.pop()]
-            if group is a or group is b or len(seen) + len(pending) > MAX_SEARCH:
-                return False
-            if group.last in seen:
-                continue
-            seen.add(group.last)
-            if group.stays < last:
-                return False
-            pending.extend(self._users(group, last))
-        return True
-
-    def _users(self, group: _Group, last: int) -> list[int]:
-        """Return the users that may lead back to what has been grouped: up to `last`, ascending."""
-        result: list[int] = []
-        for member in group.open:
-            users = self.nodes[member].users
-            result += users[: min(bisect_right(users, last), MAX_SEARCH + 1)]
-        return [u for u in result if self.of[u] is not group]
-
-    def _merge(self, a: _Group, b: _Group) -> None:
-        small, large = (a, b) if len(a.members) < len(b.members) else (b, a)
-        large.members = sorted(large.members + small.members)
-        for member in small.members:
-            self.of[member] = large
-        large.operators += small.operators
-        large.needs = _Needs(*(x + y for x, y in zip(_counts(a.needs), _counts(b.needs))))
-        large.anchored |= small.anchored
-        large.escapes |= small.escapes
-        large.stays = min(large.stays, small.stays)
-        both = large.open + small.open
-        large.open = [m for m in both if any(self.of[u] is not large for u in self.nodes[m].users)]
-
-
-def _alone(index: int, node: _Node) -> _Group:
-    stays = min(node.fixed_user, node.barrier)
-    users = [index] if node.users else []
-    operators = int(node.operator is not None)
-    return _Group([index], users, operators, node.needs, node.anchor, node.escapes, stays)
-
-
-def _counts(needs: _Needs) -> tuple[int, int, int]:
-    return needs.operands, needs.results, needs.sizes
-
-
-def _emit(nodes: list[_Node], groups: _Groups, tail: Expr) -> Expr:
+def _emit(nodes: list[Node], groups: Groups, tail: Expr) -> Expr:
     bindings: list[Binding] = []
-    for index in _order(nodes, groups):
+    for index in order_of(nodes, groups):
         members = groups.of[index].members
         if any(nodes[m].operator for m in members):
             bindings.extend(_emit_group(nodes, members))
@@ -407,45 +224,39 @@ def _emit(nodes: list[_Node], groups: _Groups, tail: Expr) -> Expr:
     return rebuild_block(bindings, tail)
 
 
-def _order(nodes: list[_Node], groups: _Groups) -> list[int]:
-    """Return the groups, each after what it reads, otherwise in the order of their last members.
-
-    Bindings that stay in place keep their order: `_legal` lets none of them wait for a later group.
-    """
-    waiting: dict[int, int] = {}
-    readers: dict[int, list[int]] = {}
-    lasts = [index for index, group in enumerate(groups.of) if group.last == index]
-    for group in lasts:
-        members = groups.of[group].members
-        needed = {groups.of[i].last for m in members for i in nodes[m].inputs} - {group}
-        waiting[group] = len(needed)
-        for other in needed:
-            readers.setdefault(other, []).append(group)
-    ready = [group for group, count in waiting.items() if not count]
-    heapify(ready)
-    order: list[int] = []
-    while ready:
-        group = heappop(ready)
-        order.append(group)
-        for reader in readers.get(group, ()):
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                heappush(ready, reader)
-    assert len(order) == len(lasts), "groups wait for each other"
-    return order
-
-
-def _emit_group(nodes: list[_Node], members: list[int]) -> list[Binding]:
+def _emit_group(nodes: list[Node], members: list[int]) -> list[Binding]:
     inside = set(members)
-    outputs = [m for m in members if nodes[m].escapes or not inside.issuperset(nodes[m].users)]
+    read = [m for m in members if nodes[m].escapes or not inside.issuperset(nodes[m].users)]
+    views = _views_behind(nodes, inside, read)
+    outputs = [m for m in members if (m in read and not nodes[m].view) or m in views.values()]
     if not outputs:
         return []  # Nobody reads it; operators have no effects.
     if len(members) == 1 and nodes[members[0]].needs.results > MAX_TENSORS:
         return _emit_wide(nodes[members[0]].binding)
     builder = GroupBuilder()
+    needed: set[int] = set()
+    for m in reversed(members):
+        if not nodes[m].view or not needed.isdisjoint(nodes[m].users):
+            needed.add(m)
     for m in members:
-        builder.add(nodes[m].binding)
-    return builder.finish([nodes[m].binding.var for m in outputs])
+        if m in needed:
+            builder.add(nodes[m].binding)
+    result = builder.finish([nodes[m].binding.var for m in outputs])
+    return [*result, *(nodes[m].binding for m in sorted(views))]
+
+
+def _views_behind(nodes: list[Node], inside: set[int], read: list[int]) -> dict[int, int]:
+    """Return the views that stand behind a kernel because something outside reads them, each with
+    the member that the kernel gives out for it.
+    """
+    views: dict[int, int] = {}
+    for m in read:
+        chain = []
+        while nodes[m].view:
+            chain.append(m)
+            m = next(i for i in nodes[m].inputs if i in inside)
+        views.update(dict.fromkeys(chain, m))
+    return views
 
 
 def _emit_wide(binding: Binding) -> list[Binding]:

@@ -156,10 +156,11 @@ def plan(outputs: tuple[Tensor, ...], forced: frozenset[Tensor] = frozenset()) -
         if whole is not None:
             kept.update(whole.outputs, whole.inputs)
     depth: dict[Tensor, int] = {}
+    inlined: dict[Tensor, Tensor] = {}  # by the kept tensor that computes it: a reduction
     for tensor in reversed(order):
         if tensor in kept or not isinstance(tensor.op, Compute):
             continue
-        if _must_keep(tensor, uses, kept):
+        if _must_keep(tensor, uses, kept, inlined):
             kept.add(tensor)
     for tensor in order:
         if isinstance(tensor.op, Compute):
@@ -189,10 +190,16 @@ def _uses(order: list[Tensor]) -> dict[Tensor, list[Use]]:
     return uses
 
 
-def _must_keep(tensor: Tensor, uses: dict[Tensor, list[Use]], kept: set[Tensor]) -> bool:
+def _must_keep(
+    tensor: Tensor,
+    uses: dict[Tensor, list[Use]],
+    kept: set[Tensor],
+    inlined: dict[Tensor, Tensor],
+) -> bool:
     """Decide for a tensor all of whose readers are decided."""
     if has_reduction(tensor):
-        return not _reads_in_place(tensor, uses, kept)
+        reader = _reader_in_place(tensor, uses, kept)
+        return reader is None or not _run_together(inlined.setdefault(reader, tensor), tensor)
     readers = uses.get(tensor, [])
     body = body_of(tensor).body
     costly = any(isinstance(n, Scalar) and n.name not in CHEAP for n in nodes(body))
@@ -222,17 +229,51 @@ def _ends_chain(tensor: Tensor, uses: dict[Tensor, list[Use]]) -> bool:
             return False
 
 
-def _reads_in_place(tensor: Tensor, uses: dict[Tensor, list[Use]], kept: set[Tensor]) -> bool:
-    """Return whether one chain of readers up to a kept tensor reads only at its own index."""
+def _reader_in_place(
+    tensor: Tensor, uses: dict[Tensor, list[Use]], kept: set[Tensor]
+) -> Tensor | None:
+    """Return the kept tensor to which one chain of readers leads, each of which reads only at its
+    own index; None if there is none.
+    """
     current = tensor
     while current not in kept or current is tensor:
         readers = uses.get(current, [])
         if len({u.reader for u in readers}) != 1 or not all(_is_identity(u) for u in readers):
-            return False
+            return None
         current = readers[0].reader
         if has_reduction(current):
-            return False
-    return True
+            return None
+    return current
+
+
+def _run_together(a: Tensor, b: Tensor) -> bool:
+    """Return whether the reductions of two tensors run in one loop because they share what they
+    read. Others would run in turn, each with half of the registers.
+    """
+    if a is b:
+        return True
+    extents = [[axis.extent for r in _reductions(t) for axis in r.axes] for t in (a, b)]
+    return same_shape(tuple(extents[0]), tuple(extents[1])) and bool(_sources(a) & _sources(b))
+
+
+def _reductions(tensor: Tensor) -> list[Reduce | ArgReduce]:
+    return [m for m in nodes(body_of(tensor).body) if isinstance(m, (Reduce, ArgReduce))]
+
+
+def _sources(tensor: Tensor) -> set[Tensor]:
+    """Return the tensors that the reductions of a tensor read, with what they are made from up to
+    other reductions.
+    """
+    found: set[Tensor] = set()
+    pending = [m for r in _reductions(tensor) for m in nodes(r.body)]
+    while pending:
+        node = pending.pop()
+        if not isinstance(node, TensorLoad) or node.tensor in found:
+            continue
+        found.add(node.tensor)
+        if isinstance(node.tensor.op, Compute) and not has_reduction(node.tensor):
+            pending.extend(nodes(node.tensor.op.body))
+    return found
 
 
 def _is_identity(use: Use) -> bool:
