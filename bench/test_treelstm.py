@@ -21,7 +21,7 @@ def setup():
     exe = treelstm.compile_program(weights)
     vectors = word_vectors(trees, treelstm.INPUT)
     values = [treelstm.to_values(exe, tree, vectors) for tree in trees]
-    return trees, weights, vectors, relayvm.VirtualMachine(exe), values
+    return trees, weights, vectors, relayvm.VirtualMachine(exe, num_threads=1), values
 
 
 def test_trees_one_by_one(setup, compare, benchmark) -> None:
@@ -44,7 +44,7 @@ def test_time_outside_kernels(setup, benchmark) -> None:
     for number, kernel in enumerate(exe.program().kernels):
         phases = [lib.rvm_kernel_empty_address()] * len(kernel.signature.phases)
         assert lib.rvm_kernel_bind(exe.handle, number, ffi.new("uint64_t[]", phases), len(phases))
-    vm = relayvm.VirtualMachine(exe)
+    vm = relayvm.VirtualMachine(exe, num_threads=1)
     values = [treelstm.to_values(exe, tree, vectors) for tree in trees]
     benchmark(lambda: [vm.run(value) for value in values])
     benchmark.extra_info["us per token"] = benchmark.stats["median"] / count_tokens(trees) * 1e6

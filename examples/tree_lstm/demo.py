@@ -43,7 +43,8 @@ def main() -> int:
         f"{len(trees)} trees, {count_tokens(trees)} tokens: "
         f"greatest difference to numpy {worst:.1e}"
     )
-    print_times(console, treelstm.measure(trees, relayvm.VirtualMachine(exe), weights))
+    vm = relayvm.VirtualMachine(exe, num_threads=1)
+    print_times(console, treelstm.measure(trees, vm, weights))
     same = saved_file_agrees(exe, roots)
     console.print(
         "a second process got the same bits from the saved file" if same else "DIFFERENT BITS"

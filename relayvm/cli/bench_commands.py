@@ -51,7 +51,7 @@ def run_treelstm(options: argparse.Namespace) -> int:
 
     trees = read_trees(options.trees)[: options.limit]
     weights = treelstm.make_weights()
-    vm = relayvm.VirtualMachine(treelstm.compile_program(weights))
+    vm = relayvm.VirtualMachine(treelstm.compile_program(weights), num_threads=1)
     with Progress(transient=True) as progress:
         task = progress.add_task("passes over the trees", total=None)
         rows = treelstm.measure(

@@ -62,7 +62,7 @@ class VirtualMachine:
             raise error("bad-option", f"there is no device `{device}`; known is `cpu`")
         if engine not in ENGINES:
             raise error("bad-option", f"there is no engine `{engine}`; known are {_names(ENGINES)}")
-        cores = available_cores()
+        cores = min(available_cores(), MAX_THREADS)
         threads = num_threads if num_threads is not None else setting("RELAYVM_NUM_THREADS")
         threads = cores if threads is None else threads
         if not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:

@@ -86,6 +86,15 @@ def test_symbolic_sizes_of_random_arguments_are_chosen(command, tmp_path) -> Non
     assert done.out.startswith("output: float32[5, 2]")
 
 
+def test_any_number_of_threads_prints_the_same(command, executable, monkeypatch) -> None:
+    run = ("run", executable, "--random")
+    assert len({command(*run, "--threads", n).out for n in (1, 2, 5)}) == 1
+    assert command(*run, "--threads", 0).code == 2
+    monkeypatch.setenv("RELAYVM_NUM_THREADS", "0")
+    done = command(*run)
+    assert done.code == 1 and "`num_threads` is 0" in done.err
+
+
 def test_check_finite_refuses_nan(command, executable, tmp_path) -> None:
     for name, values in (("a", [1, 0, 2]), ("b", [1, 0, 0])):
         np.save(tmp_path / f"{name}.npy", np.array(values, np.float32))

@@ -150,7 +150,7 @@ def test_a_machine_that_does_not_get_the_workers_runs_on_its_own_thread():
     assert len(workers()) <= 15  # of all tests in this process
     phases().set_gate(0)
     thread.join()
-    assert any(other.run(zeros(64)).any() for _ in range(50))
+    assert any(other.run(zeros(64)).any() for _ in range(500))
 
 
 def test_workers_compute_in_the_modes_of_the_caller_and_take_no_signals():
@@ -161,12 +161,15 @@ def test_workers_compute_in_the_modes_of_the_caller_and_take_no_signals():
     for modes in (flush_and_round_down, before):
         phases().set_modes(modes)
         try:
-            seen = np.concatenate([vm.run(zeros(16)) for _ in range(20)])
+            for _ in range(1000):
+                seen = vm.run(zeros(16))
+                assert set(seen >> 32) == {modes}
+                by_workers = seen[(seen & 0xFFFF) > 0]
+                if by_workers.size:
+                    break
         finally:
             phases().set_modes(before)
-        assert set(seen >> 32) == {modes}
-        workers_seen = seen[(seen & 0xFFFF) > 0]
-        assert workers_seen.size and set(workers_seen >> 16 & 1) == {1}
+        assert set(by_workers >> 16 & 1) == {1}
 
 
 def test_python_kernels_run_on_the_calling_thread():

@@ -69,6 +69,6 @@ def _best_seconds(size: int, loops: str, rounds: int) -> float:
     nest = _SUMS.format(size=size, loops=loops.format(size=size, rounds=rounds))
     nest = nest.replace("@main", f"@{kernel.name}")
     changed = replace(program, kernels=(replace(kernel, nest=nest, image=None),))
-    vm = relayvm.VirtualMachine(relayvm.load(encode(changed)))
+    vm = relayvm.VirtualMachine(relayvm.load(encode(changed)), num_threads=1)
     x = np.full(size, 0.5, np.float32)
     return best_seconds(lambda: vm.run(x))

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #define PAGE_BYTES 4096
+#define NEAR_BYTES 1048576u /* a core's second cache */
 
 typedef struct kernel_run {
     const rvm_kernel *kernel;
@@ -320,19 +321,20 @@ __attribute__((noinline)) static int32_t run_measured(rvm_machine *m, const kern
     return trap;
 }
 
-/* The work, or the bytes of all operands where these are more. A kernel that reads little of an operand does little
- * work, which bounds what it can touch. */
+/* The work, or the bytes of operands where these are more. A kernel that reads little of an operand does little work,
+ * which bounds what it can touch. Values that fit the cache of the calling core count half: another fetches them there. */
 static uint64_t units_of(const kernel_run *run, int64_t work) {
     const rvm_kernel *kernel = run->kernel;
-    uint64_t bytes = 0;
+    uint64_t constants = 0, values = 0;
     for (uint32_t i = 0; i < kernel->num_operands; i++) {
         bool is_input = i < kernel->num_inputs;
         if (kernel->operands[i].access != RVM_ACCESS_SCALAR && !(is_input && i < 32 && run->reused >> i & 1)) {
             const rvm_tensor *tensor = is_input ? input_tensor(run, i) : run->results[i - kernel->num_inputs];
-            bytes += (uint64_t)tensor->elements * rvm_dtype_bytes[tensor->dtype];
+            uint64_t bytes = (uint64_t)tensor->elements * rvm_dtype_bytes[tensor->dtype];
+            *(tensor->storage ? &values : &constants) += bytes;
         }
     }
-    const uint64_t done = (uint64_t)work;
+    const uint64_t done = (uint64_t)work, bytes = constants + (values < NEAR_BYTES ? values / 2 : values);
     return bytes < done ? done : bytes / RVM_BYTES_PER_WORK < done ? bytes : done * RVM_BYTES_PER_WORK;
 }
 

@@ -14,6 +14,9 @@
 #define WAKE_NS 50000       /* workers that sleep begin about that late */
 #define WAKE_CALL_NS 5000   /* what waking one takes of the caller's time, at most */
 #define LOOKS_PER_CLOCK 64
+#define LATE_NS 10000  /* sharing out cost that much: workers had no core */
+#define REST_FACTOR 16 /* then the caller works alone for so many times what was lost */
+#define LONGEST_REST_NS 200000000
 #define STACK_BYTES ((size_t)1 << 20) /* nests hold at most 256 KiB of tiles; the rest is thread-local memory of others */
 
 /* IDLE -> OFFERED by the owner, -> TAKEN by the worker, -> IDLE when done; the owner may take an OFFERED part back to
@@ -37,6 +40,7 @@ static _Atomic uintptr_t owner; /* the address of its `self`, or 0 */
 /* Only the owner uses these. */
 static uint32_t count = 1, refused = POOL_MAX_THREADS + 1;
 static uint64_t missed_ns; /* what sharing out would have saved while workers slept */
+static int64_t rest_until_ns; /* the caller works alone till then */
 static bool handles_fork;
 
 static int64_t now_ns(void) {
@@ -187,6 +191,7 @@ static void after_fork_in_child(void) {
     count = 1;
     refused = POOL_MAX_THREADS + 1;
     missed_ns = 0;
+    rest_until_ns = 0;
     park_forget();
     if (!owned) {
         atomic_store(&owner, 0);
@@ -286,8 +291,8 @@ static void await(worker *w, const pool_job *job) {
     }
 }
 
-void pool_run(const pool_job *job) {
-    const uint32_t limit = job->parts < count ? job->parts : count;
+/* Offers parts to the workers, but for those that sleep and cannot be woken for so little. */
+static void offer_parts(const pool_job *job, uint32_t limit) {
     const uint32_t modes = arithmetic_modes();
     uint64_t wakes = wakes_that_pay(limit, job->gain_ns);
     for (uint32_t w = 1; w < limit; w++) {
@@ -298,19 +303,56 @@ void pool_run(const pool_job *job) {
             offer(&workers[w], job, modes);
         }
     }
+}
+
+/* Runs the caller's part and those that nobody has begun; returns how many. */
+static uint32_t run_parts(const pool_job *job, uint32_t limit) {
+    uint32_t ran = 1;
     job->run(job->context, 0, true);
     for (uint32_t w = 1; w < job->parts; w++) {
         uint32_t offered = OFFERED;
-        if (w >= limit || !workers[w].is_offered) {
-            job->run(job->context, w, true);
-        } else if (atomic_compare_exchange_strong(&workers[w].state, &offered, IDLE)) {
-            workers[w].is_offered = false;
+        bool given = w < limit && workers[w].is_offered;
+        if (given && !atomic_compare_exchange_strong(&workers[w].state, &offered, IDLE)) {
+            continue;
+        }
+        workers[w].is_offered = false;
+        job->run(job->context, w, true);
+        ran++;
+    }
+    return ran;
+}
+
+/* Where others use the cores a worker may be stopped in the middle of its part, and the caller waits for its next turn.
+ * If that took longer than all parts one after the other, the caller does without workers for a while. */
+static void judge(const pool_job *job, uint32_t ran, int64_t begin_ns, int64_t ran_ns) {
+    const int64_t end_ns = now_ns();
+    const int64_t alone_ns = (ran_ns - begin_ns) / ran * job->parts;
+    const int64_t lost_ns = end_ns - begin_ns - alone_ns;
+    if (lost_ns > LATE_NS) {
+        const int64_t rest_ns = lost_ns * REST_FACTOR;
+        rest_until_ns = end_ns + (rest_ns < LONGEST_REST_NS ? rest_ns : LONGEST_REST_NS);
+    }
+}
+
+void pool_run(const pool_job *job) {
+    const uint32_t limit = job->parts < count ? job->parts : count;
+    const int64_t begin_ns = now_ns();
+    if (begin_ns < rest_until_ns) {
+        for (uint32_t w = 0; w < job->parts; w++) {
             job->run(job->context, w, true);
         }
+        return;
     }
+    offer_parts(job, limit);
+    const uint32_t ran = run_parts(job, limit);
+    if (ran == job->parts) {
+        return;
+    }
+    const int64_t ran_ns = now_ns();
     for (uint32_t w = 1; w < limit; w++) {
         if (workers[w].is_offered) {
             await(&workers[w], job);
         }
     }
+    judge(job, ran, begin_ns, ran_ns);
 }
