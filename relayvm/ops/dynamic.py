@@ -164,12 +164,14 @@ def _(data: Tensor, newshape: Tensor, *, allowzero: bool) -> tuple[Tensor, ...]:
         total.equal(known),
         all_of(inferred.equal(1), known > 0, (quotient * known).equal(total)),
     )
-    return dims_if(all_of(fits, *valid), [te.select(s.equal(-1), quotient, s) for s in sizes])
+    found = [te.select(s.equal(-1), quotient, s) for s in sizes]
+    # A result without axes has a word all the same: that tells whether the values mean something.
+    return dims_if(all_of(fits, *valid), found or [te.const(0, INT64)])
 
 
 @dyn_reshape.compute
 def _(dims: Dims, data: Tensor, newshape: Tensor, *, allowzero: bool) -> Tensor:
-    if not dims:
+    if not entries(newshape):
         return te.compute((), lambda: data[(0,) * data.rank], "reshape")
     return reindexed(data, dims, "reshape")
 
@@ -294,12 +296,13 @@ def _(data: Tensor, axes: Tensor) -> tuple[Tensor, ...]:
         gone_total = gone_total + te.cast(gone, INT64)
     # An axis named twice leaves one too many.
     valid.append(gone_total.equal(len(places)))
-    return dims_if(all_of(*valid), result)
+    # As above, a word tells whether the values mean something.
+    return dims_if(all_of(*valid), result or [te.const(0, INT64)])
 
 
 @dyn_squeeze.compute
 def _(dims: Dims, data: Tensor, axes: Tensor) -> Tensor:
-    if not dims:
+    if len(entries(axes)) == data.rank:
         return te.compute((), lambda: data[(0,) * data.rank], "squeeze")
     return reindexed(data, dims, "squeeze")
 

@@ -400,7 +400,8 @@ def _(data: Tensor, boxes: Tensor, box_indices: Tensor, **attrs: Any) -> Tensor:
             part = value if weight is None else te.cast(value, total) * weight
             summed = part if summed is None else summed + part
         assert summed is not None
-        inside = all_of(*(t.inside for t in taps))
+        # The condition looks at the image: a box that lies wholly outside must have one, too.
+        inside = all_of(te.scalar("greater_equal", image, 0), *(t.inside for t in taps))
         return te.select(inside, te.cast(summed, dtype), outside)
 
     shape = layout.arranged((boxes.shape[0], channels, *size))

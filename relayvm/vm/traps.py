@@ -15,6 +15,9 @@ from relayvm.vm.library import ffi, lib
 WORD = 0
 TENSOR = 1
 DEFINITION = re.compile(r"\s*def (@[\w/]+)")
+OPERATOR = re.compile(r"([a-z_][\w.]*)\(")
+# What operands of an operator's call may be; all else is told by the machine itself.
+_OF_OPERATORS = ("run-time-shape", "bad-value", "index-out-of-range")
 TOKEN = re.compile(r"[@%]?[\w.]+|\S")
 
 
@@ -32,8 +35,19 @@ def trap_error(converter: Converter, record: Any) -> Trap:
         text, place = places.frame(frame.function, frame.unit)
         stack.append(text)
         span = span or (place if i == 0 else None)
+    name = _operator_at(span)
+    if name and code == "bad-value" and message == meaning:
+        message = f"`{name}` has no result for the values of its operands"
+    elif name and f"`{name}`" not in message and code in _OF_OPERATORS:
+        message = f"`{name}`: {message}"
     notes = _variables(converter, record)
     return Trap(Diagnostic(code, message, span, notes=notes), tuple(stack))
+
+
+def _operator_at(span: Span | None) -> str:
+    """Return the name of the operator whose call begins at a place of a text, else ""."""
+    found = OPERATOR.match(span.source.text, span.begin) if span else None
+    return found[1] if found else ""
 
 
 class _Places:

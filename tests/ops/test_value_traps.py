@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +12,12 @@ from operator_case import Case
 from operator_cases import CASES
 
 import relayvm
+from relayvm.base.diagnostics import Trap
 from relayvm.base.dtypes import BY_NAME, dtype_of
 from relayvm.base.shapes import ShapeError
+from relayvm.ir.expr import Attrs, Call, Function, Var
+from relayvm.ir.module import Module
+from relayvm.ir.printer import print_module
 from relayvm.ir.types import TensorType, TupleType, Type
 from relayvm.ops import OPS
 
@@ -112,3 +117,86 @@ def test_what_stops_leaves_references_as_they_were(name: str, level: int) -> Non
         vm.invoke("main", reference, np.ones(3, np.float32), np.array([0, 7], np.int32))
     assert trap.value.code == "index-out-of-range"
     assert vm.invoke("read", reference) == 5
+
+
+def stopping_operands(name: str) -> tuple[Case, list[Any]] | None:
+    """Return a call of operands that have types that fit and values that do not."""
+    row = OPS[name]
+    for case in CASES[name]:
+        for free, value in itertools.product(FREE_DTYPES, VALUES):
+            args = list(operands(case, free, value))
+            try:
+                row.result_type(list(map(type_of, args)), case.attrs)
+            except ShapeError:
+                continue
+            try:
+                row.evaluate(args, case.attrs)
+                if row.is_data_dependent:
+                    row.value_type(args, case.attrs)
+            except IndexError:
+                return case, args
+            except ShapeError as failure:
+                if failure.code == "bad-value":
+                    return case, args
+    return None
+
+
+DEPENDENT = sorted(n for n, row in OPS.items() if row.value_operands)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*TRAPS, *DEPENDENT])
+def test_a_trap_on_values_names_the_operator(name: str) -> None:
+    found = stopping_operands(name)
+    assert found is not None
+    case, args = found
+    params = [Var(f"x{i}", type_of(arg)) for i, arg in enumerate(args)]
+    function = Function(tuple(params), Call(OPS[name], tuple(params), Attrs(case.attrs)))
+    text = print_module(Module({"main": function}, {}))
+    machine = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text)))
+    with pytest.raises(Trap) as raised:
+        machine.run(*args)
+    assert f"`{name}`" in str(raised.value).splitlines()[0]
+
+
+MISFITS = {
+    "squeeze": ("squeeze(%x, axis=[1])", "6 elements do not fit the shape (2)"),
+    "reshape": ("reshape(%x, newshape=[4, -1])", "6 elements do not fit the shape (4, 1)"),
+    "split": ("split(%x, indices_or_sections=2, axis=1)", "2 sections"),
+    "add": ("add(%x, %y)", "3 and 5"),
+    "nn.dense": ("nn.dense(%x, %y)", "3 and 5"),
+    "concatenate": ("concatenate((%x, %y), axis=0)", "3 and 5"),
+    "nn.bias_add": ("nn.bias_add(%x, take(%y, 0, axis=0))", "3 and 5"),
+    "dyn.tile": ("dyn.tile(%x, %s)", "has no result for the values of its operands"),
+    "dyn.reshape": ("dyn.reshape(%x, %s)", "has no result for the values of its operands"),
+    "dyn.squeeze": ("dyn.squeeze(%x, %s)", "has no result for the values of its operands"),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_a_trap_on_sizes_names_the_operator_and_what_does_not_fit(name: str) -> None:
+    call, words = MISFITS[name]
+    kinds = "%x: Tensor[(?, ?), float32], %y: Tensor[(?, ?), float32], %s: Tensor[(2), int64]"
+    machine = relayvm.VirtualMachine(
+        relayvm.compile(relayvm.parse(f"def @main({kinds}) {{ {call} }}"))
+    )
+    x, y = np.ones((2, 3), np.float32), np.ones((2, 5), np.float32)
+    with pytest.raises(Trap) as raised:
+        machine.run(x, y, np.array([-5, 7]))
+    message = str(raised.value).splitlines()[0]
+    assert f"`{name}`" in message and words in message
+
+
+@pytest.mark.parametrize(
+    ("call", "count"), [("dyn.reshape(%x, %s)", 0), ("dyn.squeeze(%x, %s)", 2)]
+)
+def test_values_that_leave_no_axes_are_looked_at_too(call: str, count: int) -> None:
+    kinds = f"%x: Tensor[(?, ?), float32], %s: Tensor[({count}), int64]"
+    machine = relayvm.VirtualMachine(
+        relayvm.compile(relayvm.parse(f"def @main({kinds}) {{ {call} }}"))
+    )
+    places = np.arange(count)
+    assert machine.run(np.full((1, 1), 7, np.float32), places) == 7
+    with pytest.raises(Trap) as raised:
+        machine.run(np.ones((2, 3), np.float32), places)
+    assert raised.value.code == "bad-value"

@@ -84,7 +84,7 @@ class KernelTable:
         for checked, tensors in ((tracer, inputs), (second, own)):
             with shape_context() as context:
                 op.result_type(tuple(map(_type_of, tensors)), call.attrs)
-            checked.require(context.checks)
+            checked.require(context.checks, op.name)
         result = op.lower(own, call.attrs, dims)
         outputs = tuple(map(_as_output, result if isinstance(result, tuple) else (result,)))
         body = KernelPlan(self._add(second.request(name, outputs)))
@@ -169,12 +169,14 @@ class _Tracer:
         self.inputs.append(placeholder(f"p{len(self.inputs)}", (), INT64))
         return symbol(variable)
 
-    def require(self, checks: Sequence[Check]) -> None:
-        """Add what must hold before the kernel runs."""
+    def require(self, checks: Sequence[Check], operator: str) -> None:
+        """Add what must hold before the kernel runs, as the rule of `operator` says."""
         for check in checks:
             a, b = check_equation(check)
-            row = DimCheck(a, b, check.what)
-            if row not in self.checks:
+            # What a rule says of sizes need not say whose rule it is.
+            named = f"`{operator}`" in check.what
+            row = DimCheck(a, b, check.what if named else f"`{operator}`: {check.what}")
+            if all((row.a, row.b) != (known.a, known.b) for known in self.checks):
                 self.checks.append(row)
             if check.broadcast:
                 self.strided_vars.update(dim_variables(check.a))
@@ -264,7 +266,7 @@ def _apply(op: Operator, args: Sequence[object], call: Call, tracer: _Tracer) ->
     attrs = {name: substitute_dims(v, tracer.renamed) for name, v in call.attrs.items()}
     with shape_context() as context:
         promised = op.result_type(tuple(_type_of(a) for a in args), attrs)
-    tracer.require(context.checks)
+    tracer.require(context.checks, op.name)
     try:
         return check_computed(op, promised, op.apply("compute", *args, **op.complete_attrs(attrs)))
     except RelayError as failure:

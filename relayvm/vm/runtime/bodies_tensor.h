@@ -2,6 +2,8 @@
 #ifndef RVM_BODIES_TENSOR_H
 #define RVM_BODIES_TENSOR_H
 
+#include <stdio.h>
+
 #include "bodies_object.h"
 
 static inline int32_t body_not_a_tensor(rvm_machine *m) {
@@ -28,6 +30,16 @@ static inline int32_t body_tensor_rank(rvm_machine *m, uint64_t *dst, uint64_t s
     return 0;
 }
 
+static int32_t body_wrong_view(rvm_machine *m, int64_t elements, const uint64_t *dims, uint32_t num_dims) {
+    char shape[RVM_MAX_RANK * 24 + 1] = "";
+    size_t length = 0;
+    for (uint32_t i = 0; i < num_dims && i < RVM_MAX_RANK; i++) {
+        int written = snprintf(shape + length, sizeof shape - length, i ? ", %lld" : "%lld", (long long)dims[i]);
+        length += written > 0 ? (size_t)written : 0;
+    }
+    return trap_set(m, RVM_TRAP_SHAPE_MISMATCH, "%lld elements do not fit the shape (%s)", (long long)elements, shape);
+}
+
 static inline int32_t body_tensor_view(rvm_machine *m, uint64_t *dst, uint64_t src, const uint64_t *dims,
                                        uint32_t num_dims) {
     rvm_tensor *base = word_tensor(src);
@@ -38,8 +50,7 @@ static inline int32_t body_tensor_view(rvm_machine *m, uint64_t *dst, uint64_t s
     if (num_dims > RVM_MAX_RANK ||
         !tensor_count_elements(num_dims, (const int64_t *)(const void *)dims, base->dtype, &elements) ||
         elements != base->elements) {
-        return trap_set(m, RVM_TRAP_SHAPE_MISMATCH, "%lld elements do not fit the shape they are given",
-                        (long long)base->elements);
+        return body_wrong_view(m, base->elements, dims, num_dims);
     }
     rvm_tensor *view = tensor_view(&m->heap, base, num_dims, (const int64_t *)(const void *)dims, elements, 0);
     *dst = object_word(view);
