@@ -266,6 +266,12 @@ def _tree(op: str, vectors: tuple[Array, ...]) -> Any:
     return results[0] if len(results) == 1 else np.array(results)
 
 
+def _dot(acc: Any, a: Array, b: Array, lanes: int) -> Any:
+    products = a.astype(np.int64) * b.astype(np.int64)
+    sums = products.reshape(lanes, -1).sum(axis=1) + acc
+    return sums.astype(np.int32) if lanes > 1 else sums.astype(np.int32)[0]
+
+
 def _floordiv(a: int, b: int) -> int:
     return int(a) // int(b) if b else 0
 
@@ -299,6 +305,7 @@ _NAMESPACE: dict[str, Any] = {
     "_store": _store,
     "_index": _index,
     "_tree": _tree,
+    "_dot": _dot,
     "_floordiv": _floordiv,
     "_floormod": _floormod,
     "_call": _call,
@@ -428,6 +435,8 @@ class _Source:
                 return f"{tile.name}[{self.expr(index)}]"
             case n.Tree(op, vectors):
                 return f"_tree({op!r}, {self.tuple(vectors)})"
+            case n.Dot(acc, a, b, lanes):
+                return f"_dot({self.expr(acc)}, {self.expr(a)}, {self.expr(b)}, {lanes})"
             case n.Lane(vector, number):
                 return f"{self.expr(vector)}[{number}]"
             case _:

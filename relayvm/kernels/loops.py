@@ -13,7 +13,7 @@ from typing import Union
 
 from relayvm.base.abi import Access
 from relayvm.base.diagnostics import assert_never
-from relayvm.base.dtypes import BOOL, INT64, DType
+from relayvm.base.dtypes import BOOL, INT32, INT64, DType
 from relayvm.kernels.compute import Number
 from relayvm.kernels.scalar_ops import SCALAR_OPS
 
@@ -207,6 +207,21 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True)
+class Dot:
+    """`acc` plus sums of products of neighbouring lanes, in int32 that wraps.
+
+    Lane j gets the products of the lanes [j * g, (j + 1) * g) of `a` and `b`, integers of 8 or 16
+    bits, where g is how many more lanes they have: 2 or 4.
+    """
+
+    acc: Expr
+    a: Expr
+    b: Expr
+    lanes: int
+    dtype: DType = field(default=INT32, init=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Lane:
     """One lane (a constant number) of a vector, as a scalar."""
 
@@ -231,6 +246,7 @@ Expr = Union[
     Gather,
     TileLoad,
     Tree,
+    Dot,
     Lane,
 ]
 
@@ -429,6 +445,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (expr.index,)
         case Tree():
             return expr.vectors
+        case Dot():
+            return (expr.acc, expr.a, expr.b)
         case Lane():
             return (expr.vector,)
         case Const() | Var() | DimRef():
@@ -463,6 +481,8 @@ def map_operands(expr: Expr, fn: Callable[[Expr], Expr]) -> Expr:
             return TileLoad(expr.tile, new[0])
         case Tree():
             return Tree(expr.op, new, expr.dtype, expr.lanes)
+        case Dot():
+            return replace(expr, acc=new[0], a=new[1], b=new[2])
         case Lane():
             return replace(expr, vector=new[0])
         case Const() | Var() | DimRef():

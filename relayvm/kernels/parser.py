@@ -387,6 +387,13 @@ class _Parser:
             self.fail("a vector")
         return n.tree(op, *vectors)
 
+    def dot(self) -> n.Expr:
+        acc = self.expr()
+        self.expect(",")
+        a = self.expr()
+        self.expect(",")
+        return n.Dot(acc, a, self.expr(), acc.lanes)
+
     def lane(self) -> n.Expr:
         vector = self.expr()
         self.expect(",")
@@ -402,5 +409,6 @@ _FORMS: dict[str, Callable[[_Parser], n.Expr]] = {
     "index": _Parser.index,
     "gather": _Parser.gather,
     "tree": _Parser.tree,
+    "dot": _Parser.dot,
     "lane": _Parser.lane,
 }

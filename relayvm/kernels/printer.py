@@ -97,6 +97,8 @@ def print_expr(expr: n.Expr) -> str:
             return f"{tile.name}[{print_expr(index)}]"
         case n.Tree(op, vectors):
             return f"tree({op}, {', '.join(print_expr(v) for v in vectors)})"
+        case n.Dot(acc, a, b):
+            return f"dot({print_expr(acc)}, {print_expr(a)}, {print_expr(b)})"
         case n.Lane(vector, number):
             return f"lane({print_expr(vector)}, {number})"
         case _:

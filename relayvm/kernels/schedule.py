@@ -19,7 +19,7 @@ from relayvm.kernels.schedules.columns import column_contraction_phase
 from relayvm.kernels.schedules.contraction import contraction_phase
 from relayvm.kernels.schedules.elementwise import column_phase, elementwise_phase
 from relayvm.kernels.schedules.emit import Context
-from relayvm.kernels.schedules.machine import cache_bytes, vector_registers
+from relayvm.kernels.schedules.machine import cache_bytes, dot_kind, vector_registers
 from relayvm.kernels.schedules.operand import stage_operands
 from relayvm.kernels.schedules.plan import Stage, inlines_reduction
 from relayvm.kernels.schedules.program import program_phases
@@ -45,9 +45,10 @@ def schedule(computation: Computation, target: Target | None = None, opt_level: 
 
 def _scheduled(computation: Computation, target: Target) -> n.Nest:
     registers = vector_registers(target)
-    outputs, copies = stage_operands(computation, distinct_outputs(computation))
+    dots = dot_kind(target)
+    outputs, copies = stage_operands(computation, distinct_outputs(computation), dots)
     parts = skeleton(computation, outputs, copies)
-    parts.context.cache_bytes = cache_bytes(target)
+    parts.context.cache_bytes, parts.context.dots = cache_bytes(target), dots
     kept = frozenset(parts.context.buffers)
     phases: list[n.Phase] = []
     for group in group_stages(parts.context, parts.stages):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from relayvm.base.abi import Access
 from relayvm.base.diagnostics import assert_never, error
-from relayvm.base.dtypes import BOOL, INT64
+from relayvm.base.dtypes import BOOL, INT32, INT64
 from relayvm.kernels import loops as n
 from relayvm.kernels.index.bounds import ensure_bounds, is_size, nest_broadcasts
 from relayvm.kernels.index.prover import Prover
@@ -234,6 +234,10 @@ class _Verifier:
                 powers = len(vectors) in (1, 2, 4, 8, 16, 32)
                 same = all(v.dtype == dtype for v in vectors)
                 return op in n.TREE_OPS and whole and powers and same and lanes == len(vectors)
+            case n.Dot(acc, a, b, lanes):
+                small = all(x.dtype.is_integer and x.dtype.bits in (8, 16) for x in (a, b))
+                groups = a.lanes == b.lanes and a.lanes in (2 * lanes, 4 * lanes)
+                return small and groups and acc.dtype == INT32 and acc.lanes == lanes
             case n.Lane(vector, number, dtype):
                 return 0 <= number < vector.lanes and vector.dtype == dtype
             case n.Ramp() | n.Mask() | n.Index():

@@ -30,7 +30,7 @@ def built():
     cpu = target_cpu(Target())
     nests = {name: schedule(case.computation) for name, case in CASES.items()}
     entries = {k: tuple(f"{k}.{p}" for p in range(len(nest.phases))) for k, nest in nests.items()}
-    text = "\n".join(nest_functions(nest, name, ()) for name, nest in nests.items())
+    text = "\n".join(nest_functions(nest, name, (), cpu) for name, nest in nests.items())
     data = compile_object(module_text(text, cpu), cpu, speed=1)
     return nests, LoadedImage(link_object(data, cpu.triple, cpu.features, entries))
 

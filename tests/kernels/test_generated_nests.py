@@ -191,7 +191,7 @@ def link_nests(target):
         name: tuple(f"{name}.{p}" for p in range(len(nest.phases)))
         for name, (_, nest) in NESTS.items()
     }
-    text = "\n".join(nest_functions(nest, name, ()) for name, (_, nest) in NESTS.items())
+    text = "\n".join(nest_functions(nest, name, (), cpu) for name, (_, nest) in NESTS.items())
     data = compile_object(module_text(text, cpu), cpu, speed=1)
     return link_object(data, cpu.triple, cpu.features, entries)
 

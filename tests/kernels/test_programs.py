@@ -165,7 +165,7 @@ def test_code_has_the_bits_of_the_nest(size: int) -> None:
     cpu = target_cpu(Target())
     nests = {make.__name__: lower(make()) for make in ALL}
     entries = {k: tuple(f"{k}.{p}" for p in range(len(x.phases))) for k, x in nests.items()}
-    text = "\n".join(nest_functions(nest, name, ()) for name, nest in nests.items())
+    text = "\n".join(nest_functions(nest, name, (), cpu) for name, nest in nests.items())
     data = compile_object(module_text(text, cpu), cpu, speed=1)
     image = LoadedImage(link_object(data, cpu.triple, cpu.features, entries))
     for make in ALL:

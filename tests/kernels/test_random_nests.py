@@ -107,7 +107,7 @@ def built():
     cpu = target_cpu(Target())
     nests = {name: schedule(c) for name, c in COMPUTATIONS.items()}
     entries = {n: tuple(f"{n}.{p}" for p in range(len(nest.phases))) for n, nest in nests.items()}
-    text = "\n".join(nest_functions(nest, name, ()) for name, nest in nests.items())
+    text = "\n".join(nest_functions(nest, name, (), cpu) for name, nest in nests.items())
     data = compile_object(module_text(text, cpu), cpu, speed=1)
     return nests, LoadedImage(link_object(data, cpu.triple, cpu.features, entries))
 

@@ -23,8 +23,18 @@ _CPU_LEVELS = {
     **dict.fromkeys(("sapphirerapids", "znver4", "znver5"), "x86-64-v4"),
     **{level: level for level in _LEVELS},
 }
+# What CPUs of a level may have beyond it, and what kernels gain much from.
+_EXTRAS = {"x86-64-v4": ("avx512vnni",)}
+_WITH_EXTRAS = frozenset(
+    ("cascadelake", "icelake-server", "sapphirerapids", "znver4", "znver5"),
+)
 # How Linux spells a feature in /proc/cpuinfo where it differs from LLVM.
-_LINUX_NAMES = {"lzcnt": "abm", "bmi": "bmi1", "sse4.2": "sse4_2"}
+_LINUX_NAMES = {
+    "lzcnt": "abm",
+    "bmi": "bmi1",
+    "sse4.2": "sse4_2",
+    "avx512vnni": "avx512_vnni",
+}
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,7 @@ def target_cpu(target: Target) -> Cpu:
             "unknown-target", f"no code is generated for `{architecture}`, only x86_64 and aarch64"
         )
     level = _x86_level(target)
+    extra += tuple(f for f in _extras(target, level) if f not in extra)
     features = tuple(sorted({*_LEVELS[level], *extra}))
     # `movbe` belongs to the levels, but GCC's run-time check, which the loader uses, lacks it.
     llvm_features = (*(f"+{f}" for f in extra), "-movbe")
@@ -83,6 +94,24 @@ def _x86_level(target: Target) -> str:
     raise error("unknown-target", f"this CPU lacks {missing}, which kernels need")
 
 
+def _extras(target: Target, level: str) -> tuple[str, ...]:
+    """Return the features beyond its level that a target is known to have."""
+    if target.cpu:
+        return _EXTRAS.get(level, ()) if target.cpu in _WITH_EXTRAS else ()
+    if target.triple and target.triple.split("-")[0] != platform.machine():
+        return ()
+    return tuple(f for f in _EXTRAS.get(level, ()) if f in host_features())
+
+
+def dot_signs(cpu: Cpu) -> str:
+    """Return of which signs the two factors must be for which a CPU sums products of four bytes in
+    one instruction: `mixed`, `same`, or nothing where it has no such instruction.
+    """
+    if "avx512vnni" in cpu.features:
+        return "mixed"
+    return "same" if "dotprod" in cpu.features else ""
+
+
 def host_triple() -> str:
     """Return the triple that images for this machine are compiled for.
 
@@ -95,9 +124,10 @@ def host_triple() -> str:
 
 @functools.lru_cache(maxsize=1)
 def host_features() -> frozenset[str]:
-    """Return those features of this CPU that levels name, in LLVM's spelling."""
+    """Return those features of this CPU that are asked for here, in LLVM's spelling."""
     flags = _linux_flags()
-    return frozenset(f for f in _LEVEL_4 if _LINUX_NAMES.get(f, f) in flags)
+    known = (*_LEVEL_4, *(f for extras in _EXTRAS.values() for f in extras))
+    return frozenset(f for f in known if _LINUX_NAMES.get(f, f) in flags)
 
 
 def _linux_flags() -> frozenset[str]:

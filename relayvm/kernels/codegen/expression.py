@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from relayvm.base.abi import Access
 from relayvm.base.diagnostics import assert_never
 from relayvm.base.dtypes import BOOL, INT64, DType
+from relayvm.kernels.codegen.cpu import Cpu
+from relayvm.kernels.codegen.dots import emit_dot
 from relayvm.kernels.codegen.emitter import (
     Emitter,
     LlvmMachine,
@@ -22,6 +24,7 @@ from relayvm.kernels.loops import (
     Cast,
     Const,
     DimRef,
+    Dot,
     Expr,
     Gather,
     Index,
@@ -45,6 +48,7 @@ class ExpressionEmitter:
     """Writes expressions; its fields say what the names of a nest are in LLVM."""
 
     emitter: Emitter
+    cpu: Cpu | None = None
     names: dict[str, str] = field(default_factory=dict)
     dims: dict[str, str] = field(default_factory=dict)
     pointers: dict[str, str] = field(default_factory=dict)
@@ -79,7 +83,7 @@ class ExpressionEmitter:
                 return self._emit_vector(expr)
 
     def _emit_vector(
-        self, expr: Ramp | Mask | Index | Load | Gather | TileLoad | Tree | Lane
+        self, expr: Ramp | Mask | Index | Load | Gather | TileLoad | Tree | Dot | Lane
     ) -> str:
         match expr:
             case Ramp():
@@ -99,6 +103,9 @@ class ExpressionEmitter:
                 return self._from_memory(loaded, expr.dtype, expr.lanes)
             case Tree():
                 return self._tree(expr)
+            case Dot():
+                operands = (self.emit(expr.acc), self.emit(expr.a), self.emit(expr.b))
+                return emit_dot(self.emitter, self.cpu, expr, operands)
             case Lane():
                 vector = f"<{expr.vector.lanes} x {type_text(expr.dtype)}>"
                 return self.emitter.value(
@@ -136,15 +143,19 @@ class ExpressionEmitter:
 
     def _mask(self, mask: Mask) -> str:
         e, n = self.emitter, mask.lanes
-        count = self.emit(mask.count)
-        low = e.value(f"call i64 @llvm.smax.i64(i64 {count}, i64 0)")
-        held = e.value(f"call i64 @llvm.smin.i64(i64 {low}, i64 {n})")
+        held = self._count(mask)
         if n == 1:
             return e.value(f"icmp ne i64 {held}, 0")
         short = e.value(f"trunc i64 {held} to i32")
         limit = e.splat(short, "i32", n)
         numbers = "<" + ", ".join(f"i32 {k}" for k in range(n)) + ">"
         return e.value(f"icmp slt <{n} x i32> {numbers}, {limit}")
+
+    def _count(self, mask: Mask) -> str:
+        """Return how many lanes a mask lets pass."""
+        e, count = self.emitter, self.emit(mask.count)
+        low = e.value(f"call i64 @llvm.smax.i64(i64 {count}, i64 0)")
+        return e.value(f"call i64 @llvm.smin.i64(i64 {low}, i64 {mask.lanes})")
 
     def _index(self, index: Index) -> str:
         e = self.emitter
@@ -176,8 +187,36 @@ class ExpressionEmitter:
         if lanes > 1 and buffer.access is Access.STRIDED:
             return self._strided_load(load)
         pointer = element_pointer(self, buffer, load.indices)
+        if lanes > 1 and isinstance(load.mask, Mask) and not self._has_masks(buffer.dtype):
+            return self._load_first(buffer.dtype, lanes, pointer, self._count(load.mask))
         mask = None if load.mask is None else self.emit(load.mask)
         return self._load_at(buffer.dtype, lanes, pointer, mask)
+
+    def _has_masks(self, dtype: DType) -> bool:
+        """Return whether masked loads are instructions; else they are a branch for each lane."""
+        return self.cpu is None or self.cpu.vector_bits == 512 or dtype.bits > 16
+
+    def _load_first(self, dtype: DType, lanes: int, pointer: str, count: str) -> str:
+        """Load the first elements one by one, the rest is 0."""
+        e, type_ = self.emitter, memory_type(dtype, lanes)
+        slot = e.alloca(type_, 64)
+        e.do(f"store {type_} zeroinitializer, ptr {slot}, align 64")
+        head, inside, after = e.fresh("head"), e.fresh("body"), e.fresh("done")
+        at, following, before = f"%{e.fresh('i')}", f"%{e.fresh('n')}", e.block
+        e.branch(head)
+        e.label(head)
+        e.do(f"{at} = phi i64 [0, %{before}], [{following}, %{inside}]")
+        with e.scope():
+            e.branch_if(e.value(f"icmp slt i64 {at}, {count}"), inside, after)
+            e.label(inside)
+            source = e.value(f"getelementptr {dtype.llvm}, ptr {pointer}, i64 {at}")
+            target = e.value(f"getelementptr {dtype.llvm}, ptr {slot}, i64 {at}")
+            element = e.value(f"load {dtype.llvm}, ptr {source}, align {dtype.itemsize_bytes}")
+            e.do(f"store {dtype.llvm} {element}, ptr {target}, align {dtype.itemsize_bytes}")
+        e.do(f"{following} = add nsw i64 {at}, 1")
+        e.branch(head)
+        e.label(after)
+        return self._from_memory(e.value(f"load {type_}, ptr {slot}, align 64"), dtype, lanes)
 
     def _load_at(self, dtype: DType, lanes: int, pointer: str, mask: str | None) -> str:
         e = self.emitter

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from relayvm.base.abi import ALIGN_BYTES, Access, TrapCode
 from relayvm.base.diagnostics import assert_never
+from relayvm.kernels.codegen.cpu import Cpu
 from relayvm.kernels.codegen.emitter import Emitter, memory_type, type_text
 from relayvm.kernels.codegen.expression import ExpressionEmitter, element_pointer
 from relayvm.kernels.loops import (
@@ -30,11 +31,16 @@ from relayvm.kernels.loops import (
 )
 
 
-def nest_functions(nest: Nest, symbol: str, in_place: tuple[tuple[int, int], ...]) -> str:
-    """Return the LLVM functions of a nest; phase p is exported as `symbol.p`."""
+def nest_functions(
+    nest: Nest, symbol: str, in_place: tuple[tuple[int, int], ...], cpu: Cpu | None = None
+) -> str:
+    """Return the LLVM functions of a nest; phase p is exported as `symbol.p`.
+
+    Instructions of a CPU's own are used where it is given.
+    """
     shared = {index for pair in in_place for index in pair}
     return "\n".join(
-        _PhaseFunction(nest, phase, f"{symbol}.{number}", shared).text()
+        _PhaseFunction(nest, phase, f"{symbol}.{number}", shared, cpu).text()
         for number, phase in enumerate(nest.phases)
     )
 
@@ -47,6 +53,7 @@ class _PhaseFunction:
     phase: Phase
     symbol: str
     shared: set[int]
+    cpu: Cpu | None
     emitter: Emitter = field(default_factory=Emitter)
 
     def text(self) -> str:
@@ -82,7 +89,7 @@ class _PhaseFunction:
         parameters.append(f"ptr noalias align {ALIGN_BYTES} %scratch")
         if self.nest.private:
             parameters.append(f"ptr noalias align {ALIGN_BYTES} %private")
-        expressions = ExpressionEmitter(e)
+        expressions = ExpressionEmitter(e, self.cpu)
         self._bind(expressions)
         statements = StatementEmitter(e, expressions)
         variable = self.phase.var

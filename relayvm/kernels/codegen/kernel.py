@@ -24,7 +24,7 @@ def compile_job(job: Job) -> Image:
     """Return the image of one kernel; its only entry is called `kernel`."""
     nest = parse_nest(job.nest)
     cpu = target_cpu(Target.parse(job.target))
-    text = module_text(nest_functions(nest, SYMBOL, job.in_place), cpu)
+    text = module_text(nest_functions(nest, SYMBOL, job.in_place, cpu), cpu)
     symbols = tuple(f"{SYMBOL}.{number}" for number in range(len(nest.phases)))
     return link_object(compile_object(text, cpu), cpu.triple, cpu.features, {SYMBOL: symbols})
 
@@ -33,7 +33,7 @@ def keep_artifacts(job: Job, folder: Path) -> None:
     """Write a kernel's nest, LLVM IR and assembly into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     cpu: Cpu = target_cpu(Target.parse(job.target))
-    text = module_text(nest_functions(parse_nest(job.nest), SYMBOL, job.in_place), cpu)
+    text = module_text(nest_functions(parse_nest(job.nest), SYMBOL, job.in_place, cpu), cpu)
     # A name may come from a file; it must not lead out of the folder.
     name = re.sub(r"[^A-Za-z0-9_]", "_", job.name)[:100]
     (folder / f"{name}.nest").write_text(job.nest)

@@ -20,7 +20,7 @@ from relayvm.kernels.schedules.elementwise import emit_stage, last_axis
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame, Reduction, Run
 from relayvm.kernels.schedules.grid import Ranges, Side, grid_phase, tile_loops
 from relayvm.kernels.schedules.plan import Stage
-from relayvm.kernels.schedules.reduction import Rule, combined, lane_loop, rule_of
+from relayvm.kernels.schedules.reduction import Rule, combined, lane_loop, lane_rule
 
 FEW_ROWS = 8
 # Enough columns to share the loads of rows, few enough that small layers have several blocks.
@@ -82,11 +82,12 @@ def probe_stage(context: Context, stage: Stage, extents: tuple[n.Expr, ...]) -> 
     lengths = tuple(product(_extents(context, r.reduction)) for r in records)
     for number, (record, length) in enumerate(zip(records, lengths)):
         k = n.Var(f"pk{number}")
-        full = s.mul(s.floordiv(length, n.const(n.LANES)), n.const(n.LANES))
-        emitter.prover.add_range(k, n.const(0), full, n.LANES)
-        rule = rule_of(record.reduction)
+        rule = lane_rule(record.reduction, context.dots)
+        full = s.mul(s.floordiv(length, n.const(rule.width)), n.const(rule.width))
+        emitter.prover.add_range(k, n.const(0), full, rule.width)
         acc = n.Var("va", rule.dtype, n.LANES)
-        value = combined(emitter, rule, record.reduction.body, inside(emitter, record, k), acc)
+        frame = inside(emitter, record, k, rule.width)
+        value = combined(emitter, rule, record.reduction.body, frame, acc)
         emitter.bind(value)
     return Probe(lengths, *seen_memory(emitter.statements, axes))
 
@@ -139,6 +140,7 @@ class Tiling:
     ) -> None:
         self.context, self.stage, self.extents = context, stage, extents
         self.column_axis = last_axis(extents)
+        self.base: dict[int, n.Expr] = {}
         self.probe = self._probed()
         outer = [k for k, e in enumerate(extents) if e != n.const(1) and k != self.column_axis]
         own = self.probe.axes_with(self.column_axis)
@@ -210,15 +212,22 @@ class Tiling:
         ranges[axis] = (begin, end)
         self._box(emitter, ranges, aligned=False)
 
-    def part(self, emitter: Emitter, at: Place, axis: int, begin: n.Expr, end: n.Expr) -> None:
-        """Emit the results whose index on `axis` is in a range, and on the axes of `at` a value.
+    def part(
+        self, emitter: Emitter, at: Place, edges: Ranges, base: dict[int, n.Expr]
+    ) -> None:
+        """Emit the results whose indices on some axes are in a range, and on others `at` a value.
 
-        Columns run in blocks, of each all rows, so that rows share what columns read.
+        Where `base` has an axis, its range counts from there. Columns run in blocks, of each all
+        rows, so that rows share what columns read.
         """
+        self.base = base
         ranges: Ranges = {k: (n.const(0), e) for k, e in enumerate(self.extents)}
-        ranges[axis] = (begin, end)
+        ranges.update(edges)
         columns = self.column_axis
-        if columns in (None, axis) or self.row_axis in (None, *at):
+        if columns in at:
+            self._results(emitter, at, 1, 1)
+            return
+        if columns in (None, *edges) or self.row_axis in (None, *at):
             self._box(emitter, ranges, False, at)
             return
         assert columns is not None
@@ -326,6 +335,8 @@ class Tiling:
             indices[self.row_axis] = s.add(indices[self.row_axis], n.const(row))
         if self.column_axis is not None:
             indices[self.column_axis] = s.add(indices[self.column_axis], column)
+        for axis, begin in self.base.items():
+            indices[axis] = s.add(begin, indices[axis])
         return tuple(indices)
 
     def _results(self, emitter: Emitter, at: Place, rows: int, columns: int) -> None:
@@ -339,14 +350,16 @@ class Tiling:
             for cell in cells
         }
         results: list[dict[int, n.Expr]] = [{} for _ in range(rows)]
-        for length in dict.fromkeys(self.probe.lengths):
-            numbers = [k for k, each in enumerate(self.probe.lengths) if each == length]
+        rules = [lane_rule(r.reduction, self.context.dots) for r in found[cells[0]]]
+        kinds = [(length, rule.width) for length, rule in zip(self.probe.lengths, rules)]
+        for kind in dict.fromkeys(kinds):
+            numbers = [k for k, each in enumerate(kinds) if each == kind]
             records = {cell: [found[cell][k] for k in numbers] for cell in cells}
-            tiles = self._reduced(emitter, length, cells, records)
+            tiles = self._reduced(emitter, kind[0], cells, records)
             for row in range(rows):
                 for number, tile, record in zip(numbers, tiles, records[(row, 0)]):
                     parts = [n.TileLoad(tile, n.const(row * columns + q)) for q in range(columns)]
-                    folded = n.tree(rule_of(record.reduction).op, *parts)
+                    folded = n.tree(rules[number].op, *parts)
                     results[row][number] = emitter.bind(n.cast(folded, record.reduction.dtype))
         zero = n.const(0)
         column = zero if columns == 1 else n.Ramp(zero, n.const(1), columns)
@@ -362,7 +375,8 @@ class Tiling:
         records: dict[tuple[int, int], list[Record]],
     ) -> list[n.Tile]:
         """Emit the loop over the reduced axis; return the tiles of partials, one a reduction."""
-        rules = [rule_of(record.reduction) for record in records[cells[0]]]
+        rules = [lane_rule(r.reduction, self.context.dots) for r in records[cells[0]]]
+        width = rules[0].width
         tiles = cleared(emitter, rules, len(cells))
 
         def step(k: n.Expr, mask: n.Expr | None) -> None:
@@ -371,14 +385,14 @@ class Tiling:
                 for record, rule, tile in zip(records[cell], rules, tiles):
                     held = n.TileLoad(tile, n.const(number))
                     body = record.reduction.body
-                    frame = inside(emitter, record, k)
+                    frame = inside(emitter, record, k, width)
                     value = combined(emitter, rule, body, frame, held)
-                    if mask is not None:
+                    if mask is not None and rule.group == 1:
                         value = n.select(mask, value, held)
                     emitter.statements.append(n.TileStore(tile, n.const(number), value))
             emitter.share_loads, emitter.run = shared, None
 
-        lane_loop(emitter, length, step)
+        lane_loop(emitter, length, step, lanes=width)
         return tiles
 
 
@@ -434,18 +448,18 @@ def product(extents: tuple[n.Expr, ...]) -> n.Expr:
     return total
 
 
-def inside(emitter: Emitter, record: Record, k: n.Expr) -> Frame:
+def inside(emitter: Emitter, record: Record, k: n.Expr, lanes: int = n.LANES) -> Frame:
     """Return the frame at position `k` of the reduced box, whose axes run in lanes as one."""
     axes = reduced_axes(record.reduction)
     frame = dict(record.frame)
     frame.update({a: n.const(0) for a in record.reduction.axes})
-    position = n.Ramp(k, n.const(1), n.LANES)
+    position = n.Ramp(k, n.const(1), lanes)
     emitter.run = None
     if len(axes) == 1:
         frame[axes[0]] = position
     elif axes:
         variables = tuple(n.Var(f"axis{number}") for number in range(len(axes)))
-        stand_ins = tuple(n.Broadcast(v, n.LANES, INT64) for v in variables)
+        stand_ins = tuple(n.Broadcast(v, lanes, INT64) for v in variables)
         frame.update(zip(axes, stand_ins))
         extents = _extents(emitter.context, record.reduction)
         for variable, extent in zip(variables, extents):

@@ -71,7 +71,8 @@ class Context:
 
     `broadcasts` are the sizes to which its strided operands are broadcast at run time. `windows`
     holds, by the name of a buffer that is a part of its tensor, where on which axes it begins.
-    `cache_bytes` is what a core's own cache holds.
+    `cache_bytes` is what a core's own cache holds; `dots` is what the target has for sums of small
+    integers, see `machine.dot_kind`.
     """
 
     names: Names
@@ -80,6 +81,7 @@ class Context:
     broadcasts: tuple[n.Expr, ...] = ()
     windows: dict[str, dict[int, n.Expr]] = field(default_factory=dict)
     cache_bytes: int = 1 << 19
+    dots: str = ""
 
     def place(self, buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> tuple[n.Expr, ...]:
         """Return where in a buffer the element of its tensor at `indices` is."""

@@ -6,7 +6,9 @@ import platform
 from functools import cache
 from pathlib import Path
 
+from relayvm.base.diagnostics import RelayError
 from relayvm.base.target import Target
+from relayvm.kernels.codegen.cpu import dot_signs, target_cpu
 
 # A core's own second-level cache where nothing is known of the CPU; few have less.
 USUAL_CACHE_BYTES = 1 << 19
@@ -30,6 +32,19 @@ def cache_bytes(target: Target) -> int:
     while power * 2 <= min(size, MAX_CACHE_BYTES):
         power *= 2
     return power
+
+
+def dot_kind(target: Target) -> str:
+    """Return how a target sums products of small integers that lie side by side.
+
+    `mixed`: of four bytes where one factor is signed and the other is not, and of two words;
+    `same`: of four bytes that are both signed or both not; `pairs`: of two words; else nothing.
+    """
+    try:
+        cpu = target_cpu(target)
+    except RelayError:
+        return ""
+    return dot_signs(cpu) or ("pairs" if cpu.vector_bits else "")
 
 
 def _is_named(target: Target) -> bool:

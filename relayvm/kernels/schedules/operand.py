@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from relayvm.base.abi import Access
 from relayvm.base.dims import Dim, dim_mul
+from relayvm.base.dtypes import INT8, INT32, UINT8
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.lower import Computation, dim_names
@@ -21,17 +22,22 @@ from relayvm.kernels.schedules.emit import (
     Reduction,
 )
 from relayvm.kernels.schedules.plan import body_of, has_reduction, nodes, topological
+from relayvm.kernels.schedules.reduction import narrow
 
 MIN_REUSE = 6
 
 
 def stage_operands(
-    computation: Computation, outputs: tuple[c.Tensor, ...]
+    computation: Computation, outputs: tuple[c.Tensor, ...], dots: str = ""
 ) -> tuple[tuple[c.Tensor, ...], frozenset[c.Tensor]]:
-    """Return outputs of the same values whose contractions read along memory, and the copies."""
+    """Return outputs of the same values whose contractions read along memory, and the copies.
+
+    `dots` is what the target has for sums of small integers, see `machine.dot_kind`.
+    """
     order = topological(outputs)
     copies: list[c.Tensor] = []
     context = _trial_context(computation, order)
+    context.dots = dots
     replaced: dict[c.Tensor, c.Tensor] = {}
     for tensor in order:
         if not isinstance(tensor.op, c.Compute):
@@ -108,10 +114,7 @@ class _Rebuild:
                 new = self._all(old)
                 return expr if new is old else c.Select(expr.dtype, *new)
             case c.Reduce():
-                body = self._reduced(expr, self.expr(expr.body))
-                return (
-                    expr if body is expr.body else c.Reduce(expr.dtype, expr.kind, expr.axes, body)
-                )
+                return self._reduce(expr, self.expr(expr.body))
             case c.ArgReduce():
                 body = self.expr(expr.body)
                 if body is expr.body:
@@ -124,45 +127,81 @@ class _Rebuild:
         new = tuple(self.expr(e) for e in exprs)
         return exprs if all(a is b for a, b in zip(new, exprs)) else new
 
-    def _reduced(self, reduction: c.Reduce, body: c.ScalarExpr) -> c.ScalarExpr:
+    def _reduce(self, reduction: c.Reduce, body: c.ScalarExpr) -> c.ScalarExpr:
         axes = [a for a in reduction.axes if a.extent != 1]
-        product = isinstance(body, c.Scalar) and body.name == "multiply"
-        if reduction.kind != "sum" or len(axes) != 1 or not product:
-            return body
-        assert isinstance(body, c.Scalar)
-        units = tuple(a for a in reduction.axes if a.extent == 1)
-        if self._runs_in_columns(body, axes[0]):
-            return body
-        args = tuple(self._factor(f, axes[0], units) for f in body.args)
-        if all(a is b for a, b in zip(args, body.args)):
-            return body
-        return c.Scalar(body.dtype, body.name, args)
+        correction: c.ScalarExpr | None = None
+        if reduction.kind == "sum" and len(axes) == 1 and isinstance(body, c.Scalar):
+            units = tuple(a for a in reduction.axes if a.extent == 1)
+            if body.name == "multiply" and not self._runs_in_columns(body, axes[0]):
+                args = tuple(self._factor(f, axes[0], units) for f in body.args)
+                args, correction = self._with_signs(reduction, args)
+                if any(a is not b for a, b in zip(args, body.args)):
+                    body = c.Scalar(body.dtype, body.name, args)
+        if body is reduction.body:
+            return reduction
+        result = c.Reduce(reduction.dtype, reduction.kind, reduction.axes, body)
+        return result if correction is None else result + correction
+
+    def _with_signs(
+        self, reduction: c.Reduce, factors: tuple[c.ScalarExpr, ...]
+    ) -> tuple[tuple[c.ScalarExpr, ...], c.ScalarExpr | None]:
+        """Return factors of bytes whose signs are those that the target multiplies, and what the
+        sum lacks then.
+
+        `sum(a * b)` -> `sum(a * (b + 128)) - 128 * sum(a)`, the second sum once a row.
+        """
+        dots, small = self.context.dots, [b for b in map(narrow, factors) if b is not None]
+        axes = body_of(self.tensor).axes
+        if dots not in ("mixed", "same") or [b.dtype.bits for b in small] != [8, 8]:
+            return factors, None
+        a, b = reversed(small) if _places(small[0], axes)[-1:] == axes[-1:] else small
+        rows = _places(a, axes)
+        is_fit = (a.dtype.kind == b.dtype.kind) == (dots == "same")
+        if is_fit or not rows or self._is_used_little(rows):
+            return factors, None
+        total = c.Reduce(INT32, "sum", reduction.axes, c.cast(a, INT32))
+        shape = tuple(x.extent for x in rows)
+        sums = self._kept(c.Tensor("sums", shape, INT32, c.Compute(rows, total)))
+        other, sign, offset = (UINT8, 128, -128) if b.dtype is INT8 else (INT8, -128, 128)
+        moved = c.scalar("bitwise_xor", c.scalar(f"bits_as_{other}", b), sign)
+        correction = c.TensorLoad(INT32, sums, rows) * offset
+        return (c.cast(a, INT32), c.cast(moved, INT32)), correction
+
+    def _is_used_little(self, used: tuple[c.IndexVar, ...]) -> bool:
+        """Return whether few results need what depends on some of the axes alone."""
+        reuse: Dim = 1
+        for axis in body_of(self.tensor).axes:
+            if axis not in used:
+                reuse = dim_mul(reuse, axis.extent)
+        return isinstance(reuse, int) and reuse < MIN_REUSE
+
+    def _kept(self, tensor: c.Tensor) -> c.Tensor:
+        """Return a tensor that gets memory of its own."""
+        shape = tuple(self.context.dim(d) for d in tensor.shape)
+        name = f"t{len(self.context.buffers)}"
+        self.context.buffers[tensor] = n.Buffer(name, tensor.dtype, shape, "scratch")
+        self.copies.append(tensor)
+        return tensor
 
     def _factor(
         self, factor: c.ScalarExpr, axis: c.IndexVar, units: tuple[c.IndexVar, ...]
     ) -> c.ScalarExpr:
+        small = narrow(factor)
+        if small is not None:
+            copied = self._factor(small, axis, units)
+            return factor if copied is small else c.cast(copied, factor.dtype)
         used = {id(m) for m in nodes(factor) if isinstance(m, c.IndexVar)}
         if id(axis) not in used:
             return factor
         own = body_of(self.tensor).axes
-        reuse: Dim = 1
-        for other in own:
-            if id(other) not in used:
-                reuse = dim_mul(reuse, other.extent)
-        if isinstance(reuse, int) and reuse < MIN_REUSE:
+        if self._is_used_little(_places(factor, own)):
             return factor
         if self._is_run(factor, axis):
             return factor
         axes = (*(a for a in (*own, *units) if id(a) in used), axis)
         shape = tuple(a.extent for a in axes)
         copy = c.Tensor("operand", shape, factor.dtype, c.Compute(axes, factor))
-        self.context.buffers[copy] = n.Buffer(
-            f"t{len(self.context.buffers)}",
-            copy.dtype,
-            tuple(self.context.dim(d) for d in shape),
-            "scratch",
-        )
-        self.copies.append(copy)
+        self._kept(copy)
         return c.TensorLoad(copy.dtype, copy, axes)
 
     def _runs_in_columns(self, body: c.Scalar, axis: c.IndexVar) -> bool:
@@ -214,6 +253,12 @@ class _Rebuild:
 
 def _unknown_reduction(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
     raise CannotVectorise("a reduction inside a factor")
+
+
+def _places(expr: c.ScalarExpr, axes: tuple[c.IndexVar, ...]) -> tuple[c.IndexVar, ...]:
+    """Return which of the axes an expression depends on."""
+    used = {id(m) for m in nodes(expr)}
+    return tuple(a for a in axes if id(a) in used)
 
 
 def _mentions(expr: n.Expr, var: n.Expr) -> bool:

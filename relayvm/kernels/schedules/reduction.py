@@ -9,10 +9,19 @@ reduced length alone. A sum of float products uses `fma`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Union
 
-from relayvm.base.dtypes import FLOAT16, FLOAT32, INT64, DType
+from relayvm.base.dtypes import (
+    FLOAT16,
+    FLOAT32,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    UINT8,
+    DType,
+)
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
@@ -35,12 +44,22 @@ _OPS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """How one reduction combines; `factors` are those of a product that is fused with the sum."""
+    """How one reduction combines; `factors` are those of a product that is fused with the sum.
+
+    A partial takes `group` elements at a time: more than one are small integers, summed by `Dot`,
+    as the order of integers does not matter.
+    """
 
     op: str
     dtype: DType
     identity: n.Const
     factors: tuple[c.ScalarExpr, c.ScalarExpr] | None
+    group: int = 1
+
+    @property
+    def width(self) -> int:
+        """How many elements 16 partials take at a time."""
+        return n.LANES * self.group
 
 
 def rule_of(reduction: c.Reduce) -> Rule:
@@ -54,6 +73,45 @@ def rule_of(reduction: c.Reduce) -> Rule:
     return Rule(_OPS[kind], acc, _identity(kind, acc), factors)
 
 
+def lane_rule(reduction: c.Reduce, dots: str) -> Rule:
+    """Return the rule of a reduction whose elements run in lanes; `dots` is the target's, see
+    `machine.dot_kind`."""
+    rule = rule_of(reduction)
+    if not dots or reduction.kind != "sum" or rule.dtype != INT32:
+        return rule
+    factors = _small_factors(reduction.body, dots)
+    if factors is None:
+        return rule
+    bytes_ = all(f.dtype.bits == 8 for f in factors)
+    same = factors[0].dtype.kind == factors[1].dtype.kind
+    if bytes_ and dots == ("same" if same else "mixed"):
+        return replace(rule, factors=factors, group=4)
+    return rule if dots == "same" else replace(rule, factors=factors, group=2)
+
+
+def _small_factors(body: c.ScalarExpr, dots: str) -> tuple[c.ScalarExpr, c.ScalarExpr] | None:
+    """Return two integers of at most 16 bits whose product an expression is, or None."""
+    one = narrow(body)
+    if one is not None:
+        # A sum is that of products with 1, of which sign one may choose.
+        is_signed = (one.dtype.kind == "int") == (dots == "same")
+        return one, c.const(1, INT8 if is_signed else UINT8)
+    if not isinstance(body, c.Scalar) or body.name != "multiply":
+        return None
+    a, b = map(narrow, body.args)
+    return None if a is None or b is None else (a, b)
+
+
+def narrow(expr: c.ScalarExpr) -> c.ScalarExpr | None:
+    """Return the integer that an int32 was widened from, or None.
+
+    Those of 16 bits without sign are no operands of `pmaddwd` and the like.
+    """
+    if not isinstance(expr, c.Cast) or expr.dtype != INT32:
+        return None
+    return expr.value if expr.value.dtype in (INT8, UINT8, INT16) else None
+
+
 def _identity(kind: str, dtype: DType) -> n.Const:
     if kind in ("max", "min"):
         if dtype.is_float:
@@ -64,11 +122,23 @@ def _identity(kind: str, dtype: DType) -> n.Const:
 
 def combined(emitter: Emitter, rule: Rule, body: c.ScalarExpr, frame: Frame, acc: n.Expr) -> n.Expr:
     """Return the partial result after one more element (or one in every lane)."""
+    if rule.group > 1:
+        return _dot(emitter, rule, frame, acc)
     if rule.factors is not None:
         a, b = (n.cast(emitter.value(f, frame), rule.dtype) for f in rule.factors)
         return n.call("fma", n.broadcast(a, acc.lanes), n.broadcast(b, acc.lanes), acc)
     value = n.cast(emitter.value(body, frame), rule.dtype)
     return n.call(rule.op, acc, n.broadcast(value, acc.lanes))
+
+
+def _dot(emitter: Emitter, rule: Rule, frame: Frame, acc: n.Expr) -> n.Expr:
+    """Return the partial results after one more group in every lane; masked ones add nothing."""
+    assert rule.factors is not None
+    lanes = acc.lanes * rule.group
+    a, b = (n.broadcast(emitter.value(f, frame), lanes) for f in rule.factors)
+    if emitter.mask is not None:
+        a = emitter.bind(n.select(emitter.mask, a, n.const(0, a.dtype)))
+    return n.Dot(acc, a, b, acc.lanes)
 
 
 def serial(emitter: Emitter, reduction: Reduction, frame: Frame, lanes: int = 1) -> n.Expr:
@@ -221,11 +291,15 @@ def _better(reduction: c.ArgReduce, value: n.Expr, held: n.Expr, flat: n.Expr) -
 
 
 def lane_loop(
-    emitter: Emitter, extent: n.Expr, step: LaneStep, begin: n.Expr | None = None
+    emitter: Emitter,
+    extent: n.Expr,
+    step: LaneStep,
+    begin: n.Expr | None = None,
+    lanes: int = n.LANES,
 ) -> None:
     """Emit a loop over whole vectors of an axis, then one masked vector if any is left."""
     begin = begin if begin is not None else n.const(0)
-    width = n.const(n.LANES)
+    width = n.const(lanes)
     length = s.sub(extent, begin)
     full = s.add(begin, s.mul(s.floordiv(length, width), width))
     if full != extent:
@@ -233,14 +307,14 @@ def lane_loop(
     if full != begin:
         k = emitter.context.names.var("k")
         with emitter.block() as body:
-            emitter.prover.add_range(k, begin, full, n.LANES)
+            emitter.prover.add_range(k, begin, full, lanes)
             step(k, None)
-        emitter.statements.append(n.For(k, begin, full, n.LANES, tuple(body)))
+        emitter.statements.append(n.For(k, begin, full, lanes, tuple(body)))
     if full == extent:
         return
     with emitter.block() as body:
         rest = s.sub(extent, full)
-        outer, emitter.mask = emitter.mask, n.Mask(rest, n.LANES)
+        outer, emitter.mask = emitter.mask, n.Mask(rest, lanes)
         emitter.prover.add_condition(s.compare("less", full, extent))
         step(full, emitter.mask)
         emitter.mask = outer
