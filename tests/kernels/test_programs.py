@@ -20,6 +20,7 @@ from relayvm.kernels.lower import Computation, kernel_signature, lower
 from relayvm.kernels.parser import parse_nest
 from relayvm.kernels.printer import print_nest
 from relayvm.kernels.schedule import schedule
+from relayvm.kernels.schedules.emit import Context, Names
 from relayvm.kernels.schedules.program import Memory, Writer
 from relayvm.kernels.stored import computation_key
 from relayvm.kernels.verify import verify_nest
@@ -239,3 +240,12 @@ def counting(step: int) -> Computation:
 def test_programs_are_known_by_what_they_do() -> None:
     keys = [computation_key(counting(step), (), ()) for step in (1, 1, 2)]
     assert keys[0] == keys[1] != keys[2]
+
+
+def test_memory_of_a_program_gets_a_name_that_is_free() -> None:
+    # Buffers before it may have gone from the list, to be private.
+    scratch = [n.Buffer("tmp1", FLOAT32, (n.const(3),), "scratch")]
+    writer = Writer(Context(Names(), {}, {}), scratch)
+    writer.scratch((4,), FLOAT32)
+    writer.scratch((5,), FLOAT32)
+    assert len({buffer.name for buffer in scratch}) == 3

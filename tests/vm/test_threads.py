@@ -34,8 +34,10 @@ def zeros(count: int) -> np.ndarray:
     return np.zeros(count, np.int64)
 
 
-def in_a_process_of_its_own(text: str, *options: str) -> str:
+def in_a_process_of_its_own(text: str) -> str:
     """Return what a program prints that must end well."""
+    # Newer Pythons warn of a fork beside any thread.
+    options = ("-W", "ignore:This process:DeprecationWarning")
     start = """
         import os, signal, sys, threading, time
         import numpy as np

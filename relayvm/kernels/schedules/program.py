@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 
 from relayvm.base.dims import Dim, DimVar
 from relayvm.base.dtypes import BOOL, INT64, DType
@@ -182,7 +183,9 @@ class Writer:
     def scratch(self, shape: tuple[Dim, ...], dtype: DType) -> Memory:
         """Return memory for the program alone; all phases and rounds see the same."""
         extents = tuple(self.context.dim(d) for d in shape)
-        buffer = n.Buffer(f"tmp{len(self._scratch)}", dtype, extents, "scratch")
+        names = {buffer.name for buffer in self._scratch}
+        number = next(k for k in count(len(names)) if f"tmp{k}" not in names)
+        buffer = n.Buffer(f"tmp{number}", dtype, extents, "scratch")
         self._scratch.append(buffer)
         return Memory(self, buffer, shape)
 
