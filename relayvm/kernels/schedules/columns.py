@@ -99,10 +99,6 @@ class ColumnTiling(Tiling):
             return STREAM_COLUMNS
         return super()._column_block()
 
-    @property
-    def _few_heights(self) -> tuple[int, ...]:
-        return self.heights
-
     def widths(self, rows: int) -> tuple[int, ...]:
         """How many columns a tile of so many rows may have, the most first: whole vectors."""
         if self._streams(rows):

@@ -263,7 +263,7 @@ class Tiling:
             begin, end = ranges[self.row_axis]
             if self.few_rows is not None and aligned:
                 done = 0
-                for height in _parts(self.few_rows, self._few_heights):
+                for height in _parts(self.few_rows, self.heights):
                     columns(emitter, n.const(done), height)
                     done += height
                 return
@@ -295,11 +295,6 @@ class Tiling:
     def heights(self) -> tuple[int, ...]:
         """How many rows a tile may have, the most first."""
         return (4, 2, 1) if self.tile >= 4 and self.tile != 6 else (3, 2, 1)[-self.tile :]
-
-    @property
-    def _few_heights(self) -> tuple[int, ...]:
-        """Heights for so few rows that weights are what costs: they are read once if possible."""
-        return (8, *self.heights) if self.tile >= 16 else self.heights
 
     def widths(self, rows: int) -> tuple[int, ...]:
         """How many columns a tile of so many rows may have, the most first."""
