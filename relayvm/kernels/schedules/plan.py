@@ -248,12 +248,18 @@ def _reader_in_place(
 
 def _run_together(a: Tensor, b: Tensor) -> bool:
     """Return whether the reductions of two tensors run in one loop because they share what they
-    read. Others would run in turn, each with half of the registers.
+    read. Others would run in turn, each with half of the registers; so would products, which have
+    an operand each.
     """
     if a is b:
         return True
-    extents = [[axis.extent for r in _reductions(t) for axis in r.axes] for t in (a, b)]
-    return same_shape(tuple(extents[0]), tuple(extents[1])) and bool(_sources(a) & _sources(b))
+    both = [_reductions(t) for t in (a, b)]
+    if any(
+        isinstance(r.body, Scalar) and r.body.name == "multiply" for found in both for r in found
+    ):
+        return False
+    extents = [tuple(axis.extent for r in found for axis in r.axes) for found in both]
+    return same_shape(*extents) and bool(_sources(a) & _sources(b))
 
 
 def _reductions(tensor: Tensor) -> list[Reduce | ArgReduce]:

@@ -29,6 +29,7 @@ from relayvm.kernels.schedules.plan import (
     reads,
 )
 from relayvm.kernels.schedules.reduction import serial
+from relayvm.kernels.schedules.weights import has_long_weights
 
 SMALL_WORK = 1 << 14
 # Elements of the longest stage in one block: rows that stay in the first cache, or of a product,
@@ -302,8 +303,10 @@ def _axes_of(context: Context, stage: Stage) -> tuple[int, ...]:
 def _joined(context: Context, group: Group, stage: Stage) -> Group | None:
     """Return the group with one more stage, or None where they cannot run together."""
     stages = [*group.stages, stage]
-    if any(each.program is not None for each in (group.stages[-1], stage)):
-        return None
+    kept = context.buffers.keys()
+    for each in (group.stages[-1], stage):
+        if each.program is not None or has_long_weights(each, kept):
+            return None
     shared = _shared_axes(context, group, stage)
     if all(_is_small(context, each) for each in stages):
         return Group(stages, shared)
