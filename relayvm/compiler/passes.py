@@ -20,6 +20,7 @@ from relayvm.compiler.transforms.eliminate_dead_code import (
 )
 from relayvm.compiler.transforms.fold_constants import fold_constants
 from relayvm.compiler.transforms.fuse import fuse
+from relayvm.compiler.transforms.hoist_loop_contractions import hoist_loop_contractions
 from relayvm.compiler.transforms.inline import inline
 from relayvm.compiler.transforms.instantiate import instantiate
 from relayvm.compiler.transforms.lift_closures import lift_closures
@@ -124,6 +125,13 @@ PASSES: dict[str, Pass] = {
             requires=_TYPED | _ANF,
             ensures=frozenset({Property.MATCHES_COMPILED}),
             judging=True,
+        ),
+        Pass(
+            "hoist_loop_contractions",
+            hoist_loop_contractions,
+            "compute what a loop multiplies in each step by the same weight before its steps",
+            requires=_TYPED | _ANF,
+            opt_level=3,
         ),
         Pass(
             "fuse",

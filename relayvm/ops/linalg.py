@@ -77,6 +77,11 @@ def _(data: TensorType, weight: TensorType, *, units: Dim | None, out_dtype: DTy
     return data.shape[-1]
 
 
+@dense.row_axis
+def _(data: TensorType, weight: TensorType, *, units: Dim | None, out_dtype: DType | None) -> int:
+    return 0 if data.rank > 1 else -1
+
+
 Side = Callable[[Index, ScalarExpr], ScalarExpr]
 
 
@@ -196,6 +201,21 @@ def _(
     return _swapped(tensor_a, transpose_a)[-1]
 
 
+@matmul.row_axis
+def _(
+    tensor_a: TensorType,
+    tensor_b: TensorType,
+    *,
+    units: Dim | None,
+    out_dtype: DType | None,
+    transpose_a: bool,
+    transpose_b: bool,
+) -> int | None:
+    if transpose_a:
+        return None
+    return 0 if tensor_a.rank > 1 else -1
+
+
 @operator("nn.batch_matmul", fusion=Fusion.CONTRACTION)
 def batch_matmul(
     tensor_a: Numeric,
@@ -271,6 +291,18 @@ def _(
     transpose_b: bool,
 ) -> Dim:
     return _swapped(tensor_a, transpose_a)[2]
+
+
+@batch_matmul.row_axis
+def _(
+    tensor_a: TensorType,
+    tensor_b: TensorType,
+    *,
+    out_dtype: DType | None,
+    transpose_a: bool,
+    transpose_b: bool,
+) -> int | None:
+    return None if transpose_a else 1
 
 
 OPERATORS = (dense, matmul, batch_matmul)

@@ -93,6 +93,15 @@ class Operator(Op):
         """Add the number of terms that one result element sums: `(*types, **attrs) -> int`."""
         return self._add("reduction_size", size)
 
+    def row_axis(self, axis: F) -> F:
+        """Add which axis of the first operand, and of the result, is one of rows: `(*types,
+        **attrs) -> int or None`.
+
+        A row of the result depends on that row of the first operand alone, and is the same however
+        many there are; -1 means that an axis of rows may be put in front of both.
+        """
+        return self._add("row_axis", axis)
+
     def value_shape(self, shape: F) -> F:
         """Add the second rule of a data-dependent operator: `(*arrays, **attrs) -> dims` that the
         rule left open (`?`), in their order.
@@ -297,6 +306,13 @@ class Operator(Op):
         if callable(self.value_traps):
             return self.value_traps(*types, **self.complete_attrs(attrs))
         return self.value_traps or self.is_data_dependent
+
+    def axis_of_rows(self, types: Sequence[Type], attrs: Mapping[str, AttrValue]) -> int | None:
+        """Return the axis of independent rows as `row_axis` says it, None where there is none."""
+        if "row_axis" not in self.facets:
+            return None
+        axis: int | None = self.apply("row_axis", *types, **self.complete_attrs(attrs))
+        return axis
 
     def tolerance(self, types: Sequence[Type], attrs: Mapping[str, AttrValue]) -> float:
         """Return the error bound of a float result in units in the last place.

@@ -64,4 +64,9 @@ def _(data: TensorType, weight: TensorType, *, units: Dim | None, out_dtype: DTy
     return data.shape[1]
 
 
+@contrib_dense_pack.row_axis
+def _(data: TensorType, weight: TensorType, *, units: Dim | None, out_dtype: DType | None) -> int:
+    return 0
+
+
 OPERATORS = (contrib_dense_pack,)

@@ -20,7 +20,7 @@ from relayvm.ops.quantized import (
     require_parameters,
     require_quantized,
 )
-from relayvm.ops.schema import AnyTensor, Dims, Integer, Ints
+from relayvm.ops.schema import AnyTensor, Dims, Integer, Ints, like
 
 _SOFTMAX_BITS = 8
 _SOFTMAX_SCALE = 30
@@ -100,6 +100,12 @@ def dense(
 @defined_by(dense)
 def _(c: Composer, types: Sequence[Any], args: Sequence[Any], attrs: dict[str, Any]) -> Any:
     return _layer(c, "nn.dense", types, args, attrs, 0)
+
+
+@dense.row_axis
+@like(dense.rule)
+def _(*types: TensorType, **attrs: Any) -> int:
+    return 0 if types[0].rank > 1 else -1
 
 
 @operator(

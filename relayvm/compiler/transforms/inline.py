@@ -21,6 +21,7 @@ from relayvm.ir.types import ShapeArg
 from relayvm.ir.visit import children, post_order, rebuild
 
 LARGEST_SMALL_FUNCTION = 10
+MOST_ROUNDS = 3
 
 
 def inline(module: Module, marked_only: bool = False) -> Module:
@@ -43,8 +44,7 @@ def inline(module: Module, marked_only: bool = False) -> Module:
             else:
                 function = _inline_into(function, inlined, module.library)
             if function is not functions[name] and not marked_only:
-                # Parameters of inlined functions are lets now, many of them names of atoms.
-                function = _inline_into(function, {}, module.library)
+                function = _inline_names(function, module.library)
             functions[name] = function
             if name in recursive or is_primitive(function):
                 continue
@@ -54,6 +54,17 @@ def inline(module: Module, marked_only: bool = False) -> Module:
             if function.attrs.get("Inline") or small:
                 inlined[name] = function
     return module.with_functions(functions)
+
+
+def _inline_names(function: Function, library: frozenset[str]) -> Function:
+    """Inline once more: parameters of inlined functions are lets now, many of them names of atoms,
+    behind which there are functions that are called once.
+    """
+    for _ in range(MOST_ROUNDS):
+        before, function = function, _inline_into(function, {}, library)
+        if function is before:
+            break
+    return function
 
 
 def _expand_marked(

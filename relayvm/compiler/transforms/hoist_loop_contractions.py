@@ -1,0 +1,271 @@
+"""Contractions of counted loops that are known before the steps run, computed for many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from relayvm.compiler.analysis.counted_loops import (
+    Counter,
+    Recursion,
+    find_counter,
+    find_recursion,
+    is_name,
+)
+from relayvm.compiler.analysis.scopes import is_primitive
+from relayvm.compiler.rewriting.build import call, constant, tensor, type_of
+from relayvm.compiler.transforms.blocks import Binding, rebuild_block, rewrite_blocks
+from relayvm.compiler.transforms.loop_rows import Block, Rows, Value, is_plain, row_bytes
+from relayvm.ir.expr import Call, Expr, Function, GlobalVar, If, Var
+from relayvm.ir.module import Module
+from relayvm.ir.types import FuncType, Type
+from relayvm.ir.visit import free_vars, rebuild, substitute
+
+BLOCK_BYTES = 64 << 20
+
+
+def hoist_loop_contractions(module: Module) -> Module:
+    """Compute what a loop multiplies in every step by the same weight before the steps, as one
+    product.
+
+    ```
+    def @f(%i: int64, %n: int64, %h: ..) {
+      if (less(%i, %n)) {
+        let %x = nn.dense(take(%xs, %i, axis=0), %w);
+        @f(add(%i, 1i64), %n, tanh(add(%x, %h)))
+      } else { %h }
+    }
+    ```
+    -> the steps of a block in a loop inside of the loop over blocks:
+    ```
+    def @f(%i: int64, %n: int64, %h: ..) {
+      if (less(%i, %n)) {
+        let %end = minimum(%n, add(%i, 4096i64));
+        let %rows = nn.dense(take(%xs, arange(%i, %end, 1i64), axis=0), %w);
+        let %block = fn (%j: int64, %s: ..) {
+          if (less(%j, %end)) {
+            let %x = take(%rows, subtract(%j, %i), axis=0);
+            %block(add(%j, 1i64), tanh(add(%x, %s)))
+          } else { @f(%j, %n, %s) }
+        };
+        %block(%i, %h)
+      } else { %h }
+    }
+    ```
+    Loops are functions that call themselves last, with a counter one higher, as long as it is below
+    a bound that stays. What moves follows from the counter, from values that stay, and from slices
+    of these, cannot trap unless the first step does, and has a row for each step. It moves if a
+    contraction in it has a weight of at least 64 KiB and fewer than 16 rows a step. All tensors of
+    a block together take at most 64 MiB. Results keep their bits. Requires TYPED and ANF. Linear.
+    """
+    functions = {}
+    for name, function in module.functions.items():
+        functions[name] = function if is_primitive(function) else _hoist(function, name)
+    return module.with_functions(functions)
+
+
+def _hoist(function: Function, name: str) -> Function:
+    new = rewrite_blocks(function, _local_loops, skip=is_primitive)
+    assert isinstance(new, Function)
+    return _in_blocks(new, GlobalVar(name, span=new.span, checked_type=new.checked_type))
+
+
+def _local_loops(bindings: list[Binding], tail: Expr) -> Expr:
+    new = []
+    for binding in bindings:
+        value = binding.value
+        if isinstance(value, Function) and not is_primitive(value):
+            value = _in_blocks(value, binding.var)
+        new.append(binding if value is binding.value else replace(binding, value=value))
+    return rebuild_block(new, tail)
+
+
+def _in_blocks(function: Function, name: Var | GlobalVar) -> Function:
+    """Return a loop that goes block by block; other functions as they are."""
+    loop = find_recursion(function, name)
+    counter = None if loop is None else find_counter(loop)
+    if loop is None or counter is None or not all(is_plain(b.value) for b in loop.prefix):
+        return function
+    kind = tensor(function.params[counter.place])
+    end = Var("end", span=loop.choice.span, checked_type=kind)
+    rows = Rows(loop, counter, end)
+    limit = rows.shared(counter.limit)
+    ready = _ready(loop, rows) if limit is not None else {}
+    if limit is None or not ready:
+        return function
+    return _Blocks(loop, counter, name, rows, ready).function(limit)
+
+
+def _ready(loop: Recursion, rows: Rows) -> dict[Var, Value]:
+    """Return the variables whose values are worth having before the steps, and that these read."""
+    read: set[Var] = set()
+    for binding in (*loop.prefix, *loop.body):
+        if binding.var not in rows.values:
+            read.update(free_vars(binding.value))
+    read.update(free_vars(loop.tail))
+    bound = [b.var for b in (*loop.prefix, *loop.body)]
+    return {
+        v: rows.values[v] for v in bound if v in read and v in rows.values and rows.values[v].pays
+    }
+
+
+class _Blocks:
+    """Writes one loop anew."""
+
+    def __init__(
+        self,
+        loop: Recursion,
+        counter: Counter,
+        name: Var | GlobalVar,
+        rows: Rows,
+        ready: dict[Var, Value],
+    ) -> None:
+        self.loop = loop
+        self.counter = counter
+        self.name = name
+        self.rows = rows
+        self.ready = ready
+        params = loop.function.params
+        self.start = params[counter.place]
+        self.moving = [p for k, p in enumerate(params) if k not in loop.fixed]
+        self.fresh = {p: replace(p) for p in self.moving}
+        types = tuple(_declared(p) for p in self.moving)
+        self.result = loop.function.ret_type or type_of(loop.function.body)
+        kind = FuncType(types, self.result)
+        self.block = Var("block", span=loop.function.span, checked_type=kind)
+
+    def function(self, limit: Expr) -> Function:
+        loop = self.loop
+        emitted = _needed(self.rows.emitted, [v.expr for v in self.ready.values()])
+        before = Block()
+        self.bind_end(before, limit, self.steps_a_block(emitted))
+        before.bindings += emitted
+        before.bindings.append(Binding(self.block, self.steps(), loop.function.span))
+        args, span = tuple(self.moving), loop.choice.span
+        enter = Call(self.block, args, span=span, checked_type=self.result)
+        choice = _choice(loop, before.ending(enter))
+        return replace(loop.function, body=rebuild_block(list(loop.prefix), choice))
+
+    def steps_a_block(self, emitted: Sequence[Binding]) -> int:
+        size = sum(row_bytes(binding.var.checked_type) for binding in emitted)
+        return max(1, BLOCK_BYTES // max(size, 1))
+
+    def bind_end(self, block: Block, limit: Expr, steps: int) -> None:
+        """Bind the end of the block; no sum in it is above the greatest number."""
+        kind, span = tensor(self.start), self.loop.choice.span
+        most = int(np.iinfo(kind.dtype.numpy).max)
+        steps = min(steps, most // 2)
+
+        def bound(name: str, a: Expr, b: Expr | int) -> Var:
+            other = constant(b, kind.dtype) if isinstance(b, int) else b
+            return block.bind(call(name, (a, other), span))
+
+        stop = bound("add", bound("minimum", self.start, most - steps), steps)
+        if self.counter.inclusive:
+            limit = bound("add", bound("minimum", limit, most - 1), 1)
+        for length in self.rows.lengths:
+            stop = bound("minimum", stop, block.bind(length))
+        last = call("minimum", (limit, stop), span)
+        block.bindings.append(Binding(self.rows.end, last, span))
+
+    def steps(self) -> Function:
+        """Return the loop over the steps of one block."""
+        loop, span = self.loop, self.loop.choice.span
+        head = Block()
+        counter = self.fresh[self.start]
+        more = head.bind(call("less", (counter, self.rows.end), span))
+        on = self.body()
+        out = Call(
+            self.name,
+            tuple(self.fresh.get(p, p) for p in loop.function.params),
+            type_args=loop.calls[0].type_args,
+            span=span,
+            checked_type=loop.calls[0].checked_type,
+        )
+        kind = loop.choice.checked_type
+        choice = If(more, on, out, span=span, checked_type=kind)
+        params = tuple(self.fresh.values())
+        return Function(
+            params,
+            head.ending(choice),
+            self.result,
+            span=loop.function.span,
+            checked_type=self.block.checked_type,
+        )
+
+    def body(self) -> Expr:
+        """Return what a step does, with rows in the place of what is known."""
+        stays = {v for v, value in self.rows.values.items() if not value.varies}
+        again = {b.var: replace(b.var) for b in self.loop.prefix if b.var not in stays}
+        names: dict[Var, Expr] = {**self.fresh, **again}
+        names.update((v, value.expr) for v, value in self.ready.items() if not value.varies)
+        copied = [b for b in self.loop.prefix if b.var in again]
+        lines: list[tuple[Binding, bool]] = []
+        for binding in (*copied, *self.loop.body):
+            known = self.ready.get(binding.var)
+            if known is not None and not known.varies:
+                continue
+            var = again.get(binding.var, binding.var)
+            optional = binding.var in self.rows.values or binding.var in again
+            if known is not None:
+                lines += [(b, True) for b in self.row(replace(binding, var=var), known)]
+            else:
+                value = substitute(binding.value, names)
+                lines.append((replace(binding, var=var, value=value), optional))
+        tail = substitute(self.in_block(self.loop.tail), names)
+        return rebuild_block(_live(lines, tail), tail)
+
+    def row(self, binding: Binding, known: Value) -> list[Binding]:
+        """Return the bindings that take the row of a step out of those of the block."""
+        span = binding.span
+        passed = call("subtract", (self.fresh[self.start], self.start), span)
+        place = Var("place", span=span, checked_type=passed.checked_type)
+        row = call("take", (known.expr, place), span, axis=0)
+        return [Binding(place, passed, span), replace(binding, value=row)]
+
+    def in_block(self, tail: Expr) -> Expr:
+        """Return the end of a step with the loop over blocks left for the next step."""
+
+        def step(_before: Expr, after: Expr) -> Expr:
+            if not isinstance(after, Call) or not is_name(after.op, self.name):
+                return after
+            args = tuple(a for k, a in enumerate(after.args) if k not in self.loop.fixed)
+            return replace(after, op=self.block, args=args, type_args=())
+
+        return rebuild(tail, step)
+
+
+def _declared(param: Var) -> Type:
+    kind = param.type_annotation or param.checked_type
+    assert kind is not None
+    return kind
+
+
+def _choice(loop: Recursion, on: Expr) -> If:
+    if loop.again:
+        return replace(loop.choice, true_branch=on)
+    return replace(loop.choice, false_branch=on)
+
+
+def _needed(bindings: Sequence[Binding], results: Sequence[Expr]) -> list[Binding]:
+    """Return the bindings that lead to results."""
+    read = {r for r in results if isinstance(r, Var)}
+    kept: list[Binding] = []
+    for binding in reversed(bindings):
+        if binding.var in read:
+            read.update(free_vars(binding.value))
+            kept.append(binding)
+    return kept[::-1]
+
+
+def _live(lines: Sequence[tuple[Binding, bool]], tail: Expr) -> list[Binding]:
+    """Return the bindings without those that are optional and read by nobody."""
+    read = set(free_vars(tail))
+    kept: list[Binding] = []
+    for binding, optional in reversed(lines):
+        if not optional or binding.var in read:
+            read.update(free_vars(binding.value))
+            kept.append(binding)
+    return kept[::-1]
