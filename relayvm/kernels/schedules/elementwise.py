@@ -24,6 +24,8 @@ from relayvm.kernels.schedules.reduction import LaneStep, lane_loop, serial
 BLOCK = 2048
 MIN_VECTOR = 5
 
+Ranges = dict[int, tuple[n.Expr, n.Expr]]
+
 
 def elementwise_phase(context: Context, stage: Stage) -> n.Phase | None:
     """Return the phase of a stage without reductions, or None where it has no vector form."""
@@ -55,7 +57,7 @@ def vector_phase(context: Context, stage: Stage, reducer: Reducer) -> n.Phase | 
         if clipped:
             _versions(emitter, stage, axis, begin, end, clipped)
         else:
-            vector_rows(emitter, stage, axis, begin, end)
+            vector_rows(emitter, stage, {axis: (begin, end)})
 
     try:
         return blocks(context, emitter, extents[axis], run, _block_size(context, stage, axis))
@@ -83,7 +85,8 @@ def _versions(
         with emitter.block() as body:
             if condition is not None:
                 emitter.prover.add_condition(condition)
-            _Rows(emitter, stage, axis, begin, end, vectors=condition is not None).emit()
+            edges = {axis: (begin, end)}
+            _Rows(emitter, stage, edges, vectors=condition is not None).emit()
         bodies.append(tuple(body))
     emitter.statements.append(n.If(whole, bodies[0], (n.If(ones, bodies[1], bodies[2]),)))
 
@@ -100,18 +103,17 @@ def _block_size(context: Context, stage: Stage, axis: int) -> int:
 def vector_rows(
     emitter: Emitter,
     stage: Stage,
-    axis: int,
-    begin: n.Expr,
-    end: n.Expr,
+    edges: Ranges,
     at: dict[int, n.Expr] | None = None,
+    base: dict[int, n.Expr] | None = None,
     vectors: bool = True,
 ) -> None:
-    """Emit the elements whose index on an axis is in a range, and those of other axes `at` values.
+    """Emit the elements whose indices on some axes are in a range, and on others `at` a value.
 
-    Without `vectors` they are scalars. Raises CannotVectorise where the last axis cannot run in
-    lanes.
+    Where `base` has an axis, its range counts from there. Without `vectors` elements are scalars.
+    Raises CannotVectorise where the last axis cannot run in lanes.
     """
-    _Rows(emitter, stage, axis, begin, end, vectors, at).emit()
+    _Rows(emitter, stage, edges, at, base, vectors).emit()
 
 
 class _Rows:
@@ -121,23 +123,25 @@ class _Rows:
         self,
         emitter: Emitter,
         stage: Stage,
-        axis: int,
-        begin: n.Expr,
-        end: n.Expr,
-        vectors: bool = True,
+        edges: Ranges,
         at: dict[int, n.Expr] | None = None,
+        base: dict[int, n.Expr] | None = None,
+        vectors: bool = True,
     ) -> None:
-        self.emitter, self.stage, self.at = emitter, stage, at or {}
+        self.emitter, self.stage = emitter, stage
+        self.at, self.base = at or {}, base or {}
         self.extents = tuple(emitter.context.dim(d) for d in stage.shape)
         lanes_axis = last_axis(self.extents)
-        if vectors and (lanes_axis is None or is_small(self.extents[lanes_axis])):
+        short = lanes_axis in (None, *self.at) or is_small(self.extents[lanes_axis or 0])
+        if vectors and short:
             raise CannotVectorise("an axis that is too short")
         self.lanes_axis = lanes_axis if vectors else None
         zero: n.Expr = n.const(0)
         self.edges = {k: (zero, e) for k, e in enumerate(self.extents) if e != n.const(1)}
-        self.edges[axis] = (begin, end)
+        self.edges.update(edges)
         self.edges = {k: edge for k, edge in self.edges.items() if k not in self.at}
-        self.points = borders(emitter.context, stage)
+        points = borders(emitter.context, stage)
+        self.points = {k: p for k, p in points.items() if k not in self.base and k not in self.at}
         inner = inner_axis(emitter.context, stage, lanes_axis) if lanes_axis is not None else None
         self.order = [k for k in sorted(self.edges) if k != inner]
         if inner in self.edges:
@@ -153,6 +157,9 @@ class _Rows:
     def _nested(self, at: dict[int, n.Expr], rest: list[int]) -> None:
         if not rest:
             indices = tuple(at.get(d, n.const(0)) for d in range(len(self.extents)))
+            for axis, begin in self.base.items():
+                moved = s.add(begin, indices[axis])
+                indices = (*indices[:axis], moved, *indices[axis + 1 :])
             emit_stage(self.emitter, self.stage, indices, self.emitter.mask)
             return
         axis = rest[0]

@@ -11,6 +11,7 @@ from relayvm.base.dims import Dim, dim_mul
 from relayvm.base.dtypes import INT8, INT32, UINT8
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
+from relayvm.kernels.index import simplify as s
 from relayvm.kernels.lower import Computation, dim_names
 from relayvm.kernels.schedules.elementwise import is_small
 from relayvm.kernels.schedules.emit import (
@@ -231,7 +232,7 @@ class _Rebuild:
         value, frame = load
         *outer, last = value.indices
         k = frame.get(axis)
-        return k is not None and last == k and not any(_mentions(i, k) for i in outer)
+        return k is not None and not any(_mentions(i, k) for i in (*outer, s.sub(last, k)))
 
     def _load(self, factor: c.ScalarExpr) -> tuple[n.Load, Frame] | None:
         """Return the load that is all of a factor, and what its axes stand for."""

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from relayvm.base.dims import Dim, dim_add, dim_mul
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
+from relayvm.kernels.index import simplify as s
 from relayvm.kernels.lower import Skeleton
-from relayvm.kernels.schedules.contraction import FEW_ROWS, NotAContraction, Tiling
+from relayvm.kernels.schedules.columns import ColumnTiling
+from relayvm.kernels.schedules.contraction import FEW_ROWS, NotAContraction, Tiling, product
 from relayvm.kernels.schedules.elementwise import blocks, vector_rows
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter
 from relayvm.kernels.schedules.grid import Ranges, Side, grid_phase
@@ -29,6 +31,14 @@ from relayvm.kernels.schedules.plan import (
     reads,
 )
 from relayvm.kernels.schedules.reduction import serial
+from relayvm.kernels.schedules.shared_axes import (
+    Place,
+    Places,
+    Shared,
+    axes_of,
+    own_axes,
+    shared_with,
+)
 from relayvm.kernels.schedules.weights import has_long_weights
 
 SMALL_WORK = 1 << 14
@@ -45,17 +55,41 @@ COLUMNS = 64
 
 @dataclass(eq=False)
 class Group:
-    """Stages that one phase may run; `shared` are the axes at which they read each other only at
-    their own index, or None where all are small.
+    """Stages that one phase may run, and the axes that they share: at these they read each other
+    only at their own index.
     """
 
     stages: list[Stage]
-    shared: tuple[int, ...]
+    shared: Shared
 
     @property
     def tensors(self) -> list[c.Tensor]:
         """What the stages compute."""
         return [t for stage in self.stages for t in stage.tensors]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which elements of a stage one block has: `at` one index of some axes, in a range of others.
+
+    Of an axis that is only partly shared the range starts at 0, which stands for `base`.
+    """
+
+    at: dict[int, n.Expr]
+    edges: Ranges
+    base: dict[int, n.Expr]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How a group is cut: shared axes of which a block has one index each, and one of which it has
+    `size`, if any can be cut so.
+    """
+
+    shared: Shared
+    fixed: tuple[int, ...]
+    axis: int | None
+    size: int
 
 
 def group_stages(context: Context, stages: list[Stage]) -> list[Group]:
@@ -71,7 +105,7 @@ def group_stages(context: Context, stages: list[Stage]) -> list[Group]:
         if joined is not None:
             groups[-1] = joined
             continue
-        alone = Group([stage], _axes_of(context, stage))
+        alone = Group([stage], own_axes(context, stage))
         if groups and _is_independent(context, stage, groups[-1]):
             before = _joined(context, groups[-2], stage) if len(groups) > 1 else None
             if before is not None:
@@ -88,67 +122,102 @@ def group_phase(parts: Skeleton, group: Group, registers: int) -> n.Phase | None
     context = parts.context
     emitter = Emitter(context, serial)
     try:
-        if not group.shared or all(_is_small(context, each) for each in group.stages):
+        small = all(_is_small(context, each) for each in group.stages)
+        if small or not group.shared.extents:
             return blocks(
                 context, emitter, n.const(1), lambda _, __: _whole(emitter, group.stages, registers)
             )
-        *fixed, axis = _block_axes(context, group)
-        extents = tuple(context.dim(d) for d in group.stages[0].shape)
-        size = _block_size(context, group, axis)
-        sides = [Side(k, extents[k], 1) for k in fixed] + [Side(axis, extents[axis], size)]
+        cut = _blocks_of(context, group)
+        extents = cut.shared.extents
+        sides = [Side(k, extents[k], 1) for k in cut.fixed]
+        if cut.axis is not None:
+            sides.append(Side(cut.axis, extents[cut.axis], cut.size))
 
         def run(ranges: Ranges) -> None:
-            at = {k: ranges[k][0] for k in fixed}
-            for buffer in context.buffers.values():
-                if buffer.role == "private":
-                    context.windows[buffer.name] = {**at, axis: ranges[axis][0]}
-            for stage in group.stages:
-                _rows(emitter, stage, axis, at, ranges[axis], registers)
+            for stage, places in zip(group.stages, cut.shared.places):
+                part = _part(cut, places, ranges)
+                begins = {k: edge[0] for k, edge in part.edges.items()}
+                for tensor in stage.tensors:
+                    buffer = context.buffers[tensor]
+                    if buffer.role == "private":
+                        context.windows[buffer.name] = {**begins, **part.at, **part.base}
+                _rows(emitter, stage, part, registers)
 
-        with _private_memory(parts, group, fixed, axis, size):
+        with _private_memory(parts, group, cut):
             return grid_phase(context, emitter, sides, run)
     except (CannotVectorise, NotAContraction):
         return None
 
 
-def _block_axes(context: Context, group: Group) -> tuple[int, ...]:
-    """Return the axes of blocks: the shared ones, but not the last of the stages, in vectors.
+def _part(cut: Blocks, places: Places, ranges: Ranges) -> Part:
+    part = Part({}, {}, {})
+    for k, place in places.items():
+        if place.shared == (cut.axis,) and place.rest is None:
+            part.edges[k] = ranges[place.shared[0]]
+            continue
+        index: n.Expr = n.const(0)
+        for axis in place.shared:
+            index = s.add(s.mul(index, cut.shared.extents[axis]), ranges[axis][0])
+        if place.rest is None:
+            part.at[k] = index
+        else:
+            part.base[k] = s.mul(index, place.rest)
+            part.edges[k] = (n.const(0), place.rest)
+    return part
 
-    Where that is the only one, a block is some of its vectors.
+
+def _blocks_of(context: Context, group: Group) -> Blocks:
+    """Cut a group along the axes that it shares, but for those that all stages have in vectors.
+
+    Where these are the only ones, a block has some vectors.
     """
-    last = max(k for stage in group.stages for k in _axes_of(context, stage))
-    return tuple(k for k in group.shared if k != last) or group.shared
+    shared = group.shared
+    last = _last_shared(context, group)
+    if not last.issuperset(shared.extents):
+        shared = shared.without(last)
+    *fixed, axis = shared.extents
+    size = _block_size(context, group, shared, axis, set(shared.extents) <= last)
+    alone = Place((axis,))
+    if any(axis in p.shared and p != alone for places in shared.places for p in places.values()):
+        return Blocks(shared, (*fixed, axis), None, 1)
+    return Blocks(shared, tuple(fixed), axis, size)
 
 
-def _block_size(context: Context, group: Group, axis: int) -> int:
+def _last_shared(context: Context, group: Group) -> set[int]:
+    """Return the shared axes that are the last of all stages."""
+    last = set(group.shared.extents)
+    for stage, places in zip(group.stages, group.shared.places):
+        place = places.get(max(axes_of(context, stage), default=-1))
+        last &= set(place.shared if place is not None else ())
+    return last
+
+
+def _block_size(context: Context, group: Group, shared: Shared, axis: int, in_vectors: bool) -> int:
     """Return how many rows make a block: a power of two, so that tiles are whole."""
-    fixed = _block_axes(context, group)
     sizes = []
-    for stage in group.stages:
-        inner = volume(tuple(d for k, d in enumerate(stage.shape) if k not in fixed))
-        sizes.append(inner if isinstance(inner, int) else None)
-    product = any(_is_product(context, stage) for stage in group.stages)
-    longest = None if None in sizes else max(z for z in sizes if z is not None)
-    if _vectors_only(context, group):
+    for stage, places in zip(group.stages, shared.places):
+        extents: list[n.Expr] = [context.dim(d) for d in stage.shape]
+        for k, place in places.items():
+            extents[k] = n.const(1) if place.rest is None else place.rest
+        sizes.append(product(tuple(extents)))
+    known = [int(e.value) for e in sizes if isinstance(e, n.Const)]
+    longest = max(known) if len(known) == len(sizes) else None
+    if in_vectors:
         rows = COLUMNS
         while longest is not None and rows < 1024 and 2 * rows * longest <= PRODUCT_ELEMENTS:
             rows *= 2
         return rows
+    has_product = any(_is_product(context, stage) for stage in group.stages)
     if longest is None:
-        return UNKNOWN_PRODUCT_ROWS if product else UNKNOWN_ROWS
-    rows, most = 64, PRODUCT_ELEMENTS if product else BLOCK_ELEMENTS
+        return UNKNOWN_PRODUCT_ROWS if has_product else UNKNOWN_ROWS
+    rows, most = 64, PRODUCT_ELEMENTS if has_product else BLOCK_ELEMENTS
     while rows > 4 and rows * longest > most:
         rows //= 2
-    extent = group.stages[0].shape[axis]
-    few = extent // MIN_BLOCKS if isinstance(extent, int) else rows
+    extent = shared.extents[axis]
+    few = int(extent.value) // MIN_BLOCKS if isinstance(extent, n.Const) else rows
     while rows > 1 and (rows * longest > MAX_ELEMENTS or (rows > few and rows * longest > most)):
         rows //= 2
     return rows
-
-
-def _vectors_only(context: Context, group: Group) -> bool:
-    last = max(k for stage in group.stages for k in _axes_of(context, stage))
-    return group.shared == (last,)
 
 
 def _private_tensors(parts: Skeleton, group: Group) -> list[c.Tensor]:
@@ -165,9 +234,7 @@ def _private_tensors(parts: Skeleton, group: Group) -> list[c.Tensor]:
 
 
 @contextmanager
-def _private_memory(
-    parts: Skeleton, group: Group, fixed: list[int], axis: int, size: int
-) -> Iterator[None]:
+def _private_memory(parts: Skeleton, group: Group, cut: Blocks) -> Iterator[None]:
     """Give what only the group reads memory for one block instead of scratch, unless the phase
     cannot be written.
     """
@@ -181,10 +248,8 @@ def _private_memory(
         if over is not None:
             context.buffers[tensor] = context.buffers[over]
             continue
-        shape = tuple(
-            n.const(1) if k in fixed else _at_most(size, e) if k == axis else e
-            for k, e in enumerate(old.shape)
-        )
+        number = next(k for k, stage in enumerate(group.stages) if tensor in stage.tensors)
+        shape = _shape_of_block(cut, cut.shared.places[number], old.shape)
         made.append(n.Buffer(f"own{old.name.removeprefix('tmp')}", old.dtype, shape, "private"))
         context.buffers[tensor] = made[-1]
     try:
@@ -218,6 +283,18 @@ def _overwritten(
     return None
 
 
+def _shape_of_block(cut: Blocks, places: Places, whole: tuple[n.Expr, ...]) -> tuple[n.Expr, ...]:
+    shape = list(whole)
+    for k, place in places.items():
+        if place.rest is not None:
+            shape[k] = place.rest
+        elif place.shared != (cut.axis,):
+            shape[k] = n.const(1)
+        else:
+            shape[k] = _at_most(cut.size, shape[k])
+    return tuple(shape)
+
+
 def _at_most(size: int, extent: n.Expr) -> n.Expr:
     return extent if isinstance(extent, n.Const) and int(extent.value) <= size else n.const(size)
 
@@ -225,7 +302,7 @@ def _at_most(size: int, extent: n.Expr) -> n.Expr:
 def _whole(emitter: Emitter, stages: list[Stage], registers: int) -> None:
     for stage in stages:
         extents = tuple(emitter.context.dim(d) for d in stage.shape)
-        axis = next(iter(_axes_of(emitter.context, stage)), None)
+        axis = next(iter(axes_of(emitter.context, stage)), None)
         if _reduces(emitter.context, stage):
             tiling = Tiling(emitter.context, stage, extents, registers)
             tiling.check()
@@ -234,44 +311,34 @@ def _whole(emitter: Emitter, stages: list[Stage], registers: int) -> None:
             raise CannotVectorise("one element")
         else:
             emitter.reducer = serial
-            vector_rows(emitter, stage, axis, n.const(0), extents[axis])
+            vector_rows(emitter, stage, {axis: (n.const(0), extents[axis])})
 
 
-def _rows(
-    emitter: Emitter,
-    stage: Stage,
-    axis: int,
-    at: dict[int, n.Expr],
-    edges: tuple[n.Expr, n.Expr],
-    registers: int,
-) -> None:
-    if not _reduces(emitter.context, stage):
-        _elements(emitter, stage, axis, at, edges)
+def _rows(emitter: Emitter, stage: Stage, part: Part, registers: int) -> None:
+    context = emitter.context
+    if not _reduces(context, stage):
+        _elements(emitter, stage, part)
         return
-    extents = tuple(emitter.context.dim(d) for d in stage.shape)
-    try:
-        tiling = Tiling(emitter.context, stage, extents, registers)
-        tiling.check()
-    except NotAContraction:
-        emitter.reducer = partial(serial, lanes=n.LANES)
-        vector_rows(emitter, stage, axis, *edges, at)
-    else:
-        tiling.part(emitter, at, axis, *edges)
+    extents = tuple(context.dim(d) for d in stage.shape)
+    for kind in (Tiling, ColumnTiling):
+        try:
+            tiling = kind(context, stage, extents, registers)
+            tiling.check()
+        except (NotAContraction, CannotVectorise):
+            continue
+        tiling.part(emitter, part.at, part.edges, part.base)
+        return
+    emitter.reducer = partial(serial, lanes=n.LANES)
+    vector_rows(emitter, stage, part.edges, part.at, part.base)
 
 
-def _elements(
-    emitter: Emitter,
-    stage: Stage,
-    axis: int,
-    at: dict[int, n.Expr],
-    edges: tuple[n.Expr, n.Expr],
-) -> None:
+def _elements(emitter: Emitter, stage: Stage, part: Part) -> None:
     """Emit rows of a stage without reductions, in scalars where they have no vector form."""
     emitter.reducer = serial
     for vectors in (True, False):
         with emitter.block() as body:
             try:
-                vector_rows(emitter, stage, axis, *edges, at, vectors)
+                vector_rows(emitter, stage, part.edges, part.at, part.base, vectors)
             except CannotVectorise:
                 continue
         emitter.statements += body
@@ -295,11 +362,6 @@ def _is_product(context: Context, stage: Stage) -> bool:
     return False
 
 
-def _axes_of(context: Context, stage: Stage) -> tuple[int, ...]:
-    """Return the axes of a stage that may have more than one element."""
-    return tuple(k for k, d in enumerate(stage.shape) if context.dim(d) != n.const(1))
-
-
 def _joined(context: Context, group: Group, stage: Stage) -> Group | None:
     """Return the group with one more stage, or None where they cannot run together."""
     stages = [*group.stages, stage]
@@ -307,29 +369,18 @@ def _joined(context: Context, group: Group, stage: Stage) -> Group | None:
     for each in (group.stages[-1], stage):
         if each.program is not None or has_long_weights(each, kept):
             return None
-    shared = _shared_axes(context, group, stage)
-    if all(_is_small(context, each) for each in stages):
-        return Group(stages, shared)
-    if not shared or any(_shares_columns(context, each) for each in stages):
-        return None
+    shared = shared_with(context, group.stages, group.shared, stage)
     joined = Group(stages, shared)
+    if all(_is_small(context, each) for each in stages):
+        return joined
+    if not shared.extents or any(_shares_columns(context, each) for each in stages):
+        return None
     if any(_is_product(context, each) for each in stages):
         # Larger blocks would leave the cache, and be too few for all workers.
-        lost = set(_block_axes(context, group)) - set(_block_axes(context, joined))
-        return None if lost else joined
+        before, after = (_blocks_of(context, g).shared for g in (group, joined))
+        is_cut_less = after.volume(tuple(after.extents)) != before.volume(tuple(before.extents))
+        return None if is_cut_less and len(after.extents) <= len(before.extents) else joined
     return joined
-
-
-def _shared_axes(context: Context, group: Group, stage: Stage) -> tuple[int, ...]:
-    """Return the axes of a group that a stage shares, of the same extent, and reads no other
-    place of.
-    """
-    first = tuple(context.dim(d) for d in group.stages[0].shape)
-    here = tuple(context.dim(d) for d in stage.shape)
-    shared = [k for k in group.shared if k < len(here) and first[k] == here[k]]
-    for tensor in stage.tensors if shared else ():
-        shared = [k for k in shared if k in _aligned_axes(context, tensor, group.tensors)]
-    return tuple(shared)
 
 
 def _is_independent(context: Context, stage: Stage, group: Group) -> bool:
@@ -340,7 +391,7 @@ def _is_independent(context: Context, stage: Stage, group: Group) -> bool:
 
 def _shares_columns(context: Context, stage: Stage) -> bool:
     """Return whether the stage has so few rows that its columns are the parallel axis."""
-    axes = _axes_of(context, stage)
+    axes = axes_of(context, stage)
     if not axes or not _is_product(context, stage) or _is_small(context, stage):
         return False
     rows = context.dim(stage.shape[axes[0]])
@@ -365,40 +416,3 @@ def volume(shape: tuple[Dim, ...]) -> Dim:
     for extent in shape:
         total = dim_mul(total, extent)
     return total
-
-
-def _aligned_axes(context: Context, tensor: c.Tensor, others: list[c.Tensor]) -> set[int]:
-    """Return the axes at which a tensor reads `others` at its own index only."""
-    trial = replace(context, names=context.names.copy())
-    emitter = Emitter(trial, serial)
-    axes = tuple(trial.names.var("i") for _ in tensor.shape)
-    for var, extent in zip(axes, tensor.shape):
-        emitter.prover.add_range(var, n.const(0), trial.dim(extent))
-    value = emitter.tensor(tensor, axes)
-    buffers = {context.buffers[t].name for t in others}
-    aligned = set(range(len(axes)))
-    for load in _loads_of(value, tuple(emitter.statements)):
-        if load.buffer.name in buffers:
-            aligned &= {k for k, i in enumerate(load.indices[: len(axes)]) if i == axes[k]}
-    return aligned
-
-
-def _loads_of(value: n.Expr, body: tuple[n.Stmt, ...]) -> Iterator[n.Load | n.Gather]:
-    yield from _loads(value)
-    for stmt in body:
-        match stmt:
-            case n.For():
-                yield from _loads_of(n.const(0), stmt.body)
-            case n.If():
-                yield from _loads_of(stmt.condition, (*stmt.then, *stmt.otherwise))
-            case n.Let() | n.TileStore() | n.Store():
-                yield from _loads(stmt.value)
-            case _:
-                pass
-
-
-def _loads(expr: n.Expr) -> Iterator[n.Load | n.Gather]:
-    if isinstance(expr, (n.Load, n.Gather)):
-        yield expr
-    for child in n.children(expr):
-        yield from _loads(child)
