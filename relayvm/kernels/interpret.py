@@ -387,6 +387,8 @@ class _Source:
                 if buffer.role == "private":
                     flags = f"np.ones({lanes}, np.bool_)" if lanes > 1 else "True"
                     self.line(f"_store(B[{_written(buffer)!r}], {at}, {lanes}, {flags}, {masked})")
+            case n.Prefetch():
+                self.line("pass")
             case n.TileStore(tile, index, value):
                 self.line(f"{tile.name}[{self.expr(index)}] = {self.expr(value)}")
             case n.Let(var, value):

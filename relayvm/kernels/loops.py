@@ -326,6 +326,14 @@ class TileStore:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Say that the element at `indices` will be read soon; it may be outside of its buffer."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Let:
     """Bind a name for the rest of the block."""
 
@@ -340,7 +348,7 @@ class Declare:
     tile: Tile
 
 
-Stmt = Union[For, If, Store, TileStore, Let, Declare]
+Stmt = Union[For, If, Store, Prefetch, TileStore, Let, Declare]
 
 
 @dataclass(frozen=True, slots=True)

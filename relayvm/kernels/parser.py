@@ -206,7 +206,14 @@ class _Parser:
             return n.Let(var, value)
         if self.take("tile"):
             return self._tile()
+        if self.take("prefetch"):
+            return self._prefetch()
         return self._store()
+
+    def _prefetch(self) -> n.Prefetch:
+        buffer = self.choice(self.buffers, "a buffer")
+        self.expect("[")
+        return n.Prefetch(buffer, tuple(self.list(self.expr, "]")))
 
     def _for(self, word: str) -> n.For:
         var = self._variable()

@@ -49,6 +49,8 @@ def _block(body: tuple[n.Stmt, ...], indent: str, lines: list[str]) -> None:
             case n.Store():
                 place = _access(stmt.buffer, stmt.indices, 1, stmt.mask)
                 lines.append(f"{indent}{place} = {print_expr(stmt.value)}")
+            case n.Prefetch():
+                lines.append(f"{indent}prefetch {_access(stmt.buffer, stmt.indices, 1, None)}")
             case n.TileStore():
                 place = f"{stmt.tile.name}[{print_expr(stmt.index)}]"
                 lines.append(f"{indent}{place} = {print_expr(stmt.value)}")

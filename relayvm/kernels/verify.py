@@ -108,6 +108,8 @@ class _Verifier:
                 self._tile(tile, index, prover)
                 same = (value.dtype, value.lanes) == (tile.dtype, tile.lanes)
                 self.require(same, f"a store to tile `{tile.name}` has another dtype or width")
+            case n.Prefetch(buffer, indices):
+                self._prefetch(buffer, indices, prover)
             case n.Let(var, value):
                 self._expr(value, prover)
                 same = (value.dtype, value.lanes) == (var.dtype, var.lanes)
@@ -118,6 +120,13 @@ class _Verifier:
                 self._declare(tile)
             case _:
                 assert_never(stmt)
+
+    def _prefetch(self, buffer: n.Buffer, indices: tuple[n.Expr, ...], prover: Prover) -> None:
+        whole = len(indices) in (1, len(buffer.shape)) and buffer.access is Access.DENSE
+        self.require(whole, f"`{buffer.name}` cannot be prefetched so")
+        for index in indices:
+            self._expr(index, prover)
+            self._index(index, f"an index of `{buffer.name}`")
 
     def _for(self, stmt: n.For, prover: Prover) -> None:
         for edge in (stmt.begin, stmt.end):

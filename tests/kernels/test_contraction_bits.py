@@ -8,14 +8,19 @@ import platform
 import numpy as np
 import pytest
 
+from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import DimVar, dim_value, symbol
 from relayvm.base.target import Target
 from relayvm.kernels import compute as te
 from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_object, module_text
+from relayvm.kernels.index.bounds import ensure_bounds
+from relayvm.kernels.interpret import interpret
 from relayvm.kernels.link import link_object
 from relayvm.kernels.lower import Computation, kernel_signature, lower
+from relayvm.kernels.parser import parse_nest
+from relayvm.kernels.printer import print_nest
 from relayvm.kernels.schedule import schedule
 from relayvm.kernels.verify import verify_nest
 
@@ -189,3 +194,34 @@ def test_sums_of_different_lengths_share_one_phase_and_keep_their_bits(layout):
             arrays += [random.standard_normal(s).astype(np.float32) for s in ((m, length), shape)]
         sizes = (1, m, size, 1)
         assert_same_bits(fast.run(arrays, sizes), naive.run(arrays, sizes), sizes)
+
+
+def test_weights_from_afar_are_fetched_for_the_next_tile():
+    sizes = (1, 7, 1400, 200)
+    fast = Compiled(product("NT", sizes, "m"))
+    text = print_nest(fast.nest)
+    assert "prefetch in1[" in text
+    assert parse_nest(text) == fast.nest
+    assert "prefetch" not in print_nest(schedule(product("NT", (1, 7, 60, 200), "m"), HOST))
+    arrays = operands("NT", sizes)
+    naive = Compiled(product("NT", sizes), opt_level=0)
+    assert_same_bits(fast.run(arrays, sizes), naive.run(arrays, sizes), sizes)
+
+
+def test_a_prefetch_may_lie_outside_of_its_buffer():
+    text = """nest @copy {
+  input in0: float32[4]
+  output out0: float32[4]
+  phase i0 < 4 {
+    prefetch in0[(i0 + 1000)]
+    out0[i0] = in0[i0]
+  }
+}
+"""
+    nest = parse_nest(text)
+    verify_nest(nest)
+    assert print_nest(ensure_bounds(nest)) == text
+    array = np.arange(4, dtype=np.float32)
+    assert interpret(nest, [array], {})[0].tolist() == [0, 1, 2, 3]
+    with pytest.raises(RelayError, match="cannot be prefetched"):
+        verify_nest(parse_nest(text.replace("in0[(i0 + 1000)]", "in0[i0, i0]")))

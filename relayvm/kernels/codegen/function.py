@@ -27,6 +27,7 @@ from relayvm.kernels.loops import (
     Phase,
     Stmt,
     Store,
+    Prefetch,
     TileStore,
 )
 
@@ -156,6 +157,8 @@ class StatementEmitter:
                 self._if(statement)
             case Store():
                 self._store(statement)
+            case Prefetch():
+                self._prefetch(statement)
             case TileStore():
                 self._tile_store(statement)
             case Let():
@@ -233,6 +236,11 @@ class StatementEmitter:
         source = type_text(value.dtype, value.lanes)
         target = memory_type(value.dtype, value.lanes)
         return self.emitter.value(f"zext {source} {text} to {target}")
+
+    def _prefetch(self, prefetch: Prefetch) -> None:
+        """Fetch to the second-level cache: the first has no room for what is not used at once."""
+        pointer = element_pointer(self.expressions, prefetch.buffer, prefetch.indices)
+        self.emitter.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
 
     def _tile_store(self, store: TileStore) -> None:
         tile = store.tile

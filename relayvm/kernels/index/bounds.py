@@ -23,6 +23,7 @@ from relayvm.kernels.loops import (
     Let,
     Load,
     Nest,
+    Prefetch,
     Ramp,
     Select,
     Stmt,
@@ -133,6 +134,8 @@ def _check_block(body: tuple[Stmt, ...], prover: Prover) -> tuple[Stmt, ...]:
                 stmt = Store(buffer, indices, value, mask)
             case TileStore(tile, index, value):
                 stmt = TileStore(tile, index, _check_expr(value, prover))
+            case Prefetch(buffer, indices):
+                stmt = Prefetch(buffer, tuple(_check_expr(i, prover) for i in indices))
             case Declare():
                 pass
         result.append(stmt)

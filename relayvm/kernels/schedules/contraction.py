@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from relayvm.base.dtypes import INT64
+from relayvm.base.dtypes import BOOL, INT64
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
+from relayvm.kernels.schedules.ahead import prefetches
 from relayvm.kernels.schedules.elementwise import emit_stage, last_axis
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame, Reduction, Run
 from relayvm.kernels.schedules.grid import Ranges, Side, grid_phase, tile_loops
@@ -27,6 +28,8 @@ FEW_ROWS = 8
 COLUMN_BLOCK = 64
 # One row reads so many streams of weights; more of them collide in the first cache.
 MAX_COLUMNS = 8
+# Where more rows share the weights, the time to fetch them does not count.
+MANY_ROWS = 64
 
 Place = dict[int, n.Expr]
 
@@ -350,7 +353,8 @@ class Tiling:
         for kind in dict.fromkeys(kinds):
             numbers = [k for k, each in enumerate(kinds) if each == kind]
             records = {cell: [found[cell][k] for k in numbers] for cell in cells}
-            tiles = self._reduced(emitter, kind[0], cells, records)
+            ahead = self._ahead(at, columns) if rows > 1 else None
+            tiles = self._reduced(emitter, kind[0], cells, records, ahead)
             for row in range(rows):
                 for number, tile, record in zip(numbers, tiles, records[(row, 0)]):
                     parts = [n.TileLoad(tile, n.const(row * columns + q)) for q in range(columns)]
@@ -362,12 +366,30 @@ class Tiling:
             values = [results[row][k] for k in range(len(self.probe.lengths))]
             finish(emitter, self.stage, self._indices(at, row, column), values, None)
 
+    def _ahead(self, at: Place, columns: int) -> tuple[n.Expr, n.Expr, int] | None:
+        """Return when to fetch what the next columns need, their variable and its step.
+
+        It pays where weights are known to come from afar, for the first rows that use them.
+        """
+        column, row = at.get(self.column_axis or 0), at.get(self.row_axis or 0, n.const(0))
+        rows = self.extents[self.row_axis] if self.row_axis is not None else n.const(1)
+        if isinstance(rows, n.Const) and int(rows.value) > MANY_ROWS:
+            return None
+        weights = sum(self._known_length(length) for length in self.probe.lengths)
+        count = self.extents[self.column_axis or 0]
+        size = 4 * weights * int(count.value) if isinstance(count, n.Const) else 0
+        if not isinstance(column, n.Var) or size <= self.context.cache_bytes // 2:
+            return None
+        first = s.compare("equal", row, n.const(0))
+        return (first, column, columns) if first != n.const(False, BOOL) else None
+
     def _reduced(
         self,
         emitter: Emitter,
         length: n.Expr,
         cells: list[tuple[int, int]],
         records: dict[tuple[int, int], list[Record]],
+        ahead: tuple[n.Expr, n.Expr, int] | None,
     ) -> list[n.Tile]:
         """Emit the loop over the reduced axis; return the tiles of partials, one a reduction."""
         rules = [lane_rule(r.reduction, self.context.dots) for r in records[cells[0]]]
@@ -375,6 +397,7 @@ class Tiling:
         tiles = cleared(emitter, rules, len(cells))
 
         def step(k: n.Expr, mask: n.Expr | None) -> None:
+            first = len(emitter.statements)
             shared, emitter.share_loads = emitter.share_loads, True
             for number, cell in enumerate(cells):
                 for record, rule, tile in zip(records[cell], rules, tiles):
@@ -386,6 +409,9 @@ class Tiling:
                         value = n.select(mask, value, held)
                     emitter.statements.append(n.TileStore(tile, n.const(number), value))
             emitter.share_loads, emitter.run = shared, None
+            if ahead is not None and mask is None:
+                found = prefetches(emitter.statements[first:], *ahead[1:])
+                emitter.statements.append(n.If(ahead[0], tuple(found)))
 
         lane_loop(emitter, length, step, lanes=width)
         return tiles
