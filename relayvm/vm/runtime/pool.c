@@ -17,6 +17,7 @@
 #define LATE_NS 10000  /* sharing out cost that much: workers had no core */
 #define REST_FACTOR 16 /* then the caller works alone for so many times what was lost */
 #define LONGEST_REST_NS 200000000
+#define LONG_JOB_NS 50000 /* the caller's own processor time, which takes longer to read, counts in such jobs */
 #define STACK_BYTES ((size_t)1 << 20) /* nests hold at most 256 KiB of tiles; the rest is thread-local memory of others */
 
 /* IDLE -> OFFERED by the owner, -> TAKEN by the worker, -> IDLE when done; the owner may take an OFFERED part back to
@@ -43,10 +44,14 @@ static uint64_t missed_ns; /* what sharing out would have saved while workers sl
 static int64_t rest_until_ns; /* the caller works alone till then */
 static bool handles_fork;
 
-static int64_t now_ns(void) {
+static int64_t read_ns(clockid_t clock) {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static int64_t now_ns(void) {
+    return read_ns(CLOCK_MONOTONIC);
 }
 
 static inline void relax(void) {
@@ -322,15 +327,13 @@ static uint32_t run_parts(const pool_job *job, uint32_t limit) {
     return ran;
 }
 
-/* Where others use the cores a worker may be stopped in the middle of its part, and the caller waits for its next turn.
- * If that took longer than all parts one after the other, the caller does without workers for a while. */
-static void judge(const pool_job *job, uint32_t ran, int64_t begin_ns, int64_t ran_ns) {
-    const int64_t end_ns = now_ns();
-    const int64_t alone_ns = (ran_ns - begin_ns) / ran * job->parts;
-    const int64_t lost_ns = end_ns - begin_ns - alone_ns;
+/* Where others use the cores a worker may be stopped in the middle of its part, or have the caller's core. If sharing out
+ * took longer than all parts one after the other would, the caller does without workers for a while. */
+static void judge(int64_t took_ns, int64_t alone_ns) {
+    const int64_t lost_ns = took_ns - alone_ns;
     if (lost_ns > LATE_NS) {
         const int64_t rest_ns = lost_ns * REST_FACTOR;
-        rest_until_ns = end_ns + (rest_ns < LONGEST_REST_NS ? rest_ns : LONGEST_REST_NS);
+        rest_until_ns = now_ns() + (rest_ns < LONGEST_REST_NS ? rest_ns : LONGEST_REST_NS);
     }
 }
 
@@ -343,16 +346,15 @@ void pool_run(const pool_job *job) {
         }
         return;
     }
+    const clockid_t clock = job->gain_ns > LONG_JOB_NS ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+    const int64_t own_begin_ns = read_ns(clock);
     offer_parts(job, limit);
     const uint32_t ran = run_parts(job, limit);
-    if (ran == job->parts) {
-        return;
-    }
-    const int64_t ran_ns = now_ns();
+    const int64_t alone_ns = (read_ns(clock) - own_begin_ns) / ran * job->parts;
     for (uint32_t w = 1; w < limit; w++) {
         if (workers[w].is_offered) {
             await(&workers[w], job);
         }
     }
-    judge(job, ran, begin_ns, ran_ns);
+    judge(now_ns() - begin_ns, alone_ns);
 }
