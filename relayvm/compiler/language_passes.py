@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relayvm.compiler.pipeline import Pass, Property
-from relayvm.compiler.transforms.canonicalize_qnn import canonicalize_qnn, legalize_qnn
+from relayvm.compiler.transforms.canonicalize_qnn import legalize_qnn
 from relayvm.compiler.transforms.cps import to_cps, un_cps
 from relayvm.compiler.transforms.defunctionalize import defunctionalize
 from relayvm.compiler.transforms.eta_expand import eta_expand
@@ -113,14 +113,6 @@ LANGUAGE_PASSES = (
         "qnn_legalize",
         legalize_qnn,
         "look functions of quantized numbers up in tables",
-        requires=_TYPED,
-        breaks=_TYPED | _SHAPE_OF_TERMS,
-        in_pipeline=False,
-    ),
-    Pass(
-        "qnn_canonicalize",
-        canonicalize_qnn,
-        "write quantized operators as operators on integers",
         requires=_TYPED,
         breaks=_TYPED | _SHAPE_OF_TERMS,
         in_pipeline=False,

@@ -9,6 +9,7 @@ from relayvm.compiler.language_passes import LANGUAGE_PASSES
 from relayvm.compiler.operator_passes import OPERATOR_PASSES
 from relayvm.compiler.pipeline import Pass, Property, run_pipeline
 from relayvm.compiler.steps import Step
+from relayvm.compiler.transforms.canonicalize_qnn import canonicalize_qnn
 from relayvm.compiler.transforms.compile_matches import compile_matches
 from relayvm.compiler.transforms.constant_parameters import constant_parameters
 from relayvm.compiler.transforms.eliminate_common_subexpressions import (
@@ -72,6 +73,14 @@ PASSES: dict[str, Pass] = {
             "turn parameters that never change into constants",
             requires=_TYPED,
             breaks=_TYPED,
+            opt_level=1,
+        ),
+        Pass(
+            "qnn_canonicalize",
+            canonicalize_qnn,
+            "write quantized operators as operators on integers",
+            requires=_TYPED,
+            breaks=_TYPED | _SHAPE_OF_TERMS,
             opt_level=1,
         ),
         Pass(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from relayvm.base.dims import Dim
-from relayvm.base.dtypes import FLOAT32, FLOAT64, INT32, INT64, INTEGERS, DType
+from relayvm.base.dtypes import FLOAT32, FLOAT64, INT8, INT32, INT64, INTEGERS, UINT8, DType
 from relayvm.base.shapes import ShapeError
+from relayvm.ir.expr import Constant
 from relayvm.ir.types import TensorType
 from relayvm.ops.axes import require_axis
 from relayvm.ops.composing import Composer, defined_by
@@ -45,6 +48,70 @@ def _product_type(
     return result
 
 
+_PRODUCTS = ("nn.dense", "nn.batch_matmul")
+
+
+def _product(
+    c: Composer, core: str, types: Sequence[Any], args: Sequence[Any], attrs: dict[str, Any]
+) -> Any:
+    """Return a product of matrices of bytes, whose zero points are taken off its sums.
+
+    `sum((x - a) * (w - b))` -> `sum(x * w) - a * sum(w) - b * sum(x - a)`: bytes stay bytes, and
+    the sums of constant weights are constants.
+    """
+    data, weight, first, second = args[0], args[1], args[3], args[5]
+    if types[5].rank and types[5].shape[0] != 1:
+        second = c.resized(second, types[1].shape[0])
+    if types[0].dtype is not types[1].dtype:
+        data, first = _signed(c, data, types[0].dtype, first)
+        weight, second = _signed(c, weight, types[1].dtype, second)
+    result = c(core, data, weight, **{**attrs, "out_dtype": INT32})
+    if not _is_zero(first):
+        sums = _sums(c, weight, _summed(core, attrs, "b"))
+        if core == "nn.batch_matmul":
+            sums = c("expand_dims", sums, axis=1)
+        result = c("subtract", result, c("multiply", sums, first))
+    if not _is_zero(second):
+        rows = shifted(c, data, first)
+        sums = c("sum", rows, axis=_summed(core, attrs, "a"), keepdims=core == "nn.dense")
+        if core == "nn.batch_matmul":
+            sums = c("expand_dims", sums, axis=2)
+        result = c("subtract", result, c("multiply", sums, second))
+    return result
+
+
+def _summed(core: str, attrs: dict[str, Any], side: str) -> tuple[int, ...]:
+    """Return the axis of an operand over which a product of matrices sums."""
+    if core == "nn.dense":
+        return (-1,)
+    return (2 if attrs[f"transpose_{side}"] == (side == "b") else 1,)
+
+
+def _signed(c: Composer, x: Any, dtype: DType, zero: Any) -> tuple[Any, Any]:
+    """Return bytes as signed ones, and their zero point: both are 128 less where they were not."""
+    if dtype is INT8:
+        return x, zero
+    if isinstance(x, Constant):
+        moved = Constant(x.data.view(np.int8) ^ np.int8(-128))
+    else:
+        moved = c("bitwise_xor", c("reinterpret", x, dtype=INT8), c.number(-128, INT8))
+    if isinstance(zero, Constant):
+        return moved, Constant(zero.data - np.int32(128))
+    return moved, c("subtract", zero, c.number(128, INT32))
+
+
+def _sums(c: Composer, weight: Any, axis: tuple[int, ...]) -> Any:
+    """Return sums of bytes; those of constants are made here, whatever their size."""
+    if isinstance(weight, Constant):
+        return Constant(weight.data.sum(axis=axis, dtype=np.int32))
+    return c("sum", c("cast", weight, dtype=INT32), axis=axis)
+
+
+def _is_zero(zero: Any) -> bool:
+    """Return whether a zero point is known to be 0."""
+    return isinstance(zero, Constant) and not zero.data.any()
+
+
 def _layer(
     c: Composer,
     core: str,
@@ -54,6 +121,10 @@ def _layer(
     weight_axis: int,
 ) -> Any:
     """Return the layer `core` of both operands without their zero points."""
+    if core in _PRODUCTS and all(t.dtype in (INT8, UINT8) for t in types[:2]):
+        result = _product(c, core, types, args, attrs)
+        given = attrs["out_dtype"]
+        return result if given is INT32 else c("cast", result, dtype=given)
     data = shifted(c, args[0], args[3])
     zero = along(c, args[5], types[5], types[1], weight_axis)
     weight = shifted(c, args[1], zero)

@@ -102,3 +102,28 @@ def test_wide_numbers_and_unknown_scales_keep_the_function() -> None:
     }"""
     module = run_passes(relayvm.parse(text), ["infer_types"])
     assert run_passes(module, ["qnn_legalize"]).functions == module.functions
+
+
+@pytest.mark.parametrize("form", ["dense", "batch_matmul"])
+@pytest.mark.parametrize("dtypes", [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8")])
+@pytest.mark.parametrize("zeros", [(0, 0), (3, 0), (0, -7), (128, 5)])
+def test_products_of_bytes_are_those_without_zero_points(form, dtypes, zeros) -> None:
+    rng = np.random.default_rng(5)
+    first, second = ((0, 256) if d == "uint8" else (-128, 128) for d in dtypes)
+    x = rng.integers(*first, (2, 5, 70)).astype(dtypes[0])
+    w = rng.integers(*second, (2, 9, 70)).astype(dtypes[1])
+    attrs = "transpose_b=True" if form == "batch_matmul" else "units=9"
+    if form == "dense":
+        x, w = x[0], w[0]
+    text = (
+        f"def @main(%x: Tensor[{x.shape}, {x.dtype}], %w: Tensor[{w.shape}, {w.dtype}]) {{"
+        f" qnn.{form}(%x, %w, 0.5f, {zeros[0]}, 0.25f, {zeros[1]}, {attrs}) }}"
+    )
+    wide = x.astype(np.int64) - zeros[0], w.astype(np.int64) - zeros[1]
+    expected = np.matmul(wide[0], np.swapaxes(wide[1], -1, -2)).astype(np.int32)
+    for params in ({}, {"w": w}):
+        exe = relayvm.compile(relayvm.parse(text), params=params)
+        result = relayvm.VirtualMachine(exe).run(x) if params else None
+        result = relayvm.VirtualMachine(exe).run(x, w) if result is None else result
+        assert np.array_equal(np.asarray(result), expected)
+        assert any("dot(" in kernel.nest for kernel in exe.program().kernels)

@@ -23,7 +23,7 @@ from relayvm.kernels.schedules.emit import (
     Reduction,
 )
 from relayvm.kernels.schedules.plan import body_of, has_reduction, nodes, topological
-from relayvm.kernels.schedules.reduction import narrow
+from relayvm.kernels.schedules.reduction import narrow, widened
 
 MIN_REUSE = 6
 
@@ -131,6 +131,8 @@ class _Rebuild:
     def _reduce(self, reduction: c.Reduce, body: c.ScalarExpr) -> c.ScalarExpr:
         axes = [a for a in reduction.axes if a.extent != 1]
         correction: c.ScalarExpr | None = None
+        if reduction.kind == "sum":
+            body = widened(body) or body
         if reduction.kind == "sum" and len(axes) == 1 and isinstance(body, c.Scalar):
             units = tuple(a for a in reduction.axes if a.extent == 1)
             if body.name == "multiply" and not self._runs_in_columns(body, axes[0]):
@@ -187,6 +189,7 @@ class _Rebuild:
     def _factor(
         self, factor: c.ScalarExpr, axis: c.IndexVar, units: tuple[c.IndexVar, ...]
     ) -> c.ScalarExpr:
+        factor = widened(factor) or factor
         small = narrow(factor)
         if small is not None:
             copied = self._factor(small, axis, units)

@@ -112,6 +112,24 @@ def narrow(expr: c.ScalarExpr) -> c.ScalarExpr | None:
     return expr.value if expr.value.dtype in (INT8, UINT8, INT16) else None
 
 
+def widened(expr: c.ScalarExpr) -> c.Cast | None:
+    """Return the cast that an element of another tensor is, or None.
+
+    `t[i]` where `t[i] = cast(int32, x[i])` -> `cast(int32, x[i])`
+    """
+    if not isinstance(expr, c.TensorLoad) or not isinstance(expr.tensor.op, c.Compute):
+        return None
+    places = dict(zip(expr.tensor.op.axes, expr.indices))
+    value = narrow(expr.tensor.op.body)
+    if not isinstance(value, c.TensorLoad):
+        return None
+    indices = [places.get(i) for i in value.indices if isinstance(i, c.IndexVar)]
+    known = tuple(i for i in indices if i is not None)
+    if len(known) != len(value.indices):
+        return None
+    return c.Cast(INT32, c.TensorLoad(value.dtype, value.tensor, known))
+
+
 def _identity(kind: str, dtype: DType) -> n.Const:
     if kind in ("max", "min"):
         if dtype.is_float:
