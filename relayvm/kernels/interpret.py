@@ -439,6 +439,9 @@ class _Source:
                 return f"_tree({op!r}, {self.tuple(vectors)})"
             case n.Dot(acc, a, b, lanes):
                 return f"_dot({self.expr(acc)}, {self.expr(a)}, {self.expr(b)}, {lanes})"
+            case n.Shuffle(a, b, picks):
+                both = f"np.concatenate(({self.expr(a)}, {self.expr(b)}))"
+                return f"{both}[{list(picks)}]"
             case n.Lane(vector, number):
                 return f"{self.expr(vector)}[{number}]"
             case _:

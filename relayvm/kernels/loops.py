@@ -7,7 +7,7 @@ names are unique in a nest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Union
 
@@ -231,6 +231,23 @@ class Lane:
     lanes: int = field(default=1, init=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """Lanes of two vectors of one width, picked by number: those of `b` follow those of `a`."""
+
+    a: Expr
+    b: Expr
+    picks: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def lanes(self) -> int:
+        return len(self.picks)
+
+    def __hash__(self) -> int:
+        return hash((self.a, self.b, self.picks[:2]))
+
+
 Expr = Union[
     Const,
     Var,
@@ -248,6 +265,7 @@ Expr = Union[
     Tree,
     Dot,
     Lane,
+    Shuffle,
 ]
 
 
@@ -432,6 +450,11 @@ def lane(vector: Expr, number: int) -> Expr:
     return Lane(vector, number, vector.dtype)
 
 
+def shuffle(a: Expr, b: Expr, picks: Sequence[int]) -> Expr:
+    """Return the picked lanes of two vectors; see `Shuffle`."""
+    return Shuffle(a, b, tuple(picks), a.dtype)
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Return the direct operands of an expression."""
     match expr:
@@ -455,6 +478,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return expr.vectors
         case Dot():
             return (expr.acc, expr.a, expr.b)
+        case Shuffle():
+            return (expr.a, expr.b)
         case Lane():
             return (expr.vector,)
         case Const() | Var() | DimRef():
@@ -491,6 +516,8 @@ def map_operands(expr: Expr, fn: Callable[[Expr], Expr]) -> Expr:
             return Tree(expr.op, new, expr.dtype, expr.lanes)
         case Dot():
             return replace(expr, acc=new[0], a=new[1], b=new[2])
+        case Shuffle():
+            return replace(expr, a=new[0], b=new[1])
         case Lane():
             return replace(expr, vector=new[0])
         case Const() | Var() | DimRef():

@@ -26,6 +26,7 @@ _TOKEN = re.compile(
 )
 _OPERATOR = {sign: name for name, sign in INFIX.items()}
 MAX_NESTING = 200
+_LANES = (1, 2, 4, 8, 16, 32, 64)
 
 _Item = TypeVar("_Item")
 
@@ -105,7 +106,7 @@ class _Parser:
     def lanes(self) -> int:
         at = self.at
         value = self.number("a number of lanes")
-        if value not in (1, 2, 4, 8, 16, 32, 64):
+        if value not in _LANES:
             self.at = at
             self.fail("a power of two up to 64")
         return value
@@ -406,6 +407,17 @@ class _Parser:
         self.expect(",")
         return n.lane(vector, self.number())
 
+    def shuffle(self) -> n.Expr:
+        a = self.expr()
+        self.expect(",")
+        b = self.expr()
+        picks = []
+        while self.take(","):
+            picks.append(self.number("the number of a lane"))
+        if len(picks) not in _LANES[1:]:
+            self.fail("a power of two of lanes, up to 64")
+        return n.shuffle(a, b, picks)
+
 
 _FORMS: dict[str, Callable[[_Parser], n.Expr]] = {
     "cast": _Parser.cast,
@@ -418,4 +430,5 @@ _FORMS: dict[str, Callable[[_Parser], n.Expr]] = {
     "tree": _Parser.tree,
     "dot": _Parser.dot,
     "lane": _Parser.lane,
+    "shuffle": _Parser.shuffle,
 }

@@ -101,6 +101,9 @@ def print_expr(expr: n.Expr) -> str:
             return f"tree({op}, {', '.join(print_expr(v) for v in vectors)})"
         case n.Dot(acc, a, b):
             return f"dot({print_expr(acc)}, {print_expr(a)}, {print_expr(b)})"
+        case n.Shuffle(a, b, picks):
+            places = ", ".join(map(str, picks))
+            return f"shuffle({print_expr(a)}, {print_expr(b)}, {places})"
         case n.Lane(vector, number):
             return f"lane({print_expr(vector)}, {number})"
         case _:

@@ -24,6 +24,7 @@ from relayvm.kernels.schedules.operand import stage_operands
 from relayvm.kernels.schedules.plan import Stage, inlines_reduction
 from relayvm.kernels.schedules.program import program_phases
 from relayvm.kernels.schedules.rows import group_phase, group_stages
+from relayvm.kernels.schedules.transpose import transpose_phase
 
 _log = logging.getLogger("relayvm")
 
@@ -75,7 +76,7 @@ def _stage_phases(
             or column_phase(context, stage)
         )
     else:
-        phase = elementwise_phase(context, stage)
+        phase = transpose_phase(context, stage) or elementwise_phase(context, stage)
     if phase is not None:
         return [phase]
     return [naive_phase(context, tensor) for tensor in stage.tensors]

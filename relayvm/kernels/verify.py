@@ -247,6 +247,9 @@ class _Verifier:
                 small = all(x.dtype.is_integer and x.dtype.bits in (8, 16) for x in (a, b))
                 groups = a.lanes == b.lanes and a.lanes in (2 * lanes, 4 * lanes)
                 return small and groups and acc.dtype == INT32 and acc.lanes == lanes
+            case n.Shuffle(a, b, picks, dtype):
+                known = all(0 <= pick < 2 * a.lanes for pick in picks)
+                return known and a.lanes == b.lanes > 1 and a.dtype == b.dtype == dtype
             case n.Lane(vector, number, dtype):
                 return 0 <= number < vector.lanes and vector.dtype == dtype
             case n.Ramp() | n.Mask() | n.Index():

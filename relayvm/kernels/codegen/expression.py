@@ -33,6 +33,7 @@ from relayvm.kernels.loops import (
     Mask,
     Ramp,
     Select,
+    Shuffle,
     Tile,
     TileLoad,
     Tree,
@@ -83,7 +84,7 @@ class ExpressionEmitter:
                 return self._emit_vector(expr)
 
     def _emit_vector(
-        self, expr: Ramp | Mask | Index | Load | Gather | TileLoad | Tree | Dot | Lane
+        self, expr: Ramp | Mask | Index | Load | Gather | TileLoad | Tree | Dot | Lane | Shuffle
     ) -> str:
         match expr:
             case Ramp():
@@ -106,6 +107,10 @@ class ExpressionEmitter:
             case Dot():
                 operands = (self.emit(expr.acc), self.emit(expr.a), self.emit(expr.b))
                 return emit_dot(self.emitter, self.cpu, expr, operands)
+            case Shuffle():
+                a, b = self.emit(expr.a), self.emit(expr.b)
+                type_ = type_text(expr.dtype)
+                return self.emitter.shuffle(a, b, type_, expr.a.lanes, expr.picks)
             case Lane():
                 vector = f"<{expr.vector.lanes} x {type_text(expr.dtype)}>"
                 return self.emitter.value(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Union
+from typing import Protocol, Union
 
 from relayvm.base.abi import Access
 from relayvm.base.diagnostics import InternalError
@@ -38,6 +38,13 @@ class Run:
     axes: tuple[n.Expr, ...]
     extents: tuple[n.Expr, ...]
     position: n.Ramp
+
+
+class Turner(Protocol):
+    """Makes vectors across the rows of memory without gathers."""
+
+    def gather(self, buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> n.Expr | None:
+        """Return the elements of a gather, or None where there is no other way."""
 
 
 class CannotVectorise(Exception):
@@ -119,6 +126,8 @@ class Emitter:
         self.decides = False
         self.flat: tuple[tuple[n.Expr, ...], n.Expr] | None = None
         self.run: Run | None = None
+        # What gives gathers across rows of memory instead, see `transpose.py`.
+        self.turned: Turner | None = None
         # How deep the block is out of whose loops scalars may be taken; see `hoisting`.
         self._hoist_depth: int | None = None
         self._outer: list[tuple[list[n.Stmt], Prover]] = []
@@ -401,6 +410,10 @@ class Emitter:
     def _gather(
         self, buffer: n.Buffer, indices: tuple[n.Expr, ...], guard: n.Expr | None, lanes: int
     ) -> n.Expr:
+        if self.turned is not None and guard is None and self.mask is None:
+            found = self.turned.gather(buffer, indices)
+            if found is not None:
+                return found
         wide = tuple(n.broadcast(i, lanes) for i in indices)
         return self._shared(n.Gather(buffer, wide, lanes, self._masked(guard, lanes)))
 

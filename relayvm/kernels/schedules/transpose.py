@@ -1,0 +1,245 @@
+"""Stages that read across memory: blocks of rows are loaded along memory and turned in registers.
+
+`out[.., i, j] = x[j, .., i]` in blocks of 16 places of j: 16 rows of x are loaded, vectors along i,
+and shuffled to vectors along j, which are stored. Blocks at the end of an axis overlap the ones
+before, so that none is masked; a place is then computed twice, to the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relayvm.base.abi import Access
+from relayvm.base.dtypes import UINT8
+from relayvm.kernels import loops as n
+from relayvm.kernels.index import simplify as s
+from relayvm.kernels.schedules.borders import borders
+from relayvm.kernels.schedules.elementwise import emit_stage, last_axis, vector_rows
+from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, mentions
+from relayvm.kernels.schedules.grid import Place, Ranges, Side, grid_phase
+from relayvm.kernels.schedules.plan import Stage
+from relayvm.kernels.schedules.probe import inner_axis, probe
+from relayvm.kernels.schedules.reduction import serial
+
+# Bytes of a line of the cache, which a vector of small elements takes at once.
+LINE_BYTES = 64
+LANE_BYTES = 16
+# Places of the inner axis in one round of the phase.
+CHUNK = 64
+
+
+class Turned:
+    """Vectors across the rows of memory, made by loading 16 rows and shuffling them.
+
+    Stands in for gathers while one block is emitted: lanes are at `lanes` and the 15 places after
+    it, and place number c of the inner axis is `inner + c`.
+    """
+
+    def __init__(self, emitter: Emitter, inner: n.Expr, width: int) -> None:
+        self.emitter, self.inner, self.width = emitter, inner, width
+        self.known: dict[tuple[n.Buffer, tuple[n.Expr, ...]], list[n.Expr]] = {}
+        self.place = 0
+
+    def gather(self, buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> n.Expr | None:
+        """Return the elements of a gather, or None where it is not one across rows."""
+        if buffer.access is not Access.DENSE or len(indices) != len(buffer.shape):
+            return None
+        *outer, last = (i.value if isinstance(i, n.Broadcast) else i for i in indices)
+        first = s.sub(last, n.const(self.place)) if last.lanes == 1 else last
+        at = s.sub(first, self.inner) if first.lanes == 1 else first
+        wide = [i for i in outer if i.lanes > 1]
+        if last.lanes > 1 or mentions(at, self.inner) or len(wide) != 1:
+            return None
+        if not all(isinstance(i, n.Ramp) for i in wide):
+            return None
+        if any(mentions(i, self.inner) for i in outer):
+            return None
+        if not self.emitter.prover.in_range(
+            n.Ramp(first, n.const(1), self.width), buffer.shape[-1], self.width
+        ):
+            return None
+        key = (buffer, (*outer, first))
+        if key not in self.known:
+            self.known[key] = self._turned(buffer, outer, first)
+        return self.known[key][self.place]
+
+    def _turned(self, buffer: n.Buffer, outer: list[n.Expr], first: n.Expr) -> list[n.Expr]:
+        rows = []
+        for row in range(n.LANES):
+            place = tuple(
+                s.add(i.base, s.mul(i.stride, n.const(row))) if isinstance(i, n.Ramp) else i
+                for i in outer
+            )
+            value: n.Expr = n.Load(buffer, (*place, first), self.width)
+            rows.append(self.emitter.bind(n.cast(value, UINT8) if buffer.dtype.is_bool else value))
+        columns = turned(rows, buffer.dtype.itemsize_bytes, self.emitter.bind)
+        if buffer.dtype.is_bool:
+            columns = [self.emitter.bind(n.call("not_equal", c, _zeros(c))) for c in columns]
+        return columns
+
+
+def _zeros(vector: n.Expr) -> n.Expr:
+    return n.broadcast(n.const(0, vector.dtype), vector.lanes)
+
+
+def turned(rows: list[n.Expr], item_bytes: int, bind: Callable[[n.Expr], n.Expr]) -> list[n.Expr]:
+    """Return the columns of 16 rows, each of as many lanes as there are rows.
+
+    Stage u takes rows two by two, r and r + u, and zips runs of u lanes: first inside 128 bits,
+    where CPUs have an instruction for it, then across.
+    """
+    width = rows[0].lanes
+    places = [[(r, c) for c in range(width)] for r in range(len(rows))]
+    unit = 1
+    while unit < len(rows):
+        segment = max(1, LANE_BYTES // item_bytes)
+        segment = segment if unit < segment else width
+        low, high = _zips(width, unit, segment)
+        for r in (r for r in range(len(rows)) if not r & unit):
+            a, b = rows[r], rows[r + unit]
+            both = places[r] + places[r + unit]
+            rows[r], rows[r + unit] = bind(n.shuffle(a, b, low)), bind(n.shuffle(a, b, high))
+            places[r], places[r + unit] = [both[p] for p in low], [both[p] for p in high]
+        unit *= 2
+    found: dict[int, n.Expr] = {}
+    for vector, held in zip(rows, places):
+        for start in range(0, width, len(rows)):
+            part = held[start : start + len(rows)]
+            column = part[0][1]
+            assert part == [(r, column) for r in range(len(rows))], "the network is no transpose"
+            picks = range(start, start + len(rows))
+            found[column] = vector if width == len(rows) else bind(n.shuffle(vector, vector, picks))
+    return [found[c] for c in range(width)]
+
+
+def _zips(width: int, unit: int, segment: int) -> tuple[list[int], list[int]]:
+    """Return the picks of both halves of two vectors whose runs of `unit` lanes take turns."""
+    low, high = [], []
+    for start in range(0, width, segment):
+        runs = [list(range(start + k, start + k + unit)) for k in range(0, segment, unit)]
+        turns = [run for k in runs for run in (k, [p + width for p in k])]
+        half = len(turns) // 2
+        low += [p for run in turns[:half] for p in run]
+        high += [p for run in turns[half:] for p in run]
+    return low, high
+
+
+def transpose_phase(context: Context, stage: Stage) -> n.Phase | None:
+    """Return the phase of a stage without reductions that reads across memory, or None."""
+    extents = tuple(context.dim(d) for d in stage.shape)
+    lanes = last_axis(extents)
+    inner = inner_axis(context, stage, lanes) if lanes is not None else None
+    if lanes is None or inner is None or borders(context, stage):
+        return None
+    blocks = Blocks(context, stage, inner, lanes)
+    fits = blocks.fits
+    if isinstance(fits, n.Const) and not fits.value:
+        return None
+    emitter = Emitter(context, serial)
+    sides = [Side(k, extents[k], 1) for k in blocks.outer] + [Side(inner, blocks.chunks, 1)]
+    try:
+        return grid_phase(context, emitter, sides, lambda at: blocks.part(emitter, at))
+    except CannotVectorise:
+        return None
+
+
+class Blocks:
+    """A stage in blocks of 16 places of the axis in lanes, and `width` of the inner one."""
+
+    def __init__(self, context: Context, stage: Stage, inner: int, lanes: int) -> None:
+        self.context, self.stage = context, stage
+        self.inner, self.lanes = inner, lanes
+        self.extents = tuple(context.dim(d) for d in stage.shape)
+        size = self.extents[inner]
+        self.width = max(n.LANES, LINE_BYTES // widest_item_bytes(context, stage))
+        while self.width > n.LANES and isinstance(size, n.Const) and int(size.value) < self.width:
+            self.width //= 2
+        self.outer = [
+            k for k, e in enumerate(self.extents) if e != n.const(1) and k not in (inner, lanes)
+        ]
+
+    @property
+    def fits(self) -> n.Expr:
+        """Whether both axes have room for a block."""
+        return s.both(
+            s.compare("less_equal", n.const(self.width), self.extents[self.inner]),
+            s.compare("less_equal", n.const(n.LANES), self.extents[self.lanes]),
+        )
+
+    @property
+    def chunks(self) -> n.Expr:
+        """How many parts the inner axis has, the last of which may be longer."""
+        count = s.floordiv(self.extents[self.inner], n.const(CHUNK))
+        return s.maximum(count, n.const(1))
+
+    def part(self, emitter: Emitter, ranges: Ranges) -> None:
+        """Emit one part of the inner axis at a place of the outer ones."""
+        at = {k: ranges[k][0] for k in self.outer}
+        chunk, extent = ranges[self.inner][0], self.extents[self.inner]
+        begin = emitter.bind(s.mul(chunk, n.const(CHUNK)), "e")
+        is_last = s.compare("equal", chunk, s.sub(self.chunks, n.const(1)))
+        after = s.minimum(s.add(begin, n.const(CHUNK)), extent)
+        end = emitter.bind(s.choose(is_last, extent, after), "e")
+        fits = self.fits
+        if isinstance(fits, n.Const):
+            self._rows(emitter, at, begin, end)
+            return
+        with emitter.block() as fast:
+            emitter.prover.add_condition(fits)
+            self._rows(emitter, at, begin, end)
+        with emitter.block() as small:
+            low, high = s.minimum(begin, extent), s.minimum(end, extent)
+            edges = {self.inner: (emitter.bind(low, "e"), emitter.bind(high, "e"))}
+            vector_rows(emitter, self.stage, edges, at, vectors=False)
+        emitter.statements.append(n.If(fits, tuple(fast), tuple(small)))
+
+    def _rows(self, emitter: Emitter, at: Place, begin: n.Expr, end: n.Expr) -> None:
+        def row(j: n.Expr) -> None:
+            def block(i: n.Expr) -> None:
+                self._block(emitter, at, i, j)
+
+            self._steps(emitter, self.inner, begin, end, self.width, block)
+
+        zero = n.const(0)
+        self._steps(emitter, self.lanes, zero, self.extents[self.lanes], n.LANES, row)
+
+    def _steps(
+        self,
+        emitter: Emitter,
+        axis: int,
+        begin: n.Expr,
+        end: n.Expr,
+        step: int,
+        body: Callable[[n.Expr], None],
+    ) -> None:
+        """Emit blocks along an axis; the last of them ends where the axis does."""
+        last = s.sub(self.extents[axis], n.const(step))
+        var = emitter.context.names.var("k")
+        with emitter.block() as inside:
+            emitter.prover.add_range(var, begin, end)
+            body(emitter.bind(s.minimum(var, last), "e"))
+        emitter.statements.append(n.For(var, begin, end, step, tuple(inside)))
+
+    def _block(self, emitter: Emitter, at: Place, i: n.Expr, j: n.Expr) -> None:
+        view = Turned(emitter, i, self.width)
+        outer, emitter.turned = emitter.turned, view
+        for column in range(self.width):
+            view.place = column
+            here = {**at, self.inner: s.add(i, n.const(column))}
+            here[self.lanes] = n.Ramp(j, n.const(1), n.LANES)
+            indices = tuple(here.get(k, n.const(0)) for k in range(len(self.extents)))
+            emit_stage(emitter, self.stage, indices, None)
+        emitter.turned = outer
+
+
+def widest_item_bytes(context: Context, stage: Stage) -> int:
+    """Return the size of the widest dtype that a stage reads or writes."""
+    sizes = [t.dtype.itemsize_bytes for t in stage.tensors]
+    stack = [stmt.value for stmt in probe(context, stage).statements if isinstance(stmt, n.Let)]
+    stack += probe(context, stage).values
+    while stack:
+        expr = stack.pop()
+        if isinstance(expr, n.Load) and expr.indices:
+            sizes.append(expr.dtype.itemsize_bytes)
+        stack += n.children(expr)
+    return max(sizes)

@@ -1,0 +1,106 @@
+"""Blocks turned in registers give the elements that the definition reads, for any sizes."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from relayvm.base.dims import DimVar, symbol
+from relayvm.base.target import Target
+from relayvm.kernels import compute as te
+from relayvm.kernels import loops as n
+from relayvm.kernels.interpret import interpret
+from relayvm.kernels.lower import Computation
+from relayvm.kernels.parser import parse_nest
+from relayvm.kernels.printer import print_nest
+from relayvm.kernels.schedule import schedule
+from relayvm.kernels.schedules.transpose import turned
+from relayvm.kernels.verify import verify_nest
+
+from .native import Native
+
+DTYPES = ("bool", "int8", "float16", "float32", "float64")
+SIZES = [(16, 16), (100, 17), (33, 65), (70, 130), (64, 128), (5, 40), (40, 3), (0, 20), (1, 1)]
+VARS = (DimVar("b"), DimVar("m"), DimVar("n"))
+
+
+def transpose(shape, axes, dtype, variables=()):
+    """Return `x.transpose(axes)`, plus one where that is a number."""
+    x = te.placeholder("x", shape, dtype)
+    places = [axes.index(k) for k in range(len(axes))]
+
+    def element(*i):
+        value = x[tuple(i[p] for p in places)]
+        return te.scalar("logical_not", value) if dtype == "bool" else value + te.const(1, dtype)
+
+    out = te.compute(tuple(shape[a] for a in axes), element)
+    return Computation("turn", (x,), (out,), variables)
+
+
+def values(shape, dtype):
+    rng = np.random.default_rng(len(shape))
+    array = rng.integers(0, 100, shape).astype(dtype)
+    expected = ~array if dtype == "bool" else array + array.dtype.type(1)
+    return array, expected
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_matrices_of_unknown_sizes(dtype):
+    b, m, k = map(symbol, VARS)
+    kernel = Native(transpose((b, m, k), (0, 2, 1), dtype, VARS))
+    assert "shuffle" in print_nest(kernel.nest)
+    for rows, columns in SIZES:
+        x, expected = values((2, rows, columns), dtype)
+        (result,) = kernel.results([x], (2, rows, columns))
+        np.testing.assert_array_equal(result, expected.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("axes", [a for a in itertools.permutations(range(3)) if a[2] != 2])
+def test_every_order_of_axes(axes):
+    x, expected = values((20, 33, 70), "float32")
+    kernel = Native(transpose(x.shape, axes, "float32"))
+    assert "shuffle" in print_nest(kernel.nest)
+    np.testing.assert_array_equal(kernel.results([x])[0], expected.transpose(axes))
+
+
+@pytest.mark.parametrize("target", [Target(), Target(cpu="x86-64-v3")])
+def test_rounds_of_blocks_write_places_of_their_own(target):
+    x, expected = values((37, 150), "int8")
+    nest = schedule(transpose(x.shape, (1, 0), "int8"), target)
+    verify_nest(nest)
+    (result,) = interpret(nest, [x], {}, slices=None)
+    np.testing.assert_array_equal(result, expected.T)
+
+
+@pytest.mark.parametrize(("item_bytes", "width"), [(1, 64), (2, 32), (4, 16), (8, 16)])
+def test_sixteen_rows_become_columns(item_bytes, width):
+    dtype = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}[item_bytes]
+    x = n.Buffer("in0", te.placeholder("x", (), dtype).dtype, (n.const(16 * width),), "input")
+    out = n.Buffer("out0", x.dtype, x.shape, "output")
+    rows = [n.Load(x, (n.const(width * r),), width) for r in range(16)]
+    body = [
+        n.Store(out, (n.const(16 * c),), column)
+        for c, column in enumerate(turned(rows, item_bytes, lambda value: value))
+    ]
+    nest = n.Nest("turn", (), (x, out), (), (n.Phase(n.Var("b0"), n.const(1), tuple(body)),))
+    data = np.arange(16 * width).astype(dtype)
+    (result,) = interpret(parse_nest(print_nest(nest)), [data], {})
+    np.testing.assert_array_equal(result.reshape(width, 16), data.reshape(16, width).T)
+
+
+def test_lanes_that_are_not_there_are_refused():
+    from relayvm.base.diagnostics import RelayError
+
+    text = """nest @pick {
+  input in0: int8[16]
+  output out0: int8[16]
+  phase b0 < 1 {
+    out0[0]:2 = shuffle(in0[0]:16, in0[0]:16, 31, 32)
+  }
+}
+"""
+    with pytest.raises(RelayError) as failure:
+        verify_nest(parse_nest(text.replace("]:2 =", "] =")))
+    assert "Shuffle" in str(failure.value)
