@@ -83,7 +83,7 @@ class ColumnTiling(Tiling):
     @property
     def heights(self) -> tuple[int, ...]:
         """How many rows a tile may have: with few registers many, for each has one operand."""
-        return (6, 2, 1) if self.tile == 6 else super().heights
+        return (6, 2, 1) if self.tile == 6 else tuple(h for h in super().heights if h <= 4)
 
     @property
     def _is_short(self) -> bool:

@@ -28,6 +28,10 @@ FEW_ROWS = 8
 COLUMN_BLOCK = 64
 # One row reads so many streams of weights; more of them collide in the first cache.
 MAX_COLUMNS = 8
+# Rows too long for the first cache come from the second, which 6 rows of 4 columns ask for less.
+# All but three of 32 registers hold partials then.
+LONG = 512
+TALL = 6
 # Where more rows share the weights, the time to fetch them does not count.
 MANY_ROWS = 64
 
@@ -215,9 +219,7 @@ class Tiling:
         ranges[axis] = (begin, end)
         self._box(emitter, ranges, aligned=False)
 
-    def part(
-        self, emitter: Emitter, at: Place, edges: Ranges, base: dict[int, n.Expr]
-    ) -> None:
+    def part(self, emitter: Emitter, at: Place, edges: Ranges, base: dict[int, n.Expr]) -> None:
         """Emit the results whose indices on some axes are in a range, and on others `at` a value.
 
         Where `base` has an axis, its range counts from there. Columns run in blocks, of each all
@@ -297,11 +299,15 @@ class Tiling:
     @property
     def heights(self) -> tuple[int, ...]:
         """How many rows a tile may have, the most first."""
+        longest = max(map(self._known_length, self.probe.lengths), default=0)
+        if self.tile == n.LANES and longest >= LONG:
+            return (TALL, 4, 2, 1)
         return (4, 2, 1) if self.tile >= 4 and self.tile != 6 else (3, 2, 1)[-self.tile :]
 
     def widths(self, rows: int) -> tuple[int, ...]:
         """How many columns a tile of so many rows may have, the most first."""
-        width = min(MAX_COLUMNS, _power(max(1, self.tile // rows)))
+        tall = rows == TALL and self.tile == n.LANES
+        width = 4 if tall else min(MAX_COLUMNS, _power(max(1, self.tile // rows)))
         return tuple(1 << k for k in reversed(range(width.bit_length())))
 
     def _single(self, emitter: Emitter) -> n.Phase:
