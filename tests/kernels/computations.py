@@ -237,6 +237,53 @@ def attention(r: Random) -> Case:
     return r.case("attention", inputs, (y,), arrays)
 
 
+def attention_of_heads(r: Random) -> Case:
+    """Heads that are parts of the last axis of operands and result, and two axes of the mask's."""
+    (b, vb), (t, vt), (s, vs) = r.size(2), r.size(20), r.size(24)
+    h, d = r.integer(1, 3), r.integer(1, 2) * r.integer(1, 10)
+    inputs = [
+        c.placeholder(name, (b, length, h * d), "float32")
+        for name, length in (("q", t), ("k", s), ("v", s))
+    ]
+    arrays = [r.array((vb, length, h * d)) for length in (vt, vs, vs)]
+    q, k, v = inputs
+    if r.chance(0.3):
+        k, inputs, arrays, s, vs = q, [q, v], arrays[::2], t, vt
+        v = inputs[1] = c.placeholder("v", (b, s, h * d), "float32")
+        arrays[1] = r.array((vb, vs, h * d))
+
+    def of_head(x, g, i, p):
+        head = c.scalar("floor_mod", g, c.dim(h))
+        return x[c.scalar("floor_divide", g, c.dim(h)), i, head * d + p]
+
+    z = _sum_product(
+        (b * h, t, s), d, lambda g, i, j, p: (of_head(q, g, i, p), of_head(k, g, j, p))
+    )
+    z = c.compute((b, h, t, s), lambda n, g, i, j, z=z: z[n * h + g, i, j] * 0.5)
+    if r.chance(0.7):
+        m = c.placeholder("m", (b, 1, 1, s), "float32")
+        inputs.append(m)
+        arrays.append(r.array((vb, 1, 1, vs)))
+        zero = c.dim(0)
+        z = c.compute(z.shape, lambda n, g, i, j, z=z: z[n, g, i, j] + m[n, zero, zero, j])
+    e, total, at = _exponentials(z, 3)
+    p = c.compute(z.shape, lambda *i: c.scalar("divide", e[i], total[at(i, c.dim(0))]))
+    flat = c.compute(
+        (b * h, t, s),
+        lambda g, i, j: p[
+            c.scalar("floor_divide", g, c.dim(h)), c.scalar("floor_mod", g, c.dim(h)), i, j
+        ],
+    )
+    o = _sum_product((b * h, t, d), s, lambda g, i, j, w: (flat[g, i, w], of_head(v, g, w, j)))
+    y = c.compute(
+        (b, t, h * d),
+        lambda n, i, k: o[
+            n * h + c.scalar("floor_divide", k, c.dim(d)), i, c.scalar("floor_mod", k, c.dim(d))
+        ],
+    )
+    return r.case("heads", inputs, (y,), arrays)
+
+
 def dense_and_norm(r: Random) -> Case:
     """A layer with a bias and a residual, less the mean of its rows."""
     (m, vm), (k, vk), (u, vu) = r.size(20), r.size(36), r.size(22)
@@ -552,6 +599,7 @@ FAMILIES = (
     softmax_of_any_axis,
     group_norm,
     attention,
+    attention_of_heads,
     dense_and_norm,
     reduction,
     arg_reduction,

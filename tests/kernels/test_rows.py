@@ -23,6 +23,7 @@ from relayvm.kernels.verify import verify_nest
 from .computations import (
     Random,
     attention,
+    attention_of_heads,
     dense_and_norm,
     group_norm,
     layer_norm,
@@ -38,6 +39,7 @@ GROUPED = (
     softmax_of_any_axis,
     group_norm,
     attention,
+    attention_of_heads,
     dense_and_norm,
     tree_node,
 )

@@ -390,7 +390,7 @@ class Prover:
             ends = self.edges[var][0 if sign > 0 else 1]
             # A fact about the variable itself may be sharper than its range.
             facts = [f for f, atoms in self.facts if var in atoms and _sign_of(f, var) == sign]
-            sharper = [poly_add(poly, f, -1) for f in facts]
+            sharper = [poly_add(poly, f, -_times(poly, f, var)) for f in facts]
             return [p for p in sharper if not any(var in m for m in p)] + [
                 _substitute(poly, var, end) for end in ends
             ]
@@ -601,6 +601,14 @@ def _substitute(poly: Polynomial, atom: Expr, value: Polynomial) -> Polynomial:
             product = poly_mul(product, value if factor == atom else {(factor,): 1})
         result = poly_add(result, product)
     return result
+
+
+def _times(poly: Polynomial, fact: Polynomial, var: Var) -> int:
+    """Return how often a fact must be taken from a polynomial to be rid of a variable."""
+    alone = (var,)
+    if abs(fact.get(alone, 0)) != 1:
+        return 1
+    return max(1, abs(poly.get(alone, 0)))
 
 
 def _sign_of(poly: Polynomial, var: Var) -> int:
