@@ -1,5 +1,5 @@
-"""Recursions that count: which parameter steps from call to call, up to which bound, and what stays
-the same.
+"""Recursions that count, or walk along a list: what changes in which way from call to call, and
+what stays the same.
 """
 
 from __future__ import annotations
@@ -9,8 +9,23 @@ from dataclasses import dataclass
 
 from relayvm.base.dims import DimVar, symbol
 from relayvm.base.dtypes import INT32, INT64
+from relayvm.compiler.analysis.scopes import scope_bodies
 from relayvm.compiler.transforms.blocks import Binding, split_block
-from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Match, Var
+from relayvm.ir.expr import (
+    Call,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    PatternConstructor,
+    PatternVar,
+    PatternWildcard,
+    Var,
+)
 from relayvm.ir.types import ShapeArg, TensorType
 from relayvm.ir.visit import children, post_order
 from relayvm.ops.operator import Operator
@@ -32,16 +47,16 @@ _NEGATED = {
 
 @dataclass(frozen=True, slots=True)
 class Recursion:
-    """A function in A-normal form whose branch `again` always ends in a call of the function itself
-    and whose other branch never does: `prefix; if (..) { body; self(..) } else { .. }`.
+    """A function in A-normal form one branch of which, number `again`, always ends in a call of the
+    function itself and the others never do: `prefix; if (..) { body; self(..) } else { .. }`.
 
     `fixed` are the places of parameters that every such call passes on as they are.
     """
 
     function: Function
     prefix: tuple[Binding, ...]
-    choice: If
-    again: bool
+    choice: If | Match
+    again: int
     body: tuple[Binding, ...]
     tail: Expr
     calls: tuple[Call, ...]
@@ -66,15 +81,12 @@ def find_recursion(function: Function, name: Var | GlobalVar) -> Recursion | Non
     another one.
     """
     prefix, choice = split_block(function.body)
-    if not isinstance(choice, If):
+    if not isinstance(choice, (If, Match)):
         return None
-    for again in (True, False):
-        branch = choice.true_branch if again else choice.false_branch
-        calls = _ends(branch, name)
-        if calls:
-            break
-    else:
+    found = [(k, b, c) for k, b in enumerate(scope_bodies(choice)) if (c := _ends(b, name))]
+    if len(found) != 1:
         return None
+    again, branch, calls = found[0]
     if _mentions(function, name) != len(calls) or not _same_sizes(function, calls):
         return None
     body, tail = split_block(branch)
@@ -86,10 +98,54 @@ def find_recursion(function: Function, name: Var | GlobalVar) -> Recursion | Non
     return Recursion(function, tuple(prefix), choice, again, tuple(body), tail, tuple(calls), fixed)
 
 
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The parameter at `place` is of a data type, and a step reads the fields of a constructor, of
+    which `rest` is the next argument.
+
+    `others` are the constructors for which the recursion ends.
+    """
+
+    place: int
+    constructor: Constructor
+    fields: tuple[Var | None, ...]
+    rest: Var
+    others: tuple[Constructor, ...]
+
+
+def find_walk(loop: Recursion) -> Walk | None:
+    """Return what list a recursion walks along, or None if there is none."""
+    choice, params = loop.choice, loop.function.params
+    if not isinstance(choice, Match) or choice.data not in params:
+        return None
+    assert isinstance(choice.data, Var)
+    place = params.index(choice.data)
+    patterns = [clause.lhs for clause in choice.clauses]
+    flat = [p for p in patterns if isinstance(p, PatternConstructor) and _is_flat(p)]
+    names = {p.constructor.name for p in flat}
+    if len(names) < len(patterns):
+        return None
+    chosen = flat.pop(loop.again)
+    fields = tuple(p.var if isinstance(p, PatternVar) else None for p in chosen.patterns)
+    rest = loop.calls[0].args[place]
+    if rest not in fields or not isinstance(rest, Var):
+        return None
+    if any(call.args[place] is not rest for call in loop.calls):
+        return None
+    others = tuple(p.constructor for p in flat)
+    return Walk(place, chosen.constructor, fields, rest, others)
+
+
+def _is_flat(pattern: PatternConstructor) -> bool:
+    return all(isinstance(p, (PatternVar, PatternWildcard)) for p in pattern.patterns)
+
+
 def find_counter(loop: Recursion) -> Counter | None:
     """Return what a recursion counts by, or None if that is nothing."""
     values = {b.var: b.value for b in loop.prefix}
-    test = values.get(loop.choice.cond) if isinstance(loop.choice.cond, Var) else None
+    if not isinstance(loop.choice, If) or not isinstance(loop.choice.cond, Var):
+        return None
+    test = values.get(loop.choice.cond)
     if not isinstance(test, Call) or not isinstance(test.op, Operator) or len(test.args) != 2:
         return None
     for swapped in (False, True):
@@ -98,7 +154,7 @@ def find_counter(loop: Recursion) -> Counter | None:
         if name not in _SWAPPED:
             return None
         name = _SWAPPED[name] if swapped else name
-        name = name if loop.again else _NEGATED[name]
+        name = _NEGATED[name] if loop.again else name
         place = _counting_place(loop, counter) if name in ("less", "less_equal") else None
         if place is not None:
             return Counter(place, limit, name == "less_equal")

@@ -19,6 +19,29 @@ class Binding:
     span: Span | None = None
 
 
+class Block:
+    """Bindings that are written one behind the other, each of an operand in A-normal form."""
+
+    def __init__(self) -> None:
+        self.bindings: list[Binding] = []
+
+    def bind(self, value: Expr, name: str = "v") -> Var:
+        """Return a new name for a typed value."""
+        var = named(name, value)
+        self.bindings.append(Binding(var, value, value.span))
+        return var
+
+    def ending(self, tail: Expr) -> Expr:
+        """Return the bindings around their last expression."""
+        return rebuild_block(self.bindings, tail)
+
+
+def named(name: str, value: Expr) -> Var:
+    """Return a new variable of the type of a value."""
+    assert value.checked_type is not None
+    return Var(name, span=value.span, checked_type=value.checked_type)
+
+
 BlockRewrite = Callable[["list[Binding]", Expr], Expr]
 
 

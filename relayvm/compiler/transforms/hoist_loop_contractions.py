@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from relayvm.compiler.analysis.counted_loops import (
-    Counter,
     Recursion,
     find_counter,
     find_recursion,
+    find_walk,
     is_name,
 )
 from relayvm.compiler.analysis.scopes import is_primitive
-from relayvm.compiler.rewriting.build import call, constant, tensor, type_of
-from relayvm.compiler.transforms.blocks import Binding, rebuild_block, rewrite_blocks
-from relayvm.compiler.transforms.loop_rows import Block, Rows, Value, is_plain, row_bytes
-from relayvm.ir.expr import Call, Expr, Function, GlobalVar, If, Var
+from relayvm.compiler.rewriting.build import call, type_of
+from relayvm.compiler.transforms.blocks import Binding, Block, rebuild_block, rewrite_blocks
+from relayvm.compiler.transforms.loop_rows import Rows, Value, is_plain, row_bytes
+from relayvm.compiler.transforms.loop_steps import CountedSteps, ListSteps, Steps
+from relayvm.ir.expr import (
+    Call,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Match,
+    PatternConstructor,
+    PatternWildcard,
+    Var,
+)
 from relayvm.ir.module import Module
 from relayvm.ir.types import FuncType, Type
 from relayvm.ir.visit import free_vars, rebuild, substitute
@@ -85,17 +94,21 @@ def _local_loops(bindings: list[Binding], tail: Expr) -> Expr:
 def _in_blocks(function: Function, name: Var | GlobalVar) -> Function:
     """Return a loop that goes block by block; other functions as they are."""
     loop = find_recursion(function, name)
-    counter = None if loop is None else find_counter(loop)
-    if loop is None or counter is None or not all(is_plain(b.value) for b in loop.prefix):
+    if loop is None or not all(is_plain(b.value) for b in loop.prefix):
         return function
-    kind = tensor(function.params[counter.place])
-    end = Var("end", span=loop.choice.span, checked_type=kind)
-    rows = Rows(loop, counter, end)
-    limit = rows.shared(counter.limit)
-    ready = _ready(loop, rows) if limit is not None else {}
-    if limit is None or not ready:
+    counter, walk = find_counter(loop), find_walk(loop)
+    steps: Steps
+    if counter is not None:
+        steps = CountedSteps(loop, counter)
+    elif walk is not None:
+        steps = ListSteps(loop, walk)
+    else:
         return function
-    return _Blocks(loop, counter, name, rows, ready).function(limit)
+    rows = Rows(loop, steps)
+    if counter is not None and not rows.is_shared(counter.limit):
+        return function
+    ready = _ready(loop, rows)
+    return _Blocks(loop, steps, name, rows, ready).function() if ready else function
 
 
 def _ready(loop: Recursion, rows: Rows) -> dict[Var, Value]:
@@ -117,85 +130,59 @@ class _Blocks:
     def __init__(
         self,
         loop: Recursion,
-        counter: Counter,
+        steps: Steps,
         name: Var | GlobalVar,
         rows: Rows,
         ready: dict[Var, Value],
     ) -> None:
         self.loop = loop
-        self.counter = counter
+        self.steps = steps
         self.name = name
         self.rows = rows
         self.ready = ready
         params = loop.function.params
-        self.start = params[counter.place]
         self.moving = [p for k, p in enumerate(params) if k not in loop.fixed]
         self.fresh = {p: replace(p) for p in self.moving}
-        types = tuple(_declared(p) for p in self.moving)
+        self.params = (*self.fresh.values(), *(var for var, _ in steps.more))
         self.result = loop.function.ret_type or type_of(loop.function.body)
-        kind = FuncType(types, self.result)
+        kind = FuncType(tuple(_declared(p) for p in self.params), self.result)
         self.block = Var("block", span=loop.function.span, checked_type=kind)
 
-    def function(self, limit: Expr) -> Function:
+    def function(self) -> Function:
+        """Return the loop over blocks."""
         loop = self.loop
         emitted = _needed(self.rows.emitted, [v.expr for v in self.ready.values()])
+        size = sum(row_bytes(binding.var.checked_type) for binding in emitted)
         before = Block()
-        self.bind_end(before, limit, self.steps_a_block(emitted))
+        self.steps.bind_end(before, max(1, BLOCK_BYTES // max(size, 1)))
         before.bindings += emitted
-        before.bindings.append(Binding(self.block, self.steps(), loop.function.span))
-        args, span = tuple(self.moving), loop.choice.span
-        enter = Call(self.block, args, span=span, checked_type=self.result)
-        choice = _choice(loop, before.ending(enter))
+        before.bindings.append(Binding(self.block, self.over_steps(), loop.function.span))
+        args = (*self.moving, *(first for _, first in self.steps.more))
+        enter = Call(self.block, args, span=loop.choice.span, checked_type=self.result)
+        choice = _with_branch(loop, before.ending(enter))
         return replace(loop.function, body=rebuild_block(list(loop.prefix), choice))
 
-    def steps_a_block(self, emitted: Sequence[Binding]) -> int:
-        size = sum(row_bytes(binding.var.checked_type) for binding in emitted)
-        return max(1, BLOCK_BYTES // max(size, 1))
-
-    def bind_end(self, block: Block, limit: Expr, steps: int) -> None:
-        """Bind the end of the block; no sum in it is above the greatest number."""
-        kind, span = tensor(self.start), self.loop.choice.span
-        most = int(np.iinfo(kind.dtype.numpy).max)
-        steps = min(steps, most // 2)
-
-        def bound(name: str, a: Expr, b: Expr | int) -> Var:
-            other = constant(b, kind.dtype) if isinstance(b, int) else b
-            return block.bind(call(name, (a, other), span))
-
-        stop = bound("add", bound("minimum", self.start, most - steps), steps)
-        if self.counter.inclusive:
-            limit = bound("add", bound("minimum", limit, most - 1), 1)
-        for length in self.rows.lengths:
-            stop = bound("minimum", stop, block.bind(length))
-        last = call("minimum", (limit, stop), span)
-        block.bindings.append(Binding(self.rows.end, last, span))
-
-    def steps(self) -> Function:
+    def over_steps(self) -> Function:
         """Return the loop over the steps of one block."""
-        loop, span = self.loop, self.loop.choice.span
-        head = Block()
-        counter = self.fresh[self.start]
-        more = head.bind(call("less", (counter, self.rows.end), span))
-        on = self.body()
+        loop = self.loop
+        first = loop.calls[0]
+        args = tuple(self.fresh.get(p, p) for p in loop.function.params)
         out = Call(
             self.name,
-            tuple(self.fresh.get(p, p) for p in loop.function.params),
-            type_args=loop.calls[0].type_args,
-            span=span,
-            checked_type=loop.calls[0].checked_type,
+            args,
+            type_args=first.type_args,
+            span=loop.choice.span,
+            checked_type=first.checked_type,
         )
-        kind = loop.choice.checked_type
-        choice = If(more, on, out, span=span, checked_type=kind)
-        params = tuple(self.fresh.values())
         return Function(
-            params,
-            head.ending(choice),
+            self.params,
+            self.steps.choice(self.fresh, self.step(), out),
             self.result,
             span=loop.function.span,
             checked_type=self.block.checked_type,
         )
 
-    def body(self) -> Expr:
+    def step(self) -> Expr:
         """Return what a step does, with rows in the place of what is known."""
         stays = {v for v, value in self.rows.values.items() if not value.varies}
         again = {b.var: replace(b.var) for b in self.loop.prefix if b.var not in stays}
@@ -214,25 +201,28 @@ class _Blocks:
             else:
                 value = substitute(binding.value, names)
                 lines.append((replace(binding, var=var, value=value), optional))
-        tail = substitute(self.in_block(self.loop.tail), names)
+        following = Block()
+        more = self.steps.next(following)
+        lines += [(b, False) for b in following.bindings]
+        tail = substitute(self.in_block(self.loop.tail, more), names)
         return rebuild_block(_live(lines, tail), tail)
 
     def row(self, binding: Binding, known: Value) -> list[Binding]:
         """Return the bindings that take the row of a step out of those of the block."""
-        span = binding.span
-        passed = call("subtract", (self.fresh[self.start], self.start), span)
-        place = Var("place", span=span, checked_type=passed.checked_type)
-        row = call("take", (known.expr, place), span, axis=0)
-        return [Binding(place, passed, span), replace(binding, value=row)]
+        block, place = Block(), self.steps.place(self.fresh)
+        if not isinstance(place, Var):
+            place = block.bind(place, "place")
+        row = call("take", (known.expr, place), binding.span, axis=0)
+        return [*block.bindings, replace(binding, value=row)]
 
-    def in_block(self, tail: Expr) -> Expr:
+    def in_block(self, tail: Expr, more: Sequence[Expr]) -> Expr:
         """Return the end of a step with the loop over blocks left for the next step."""
 
         def step(_before: Expr, after: Expr) -> Expr:
             if not isinstance(after, Call) or not is_name(after.op, self.name):
                 return after
             args = tuple(a for k, a in enumerate(after.args) if k not in self.loop.fixed)
-            return replace(after, op=self.block, args=args, type_args=())
+            return replace(after, op=self.block, args=(*args, *more), type_args=())
 
         return rebuild(tail, step)
 
@@ -243,10 +233,19 @@ def _declared(param: Var) -> Type:
     return kind
 
 
-def _choice(loop: Recursion, on: Expr) -> If:
-    if loop.again:
-        return replace(loop.choice, true_branch=on)
-    return replace(loop.choice, false_branch=on)
+def _with_branch(loop: Recursion, on: Expr) -> If | Match:
+    """Return the choice of a loop with another branch for the next step."""
+    choice = loop.choice
+    if isinstance(choice, If):
+        if loop.again:
+            return replace(choice, false_branch=on)
+        return replace(choice, true_branch=on)
+    clauses = list(choice.clauses)
+    lhs = clauses[loop.again].lhs
+    assert isinstance(lhs, PatternConstructor)
+    unnamed = tuple(PatternWildcard(span=p.span) for p in lhs.patterns)
+    clauses[loop.again] = replace(clauses[loop.again], lhs=replace(lhs, patterns=unnamed), rhs=on)
+    return replace(choice, clauses=tuple(clauses))
 
 
 def _needed(bindings: Sequence[Binding], results: Sequence[Expr]) -> list[Binding]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from relayvm.base.dims import ANY
 from relayvm.base.shapes import shape_context
-from relayvm.compiler.analysis.counted_loops import Counter, Recursion
+from relayvm.compiler.analysis.counted_loops import Recursion
 from relayvm.compiler.analysis.traps import may_miss, may_trap
-from relayvm.compiler.rewriting.build import call, constant, is_call, tensor, tuple_of, type_of
-from relayvm.compiler.transforms.blocks import Binding, rebuild_block
+from relayvm.compiler.rewriting.build import call, is_call, type_of
+from relayvm.compiler.transforms.blocks import Binding, named
 from relayvm.compiler.transforms.rows_of_calls import (
     Batch,
     batched,
@@ -24,14 +25,14 @@ from relayvm.ir.expr import (
     Constructor,
     Expr,
     Function,
-    If,
+    Match,
     Tuple,
     TupleGetItem,
     Var,
 )
-from relayvm.ir.intrinsics import INTRINSICS, Intrinsic, item_of_call
-from relayvm.ir.types import FuncType, TensorType, Type
-from relayvm.ir.visit import LEAVES, children, with_children
+from relayvm.ir.intrinsics import INTRINSICS, Intrinsic
+from relayvm.ir.types import TensorType, Type
+from relayvm.ir.visit import LEAVES, children, pattern_vars, with_children
 from relayvm.ops.operator import Fusion, Operator
 
 # A weight below this is read from the cache next to the core, where a step reads it for less than
@@ -57,24 +58,33 @@ class Value:
     pays: bool = False
 
 
+class Sources(Protocol):
+    """Where the values come from that change from step to step."""
+
+    def of(self, var: Var) -> Sequence[Binding] | None:
+        """Return what computes a variable of the loop for all steps of a block."""
+
+    def items(self, get: Call, array: Expr) -> Sequence[Binding] | None:
+        """Return what computes the items of an array for all steps of a block."""
+
+
 class Rows:
     """The values of a counted loop that are known before its steps run, and how they are computed.
 
-    `emitted` are the bindings that compute them, in order, from the first step `first` on to one
-    before `end`. `lengths` bound the steps beside the limit of the loop.
+    `emitted` are the bindings that compute them, in order. `sources` give what changes from step to
+    step for all steps: the place of a counter, an item of a list or of an array.
     """
 
-    def __init__(self, loop: Recursion, counter: Counter, end: Var) -> None:
-        self.counter = loop.function.params[counter.place]
-        self.end = end
+    def __init__(self, loop: Recursion, sources: Sources) -> None:
+        self.sources = sources
         self.emitted: list[Binding] = []
-        self.lengths: list[Expr] = []
         self.values: dict[Var, Value] = {}
-        bound = {b.var: b.value for b in loop.prefix}
-        self._limit = bound.get(counter.limit) if isinstance(counter.limit, Var) else None
         self._made: dict[Var, Expr] = {}
         self._own = set(loop.function.params)
         self._own.update(b.var for b in (*loop.prefix, *loop.body))
+        if isinstance(loop.choice, Match):
+            lhs = loop.choice.clauses[loop.again].lhs
+            self._own.update(pattern_vars(lhs))
         for place in loop.fixed:
             param = loop.function.params[place]
             self.values[param] = Value(param, False)
@@ -98,7 +108,7 @@ class Rows:
         operands = value.args if isinstance(value, Call) else children(value)
         known = [self._operand(o) for o in operands]
         if isinstance(value, Call) and isinstance(value.op, Intrinsic):
-            return self._item(value, known, name)
+            return self._of_array(value, known, name)
         if None in known or not isinstance(value, (Call, Tuple, TupleGetItem)):
             return None
         parts = [k for k in known if k is not None]
@@ -117,15 +127,16 @@ class Rows:
             return Value(expr, False)
         if not isinstance(expr, Var):
             return None
-        if expr is self.counter and expr not in self.values:
-            self.values[expr] = Value(self._places(), True)
-        if expr in self.values or expr in self._own:
-            return self.values.get(expr)
-        return Value(expr, False)  # It is captured.
+        if expr not in self.values and expr in self._own:
+            lines = self.sources.of(expr)
+            if lines is None:
+                return None
+            self.values[expr] = Value(self._emit_all(lines), True)
+        return self.values.get(expr) or Value(expr, False)  # It may be captured.
 
-    def _places(self) -> Expr:
-        one = constant(1, tensor(self.counter).dtype)
-        return self._emit(call("arange", (self.counter, self.end, one)))
+    def _emit_all(self, lines: Sequence[Binding]) -> Expr:
+        self.emitted += lines
+        return lines[-1].var
 
     def _is_safe(self, value: Call) -> bool:
         """Return True if a call has a result in all steps if it has one in the first."""
@@ -176,10 +187,16 @@ class Rows:
         value = self._operand(expr)
         return None if value is None or value.varies else expr
 
-    # -- Items of arrays ------------------------------------------------------------------------
+    def is_shared(self, expr: Expr) -> bool:
+        """Return True for an operand of the loop's test that is the same in all steps."""
+        value = self._operand(expr)
+        return value is not None and not value.varies
 
-    def _item(self, value: Call, known: Sequence[Value | None], name: Var | None) -> Value | None:
-        """Return the items of an array that all steps share, each step its own one.
+    def _of_array(
+        self, value: Call, known: Sequence[Value | None], name: Var | None
+    ) -> Value | None:
+        """Return what an operation on an array that all steps share gives: its length, or the items
+        of which each step has its own.
 
         An item that is missing ends the run at the step that asks for it, which is then the first.
         """
@@ -188,95 +205,10 @@ class Rows:
         array = known[0].expr
         if value.op is INTRINSICS["array.length"]:
             return Value(name or self._emit(_with_operands(value, [array])), False)
-        if value.op is not INTRINSICS["array.get"] or value.args[1] is not self.counter:
+        if value.op is not INTRINSICS["array.get"] or not self._calm:
             return None
-        if not self._calm:
-            return None
-        kind = item_of_call(value)
-        shape = static_shape(kind)
-        if shape is None or 0 in shape or kind != value.checked_type:
-            return None
-        if not self._is_length(array):
-            length = Call(
-                INTRINSICS["array.length"],
-                (array,),
-                type_args=value.type_args,
-                span=value.span,
-                checked_type=type_of(value.args[1]),
-            )
-            self.lengths.append(length)
-        gather, function = _gatherer(value, array)
-        self.emitted.append(Binding(gather, function, value.span))
-        ends = (self.counter, self.end)
-        collected = Call(gather, ends, span=value.span, checked_type=function.ret_type)
-        return Value(self._emit(collected), True)
-
-    def _is_length(self, array: Expr) -> bool:
-        """Return True if the loop ends where an array does."""
-        limit = self._limit
-        return (
-            isinstance(limit, Call)
-            and limit.op is INTRINSICS["array.length"]
-            and limit.args[0] is array
-        )
-
-
-def _gatherer(get: Call, array: Expr) -> tuple[Var, Function]:
-    """Return a function that puts the items of an array from one place to another into one tensor,
-    halves first: each item is copied once for each halving.
-    """
-    span, place = get.span, tensor(get.args[1])
-    item_type = tensor(get)
-    whole: Type = TensorType((ANY, *item_type.shape), item_type.dtype)
-    function_type = FuncType((place, place), whole)
-    own = Var("gather", span=span, checked_type=function_type)
-    low, high = (Var(n, place, span=span, checked_type=place) for n in ("low", "high"))
-    one, two = constant(1, place.dtype), constant(2, place.dtype)
-    block = Block()
-    after = block.bind(call("add", (low, one), span))
-    several = block.bind(call("less", (after, high), span))
-    inner = Block()
-    size = inner.bind(call("subtract", (high, low), span))
-    half = inner.bind(call("floor_divide", (size, two), span))
-    middle = inner.bind(call("add", (low, half), span))
-    lower = inner.bind(Call(own, (low, middle), span=span, checked_type=whole))
-    upper = inner.bind(Call(own, (middle, high), span=span, checked_type=whole))
-    pair = inner.bind(tuple_of((lower, upper)))
-    both = inner.ending(call("concatenate", (pair,), span, axis=0))
-    single = Block()
-    item = single.bind(
-        Call(get.op, (array, low), get.attrs, get.type_args, span=span, checked_type=item_type)
-    )
-    shape = static_shape(item_type)
-    assert shape is not None
-    alone = single.ending(call("reshape", (item,), span, newshape=(1, *shape)))
-    choice = If(several, both, alone, span=span, checked_type=whole)
-    function = Function(
-        (low, high), block.ending(choice), whole, span=span, checked_type=function_type
-    )
-    return own, function
-
-
-class Block:
-    """Bindings in A-normal form, one behind the other."""
-
-    def __init__(self) -> None:
-        self.bindings: list[Binding] = []
-
-    def bind(self, value: Expr) -> Var:
-        """Return a new name for a value."""
-        var = named("v", value)
-        self.bindings.append(Binding(var, value, value.span))
-        return var
-
-    def ending(self, tail: Expr) -> Expr:
-        """Return the bindings around their last expression."""
-        return rebuild_block(self.bindings, tail)
-
-
-def named(name: str, value: Expr) -> Var:
-    """Return a new variable of the type of a value."""
-    return Var(name, span=value.span, checked_type=type_of(value))
+        lines = self.sources.items(value, array)
+        return None if lines is None else Value(self._emit_all(lines), True)
 
 
 def is_plain(value: Expr) -> bool:
