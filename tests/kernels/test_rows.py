@@ -8,6 +8,7 @@ import zlib
 import numpy as np
 import pytest
 
+import relayvm
 from relayvm.base.dims import DimVar, dim_value, symbol
 from relayvm.base.target import Target
 from relayvm.kernels import compute as c
@@ -204,3 +205,18 @@ def test_a_signature_says_how_much_private_memory_a_nest_has():
     assert kernel_signature(computation, nest, ()).private_bytes == 64
     bare = dataclasses.replace(nest, private=())
     assert kernel_signature(computation, bare, ()).private_bytes == 0
+
+
+@pytest.mark.slow
+def test_workers_have_private_memory_of_their_own():
+    text = "def @main(%x: Tensor[(512, 300), float32]) { nn.softmax(%x) }"
+    executable = relayvm.compile(relayvm.parse(text))
+    (kernel,) = executable.program().kernels
+    assert kernel.signature.private_bytes != 0
+    x = np.random.default_rng(2).standard_normal((512, 300)).astype(np.float32)
+    alone = relayvm.VirtualMachine(executable, num_threads=1)
+    shared = relayvm.VirtualMachine(executable, num_threads=4)
+    expected = alone.run(x).numpy()
+    np.testing.assert_allclose(expected.sum(axis=1), 1, rtol=1e-5)
+    for _ in range(20):
+        assert shared.run(x).numpy().tobytes() == expected.tobytes()

@@ -47,6 +47,7 @@ kernel k2 "matmul" {
   output dense float32 (d0, d3)
   check d1 == d2 "the inner axes differ"
   scratch d0 * 4
+  private d1 * 4096
   phase d0
   phase 2
   work d0 * d1 * d3
@@ -245,6 +246,16 @@ def test_a_size_beyond_the_limit_traps(vm):
 def test_a_tensor_beyond_the_memory_limit_traps(exe):
     with pytest.raises(Trap) as caught:
         VirtualMachine(exe, max_memory=1 << 20).invoke("count", 1 << 20)
+    assert caught.value.code == "out-of-memory"
+
+
+def test_private_memory_beyond_the_limit_traps(exe):
+    vm = VirtualMachine(exe, max_memory=1 << 20)
+    x = np.ones((1, 100), np.float32)
+    assert np.array_equal(vm.invoke("matmul", x, x.T), [[200]])
+    x = np.ones((1, 300), np.float32)
+    with pytest.raises(Trap) as caught:
+        vm.invoke("matmul", x, x.T)
     assert caught.value.code == "out-of-memory"
 
 
