@@ -12,16 +12,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from relayvm.base.dtypes import BOOL, INT64
+from relayvm.base.dtypes import BOOL
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.ahead import prefetches
+from relayvm.kernels.schedules.boxes import is_apart, lane_loop, product, run_frame
 from relayvm.kernels.schedules.elementwise import emit_stage, last_axis
-from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame, Reduction, Run
+from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame, Reduction
 from relayvm.kernels.schedules.grid import Ranges, Side, grid_phase, tile_loops
 from relayvm.kernels.schedules.plan import Stage
-from relayvm.kernels.schedules.reduction import Rule, combined, lane_loop, lane_rule
+from relayvm.kernels.schedules.reduction import Rule, combined, lane_rule
 
 FEW_ROWS = 8
 # Enough columns to share the loads of rows, few enough that small layers have several blocks.
@@ -112,7 +113,7 @@ def seen_memory(
             names = {v for index in expr.indices for v in _variables(index)}
             loads.append(frozenset(k for k, axis in enumerate(axes) if axis in names))
         stack += n.children(expr)
-    return any(map(is_unfit, values)), tuple(loads)
+    return any(map(is_apart, values)), tuple(loads)
 
 
 def _variables(expr: n.Expr) -> Iterator[n.Var]:
@@ -467,39 +468,9 @@ def _extents(context: Context, reduction: c.Reduce) -> tuple[n.Expr, ...]:
     return tuple(context.dim(a.extent) for a in reduced_axes(reduction))
 
 
-def product(extents: tuple[n.Expr, ...]) -> n.Expr:
-    """Return the number of elements of a box."""
-    total: n.Expr = n.const(1)
-    for extent in extents:
-        total = s.mul(total, extent)
-    return total
-
-
 def inside(emitter: Emitter, record: Record, k: n.Expr, lanes: int = n.LANES) -> Frame:
     """Return the frame at position `k` of the reduced box, whose axes run in lanes as one."""
-    axes = reduced_axes(record.reduction)
-    frame = dict(record.frame)
-    frame.update({a: n.const(0) for a in record.reduction.axes})
-    position = n.Ramp(k, n.const(1), lanes)
-    emitter.run = None
-    if len(axes) == 1:
-        frame[axes[0]] = position
-    elif axes:
-        variables = tuple(n.Var(f"axis{number}") for number in range(len(axes)))
-        stand_ins = tuple(n.Broadcast(v, lanes, INT64) for v in variables)
-        frame.update(zip(axes, stand_ins))
-        extents = _extents(emitter.context, record.reduction)
-        for variable, extent in zip(variables, extents):
-            emitter.prover.add_range(variable, n.const(0), extent)
-        emitter.run = Run(stand_ins, extents, position)
-    return frame
-
-
-def is_unfit(expr: n.Expr) -> bool:
-    """Return whether a value reads memory element by element, or uses a stand-in of an axis."""
-    if isinstance(expr, n.Gather) or (isinstance(expr, n.Var) and expr.name.startswith("axis")):
-        return True
-    return any(map(is_unfit, n.children(expr)))
+    return run_frame(emitter, record.reduction.axes, record.frame, k, lanes)
 
 
 def _parts(count: int, sizes: tuple[int, ...]) -> list[int]:

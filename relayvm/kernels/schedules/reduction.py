@@ -8,9 +8,7 @@ reduced length alone. A sum of float products uses `fma`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Union
 
 from relayvm.base.dtypes import (
     FLOAT16,
@@ -18,19 +16,15 @@ from relayvm.base.dtypes import (
     INT8,
     INT16,
     INT32,
-    INT64,
     UINT8,
     DType,
 )
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
-from relayvm.kernels.schedules.emit import CannotVectorise, Emitter, Frame, Reduction
-
-_ZERO = n.const(0)
-AxisValues = dict[Union[c.IndexVar, None], n.Expr]
-BoxStep = Callable[[AxisValues, n.Expr], None]
-LaneStep = Callable[[n.Expr, Union[n.Expr, None]], None]
+from relayvm.kernels.schedules.arg_reduction import arg_serial
+from relayvm.kernels.schedules.boxes import AxisValues, box_loops, identity
+from relayvm.kernels.schedules.emit import Emitter, Frame, Reduction
 
 _OPS = {
     "sum": "add",
@@ -70,7 +64,7 @@ def rule_of(reduction: c.Reduce) -> Rule:
     factors = None
     if kind == "sum" and acc.is_float and isinstance(body, c.Scalar) and body.name == "multiply":
         factors = (body.args[0], body.args[1])
-    return Rule(_OPS[kind], acc, _identity(kind, acc), factors)
+    return Rule(_OPS[kind], acc, identity(kind, acc), factors)
 
 
 def lane_rule(reduction: c.Reduce, dots: str) -> Rule:
@@ -130,14 +124,6 @@ def widened(expr: c.ScalarExpr) -> c.Cast | None:
     return c.Cast(INT32, c.TensorLoad(value.dtype, value.tensor, known))
 
 
-def _identity(kind: str, dtype: DType) -> n.Const:
-    if kind in ("max", "min"):
-        if dtype.is_float:
-            return n.const(float("-inf") if kind == "max" else float("inf"), dtype)
-        return n.const(dtype.min if kind == "max" else dtype.max, dtype)
-    return n.const({"sum": 0, "prod": 1, "any": 0, "all": 1}[kind], dtype)
-
-
 def combined(emitter: Emitter, rule: Rule, body: c.ScalarExpr, frame: Frame, acc: n.Expr) -> n.Expr:
     """Return the partial result after one more element (or one in every lane)."""
     if rule.group > 1:
@@ -162,9 +148,7 @@ def _dot(emitter: Emitter, rule: Rule, frame: Frame, acc: n.Expr) -> n.Expr:
 def serial(emitter: Emitter, reduction: Reduction, frame: Frame, lanes: int = 1) -> n.Expr:
     """Reduce with loops over the box; each of 16 partials has `lanes` lanes of other axes."""
     if isinstance(reduction, c.ArgReduce):
-        if lanes > 1:
-            raise CannotVectorise("a position in every lane")
-        return arg_serial(emitter, reduction, frame)
+        return arg_serial(emitter, reduction, frame, lanes)
     rule = rule_of(reduction)
     names = emitter.context.names
     tile = n.Tile(names.fresh("acc"), rule.dtype, lanes, n.LANES)
@@ -243,100 +227,3 @@ def _serial_box(
         _step(emitter, reduction, frame, rule, tile, inner, at)
 
     box_loops(emitter, reduction.axes, flat_step)
-
-
-def box_loops(
-    emitter: Emitter,
-    axes: tuple[c.IndexVar, ...],
-    step: BoxStep,
-    done: AxisValues | None = None,
-    flat: n.Expr = _ZERO,
-) -> None:
-    """Emit loops over a box around `step(axis values, flat position)`."""
-    done = done or {}
-    if not axes:
-        step(done, flat)
-        return
-    axis, rest = axes[0], axes[1:]
-    extent = emitter.context.dim(axis.extent)
-    var = emitter.context.names.var("k")
-    with emitter.block() as body:
-        emitter.prover.add_range(var, n.const(0), extent)
-        here = s.add(s.mul(flat, extent), var)
-        box_loops(emitter, rest, step, {**done, axis: var}, here)
-    emitter.statements.append(n.For(var, n.const(0), extent, 1, tuple(body)))
-
-
-def arg_serial(emitter: Emitter, reduction: c.ArgReduce, frame: Frame) -> n.Expr:
-    """Find the position of the extreme element; NaN is extreme and the first NaN stays."""
-    names = emitter.context.names
-    dtype = reduction.body.dtype
-    best = n.Tile(names.fresh("best"), dtype, 1, 1)
-    where = n.Tile(names.fresh("where"), INT64, 1, 1)
-    zero = n.const(0)
-    emitter.statements += [
-        n.Declare(best),
-        n.Declare(where),
-        n.TileStore(best, zero, n.const(0, dtype)),
-        n.TileStore(where, zero, zero),
-    ]
-
-    def step(inner: AxisValues, flat: n.Expr) -> None:
-        values = dict(frame)
-        values.update({a: e for a, e in inner.items() if a is not None})
-        value = emitter.bind(emitter.value(reduction.body, values))
-        held = emitter.bind(n.TileLoad(best, zero))
-        better = emitter.bind(_better(reduction, value, held, flat))
-        emitter.statements += [
-            n.TileStore(best, zero, n.select(better, value, held)),
-            n.TileStore(where, zero, n.select(better, flat, n.TileLoad(where, zero))),
-        ]
-
-    box_loops(emitter, reduction.axes, step)
-    return emitter.bind(n.cast(n.TileLoad(where, zero), reduction.dtype))
-
-
-def _better(reduction: c.ArgReduce, value: n.Expr, held: n.Expr, flat: n.Expr) -> n.Expr:
-    name = "greater" if reduction.kind == "argmax" else "less"
-    if reduction.select_last_index:
-        name += "_equal"
-    better = n.call(name, value, held)
-    if value.dtype.is_float:
-        nan, held_nan = n.call("isnan", value), n.call("isnan", held)
-        first = nan if reduction.select_last_index else s.both(nan, n.call("logical_not", held_nan))
-        better = n.call("logical_or", better, first)
-    return n.call("logical_or", better, n.call("equal", flat, n.const(0)))
-
-
-def lane_loop(
-    emitter: Emitter,
-    extent: n.Expr,
-    step: LaneStep,
-    begin: n.Expr | None = None,
-    lanes: int = n.LANES,
-) -> None:
-    """Emit a loop over whole vectors of an axis, then one masked vector if any is left."""
-    begin = begin if begin is not None else n.const(0)
-    width = n.const(lanes)
-    length = s.sub(extent, begin)
-    full = s.add(begin, s.mul(s.floordiv(length, width), width))
-    if full != extent:
-        full = emitter.bind(full, "e")
-    if full != begin:
-        k = emitter.context.names.var("k")
-        with emitter.block() as body:
-            emitter.prover.add_range(k, begin, full, lanes)
-            step(k, None)
-        emitter.statements.append(n.For(k, begin, full, lanes, tuple(body)))
-    if full == extent:
-        return
-    with emitter.block() as body:
-        rest = s.sub(extent, full)
-        outer, emitter.mask = emitter.mask, n.Mask(rest, lanes)
-        emitter.prover.add_condition(s.compare("less", full, extent))
-        step(full, emitter.mask)
-        emitter.mask = outer
-    if isinstance(rest, n.Const):
-        emitter.statements += body
-    else:
-        emitter.statements.append(n.If(s.compare("less", full, extent), tuple(body)))

@@ -17,8 +17,9 @@ from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
 from relayvm.kernels.lower import Skeleton
+from relayvm.kernels.schedules.boxes import product
 from relayvm.kernels.schedules.columns import ColumnTiling
-from relayvm.kernels.schedules.contraction import FEW_ROWS, NotAContraction, Tiling, product
+from relayvm.kernels.schedules.contraction import FEW_ROWS, NotAContraction, Tiling
 from relayvm.kernels.schedules.elementwise import blocks, vector_rows
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter
 from relayvm.kernels.schedules.grid import Ranges, Side, grid_phase
