@@ -40,6 +40,28 @@ def test_lstm(compare, benchmark, threads) -> None:
 
 
 @pytest.mark.parametrize("threads", THREADS)
+def test_lstm_of_int8(compare, benchmark, threads) -> None:
+    """Both quantise: their results are compared with those of float32, as far as int8 allows."""
+    weights = lstm.make_weights()
+    peer = session(lstm.onnx_model_int8(weights), threads)
+    exact = session(lstm.onnx_model(weights), threads)
+    exe = relayvm.compile(relayvm.parse(lstm.RELAY_INT8), params=lstm.quantize(weights))
+    vm = relayvm.VirtualMachine(exe, num_threads=threads)
+    rng = np.random.default_rng(1)
+    texts = [rng.standard_normal((n, lstm.INPUT)).astype(np.float32) for n in LENGTHS]
+    feeds = [{"x": text[:, None]} for text in texts]
+    for text, feed in zip(texts, feeds):
+        wanted = exact.run(None, feed)[0]
+        np.testing.assert_allclose(vm.run(text), wanted, atol=0.05)
+        np.testing.assert_allclose(peer.run(None, feed)[0], wanted, atol=0.05)
+    compare(
+        lambda: [vm.run(text) for text in texts],
+        onnxruntime=lambda: [peer.run(None, feed) for feed in feeds],
+    )
+    benchmark.extra_info["us per token"] = benchmark.stats["median"] / sum(LENGTHS) * 1e6
+
+
+@pytest.mark.parametrize("threads", THREADS)
 def test_bert(compare, benchmark, threads) -> None:
     weights = bert.make_weights()
     peer = session(bert.onnx_model(weights), threads)
