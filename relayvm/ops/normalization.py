@@ -237,12 +237,17 @@ def _(
     distance = te.compute(data.shape, lambda *i: x[i] - mean[_at(i, place)], "distance")
     square = te.compute(data.shape, lambda *i: distance[i] * distance[i], "square")
     variance = fold_tensor(square, (place,), True, "mean")
-    deviation = te.compute(
-        variance.shape, lambda *i: te.scalar("sqrt", variance[i] + epsilon), "deviation"
+    # One quotient a row: a quotient of each element would take longer than all else.
+    inverse = te.compute(
+        variance.shape,
+        lambda *i: te.scalar(
+            "divide", te.const(1.0, total), te.scalar("sqrt", variance[i] + epsilon)
+        ),
+        "inverse",
     )
 
     def element(*i: ScalarExpr) -> ScalarExpr:
-        result = te.scalar("divide", distance[i], deviation[_at(i, place)])
+        result = distance[i] * inverse[_at(i, place)]
         if scale:
             result = result * te.cast(gamma[i[place]], total)
         if center:

@@ -192,13 +192,17 @@ def _grouped_tensor(
         return distance * distance
 
     variance = mean_of(square, "variance")
-    deviation = te.compute(
-        statistics, lambda *i: te.scalar("sqrt", variance[i] + attrs["epsilon"]), "deviation"
+    inverse = te.compute(
+        statistics,
+        lambda *i: te.scalar(
+            "divide", te.const(1.0, total), te.scalar("sqrt", variance[i] + attrs["epsilon"])
+        ),
+        "inverse",
     )
 
     def element(*i: ScalarExpr) -> ScalarExpr:
         group = group_of(i)
-        result = te.scalar("divide", load_wide(data, i) - mean[group], deviation[group])
+        result = (load_wide(data, i) - mean[group]) * inverse[group]
         if attrs["scale"]:
             result = result * load_wide(gamma, (i[axis],))
         if attrs["center"]:
