@@ -34,7 +34,7 @@ from relayvm.compiler.lower.linear import (
     Take,
     Use,
 )
-from relayvm.compiler.lower.words import is_view, word_instruction
+from relayvm.compiler.lower.words import Rows, is_view, leading_parts, word_instruction
 from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Op
 from relayvm.ir.intrinsics import Intrinsic
 from relayvm.ir.types import UNIT, FuncType, TensorType, TupleType, Type
@@ -163,13 +163,24 @@ class Calls(Code):
         return Bundle(list(values), actual)
 
     def _kernel(self, call: Call, function: Function) -> Value:
-        plan = self.unit.kernels.plan(function)
-        args = [self.whole(self.value(a), call.span) for a in call.args]
-        args += [self.dims.word(d, call.span) for d in plan.extra_dims]
         kind = type_of(call)
         outputs = kind.fields if isinstance(kind, TupleType) else (kind,)
-        regs = self._run_kernel(plan.number, args, outputs, call.span)
+        parts = leading_parts(function)
+        args = [self.whole(self.value(a), call.span) for a in call.args]
+        if parts is not None:
+            sources = dict(zip(function.params, args))
+            regs = [self._rows(sources[p.param], p, t, call.span) for p, t in zip(parts, outputs)]
+        else:
+            plan = self.unit.kernels.plan(function)
+            args += [self.dims.word(d, call.span) for d in plan.extra_dims]
+            regs = self._run_kernel(plan.number, args, outputs, call.span)
         return Bundle(list(regs), kind) if isinstance(kind, TupleType) else regs[0]
+
+    def _rows(self, source: Reg, rows: Rows, kind: Type, span: Span | None) -> Reg:
+        result = Reg(OBJECT, type=kind)
+        begin, end = self.word(rows.begin, span), self.word(rows.end, span)
+        self.emit("slice_view", Def(result), Use(source), Use(begin), Use(end), span=span)
+        return result
 
     def _run_kernel(
         self, number: int, args: Sequence[Reg], outputs: Sequence[Type], span: Span | None

@@ -2,14 +2,20 @@
 views.
 
 Both are left out of kernels: a word instruction costs less than a kernel call, and a view copies
-nothing.
+nothing. Parts of the leading axis may stand in kernels, which read them in place; a primitive
+function of such parts alone is no kernel but views.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from relayvm.base.dtypes import DType
-from relayvm.ir.expr import Call, Op
-from relayvm.ir.types import TensorType
+from relayvm.compiler.transforms.blocks import split_block
+from relayvm.ir.expr import Call, Expr, Function, Op, Tuple, TupleGetItem, Var
+from relayvm.ir.types import TensorType, TupleType
+from relayvm.ops.operator import Operator
+from relayvm.ops.slicing import SliceSpec, slice_ranges
 
 _ARITHMETIC = {
     "add": "add",
@@ -99,3 +105,87 @@ def is_view(call: Call) -> bool:
         and operand.rank > 0
         and result.rank > 0
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows `begin` up to `end` of a parameter, counted along its first axis."""
+
+    param: Var
+    begin: int
+    end: int
+
+
+def leading_parts(function: Function) -> tuple[Rows, ...] | None:
+    """Return the results of a primitive function that only takes rows of its parameters; None for
+    any other.
+
+    `fn (%p) { strided_slice(%p, begin=[1], end=[3]) }` -> (rows 1 to 3 of %p,)
+    """
+    known: dict[Expr, tuple[Rows, ...]] = {}
+    for param in function.params:
+        kind = param.checked_type
+        if isinstance(kind, TensorType) and kind.shape and isinstance(kind.shape[0], int):
+            known[param] = (Rows(param, 0, kind.shape[0]),)
+    bindings, tail = split_block(function.body)
+    for binding in bindings:
+        parts = _parts(binding.value, known)
+        if parts is None:
+            return None
+        known[binding.var] = parts
+    return _parts(tail, known)
+
+
+def takes_rows(call: Call) -> bool:
+    """Tell whether a call gives known rows of its operand, which may be views of it."""
+    kind = call.args[0].checked_type if len(call.args) == 1 else None
+    if not isinstance(kind, TensorType) or not kind.shape or not isinstance(kind.shape[0], int):
+        return False
+    return _rows_taken(call, Rows(Var("p"), 0, kind.shape[0])) is not None
+
+
+def _parts(value: Expr, known: dict[Expr, tuple[Rows, ...]]) -> tuple[Rows, ...] | None:
+    match value:
+        case Var():
+            return known.get(value)
+        case Tuple():
+            fields = [known.get(f, ()) for f in value.fields]
+            return tuple(f[0] for f in fields) if all(len(f) == 1 for f in fields) else None
+        case TupleGetItem():
+            whole = known.get(value.tuple_value)
+            return (whole[value.index],) if whole is not None else None
+        case Call() if isinstance(value.op, Operator) and len(value.args) == 1:
+            whole = known.get(value.args[0])
+            if whole is not None and len(whole) == 1:
+                return _rows_taken(value, whole[0])
+    return None
+
+
+def _rows_taken(call: Call, source: Rows) -> tuple[Rows, ...] | None:
+    operand, result = call.args[0].checked_type, call.checked_type
+    assert isinstance(operand, TensorType) and isinstance(call.op, Operator)
+    attrs = call.op.complete_attrs(call.attrs)
+    if call.op.name == "strided_slice":
+        first, *others = slice_ranges(operand.shape, SliceSpec(**attrs))
+        whole = all(
+            (r.begin, r.stride, r.size) == (0, 1, d) for r, d in zip(others, operand.shape[1:])
+        )
+        if (
+            whole
+            and first.stride == 1
+            and isinstance(first.begin, int)
+            and isinstance(first.size, int)
+        ):
+            begin = source.begin + first.begin
+            return (replace(source, begin=begin, end=begin + first.size),)
+    elif call.op.name == "split" and attrs["axis"] in (0, -operand.rank):
+        kinds = result.fields if isinstance(result, TupleType) else ()
+        parts: list[Rows] = []
+        for kind in kinds:
+            size = kind.shape[0] if isinstance(kind, TensorType) else None
+            if not isinstance(size, int):
+                return None
+            begin = parts[-1].end if parts else source.begin
+            parts.append(replace(source, begin=begin, end=begin + size))
+        return tuple(parts)
+    return None

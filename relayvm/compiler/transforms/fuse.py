@@ -15,7 +15,7 @@ from relayvm.compiler.analysis.readers import Readers, find_readers
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.analysis.traps import may_trap
 from relayvm.compiler.infer_types import needs_check
-from relayvm.compiler.lower.words import is_view, word_instruction
+from relayvm.compiler.lower.words import is_view, takes_rows, word_instruction
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, rewrite_blocks
 from relayvm.compiler.transforms.fusion_groups import (
     MAX_TENSORS,
@@ -233,16 +233,42 @@ def _emit_group(nodes: list[Node], members: list[int]) -> list[Binding]:
         return []  # Nobody reads it; operators have no effects.
     if len(members) == 1 and nodes[members[0]].needs.results > MAX_TENSORS:
         return _emit_wide(nodes[members[0]].binding)
+    parts = _parts_of_operands(nodes, members)
+    made = [m for m in outputs if m not in parts]
+    result = _emit_kernel(nodes, members, made, parts) if made else []
+    if len(made) < len(outputs):
+        taken = [m for m in outputs if m in parts]
+        result += _emit_kernel(nodes, sorted(parts), taken, parts)
+    return [*result, *(nodes[m].binding for m in sorted(views))]
+
+
+def _emit_kernel(
+    nodes: list[Node], members: list[int], outputs: list[int], free: set[int]
+) -> list[Binding]:
+    """Return a primitive function and its call, without views and members of `free` that it does
+    not need.
+    """
     builder = GroupBuilder()
-    needed: set[int] = set()
+    needed = set(outputs)
     for m in reversed(members):
-        if not nodes[m].view or not needed.isdisjoint(nodes[m].users):
+        if not (nodes[m].view or m in free) or not needed.isdisjoint(nodes[m].users):
             needed.add(m)
     for m in members:
         if m in needed:
             builder.add(nodes[m].binding)
-    result = builder.finish([nodes[m].binding.var for m in outputs])
-    return [*result, *(nodes[m].binding for m in sorted(views))]
+    return builder.finish([nodes[m].binding.var for m in outputs])
+
+
+def _parts_of_operands(nodes: list[Node], members: list[int]) -> set[int]:
+    """Return the members that only take rows of what the group is given: views, for others."""
+    parts: set[int] = set()
+    for m in members:
+        value = nodes[m].binding.value
+        ours = [i for i in nodes[m].inputs if i in members]
+        taken = isinstance(value, Call) and nodes[m].operator is not None and takes_rows(value)
+        if (taken or (isinstance(value, TupleGetItem) and ours)) and parts.issuperset(ours):
+            parts.add(m)
+    return parts
 
 
 def _views_behind(nodes: list[Node], inside: set[int], read: list[int]) -> dict[int, int]:

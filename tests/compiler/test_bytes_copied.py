@@ -1,0 +1,151 @@
+"""Bytes that a compiled program writes: parts along the leading axis are views, other parts and
+joins are read in place or written where they belong.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relayvm
+from relayvm.base.abi import Direction
+
+X = np.arange(24, dtype=np.float32).reshape(6, 4)
+FLOAT = 4
+
+
+def run(body: str, *args: Any, params: str = "%x: Tensor[(6, 4), float32]") -> tuple[Any, int]:
+    """Return the result of a program and the bytes that its kernels write in one run of each."""
+    exe = relayvm.compile(relayvm.parse(f"def @main({params}) {{ {body} }}"))
+    written = 0
+    for kernel in exe.program().kernels:
+        signature = kernel.signature
+        results = [o for o in signature.operands if o.direction is Direction.OUTPUT]
+        written += sum(math.prod(o.dims) * o.dtype.itemsize_bytes for o in results)
+        written += signature.scratch_bytes
+    return relayvm.VirtualMachine(exe).run(*args), written
+
+
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        ("strided_slice(%x, begin=[2], end=[4])", (2, 4)),
+        ("strided_slice(%x, begin=[-3, 0], end=[100, 4], strides=[1, 1])", (3, 6)),
+        ('strided_slice(%x, begin=[1], end=[2], slice_mode="size")', (1, 3)),
+        ("split(%x, indices_or_sections=3, axis=0).1", (2, 4)),
+        ("split(%x, indices_or_sections=[1, 4], axis=-2).2", (4, 6)),
+        ("strided_slice(strided_slice(%x, begin=[1], end=[6]), begin=[2], end=[4])", (3, 5)),
+        ("strided_slice(%x, begin=[3], end=[3])", (3, 3)),
+    ],
+)
+def test_parts_of_the_leading_axis_are_views(body: str, rows: tuple[int, int]) -> None:
+    result, written = run(body, X)
+    np.testing.assert_array_equal(result, X[slice(*rows)])
+    assert written == 0
+
+
+def test_parts_that_only_leave_are_views_beside_a_kernel_that_reads_others() -> None:
+    body = "let %p = split(%x, indices_or_sections=3, axis=0); (%p.2, exp(%p.0), %p.1)"
+    (last, powers, middle), written = run(body, X)
+    np.testing.assert_array_equal(last, X[4:])
+    np.testing.assert_array_equal(middle, X[2:4])
+    np.testing.assert_allclose(powers, np.exp(X[:2]), rtol=1e-6)
+    assert written == 2 * 4 * FLOAT
+
+
+def test_parts_go_to_functions_without_a_copy() -> None:
+    text = """
+    def @f(%x: Tensor[(2, 4), float32], %n: int32) -> Tensor[(2, 4), float32] {
+      if (%n < 1) { %x } else { @f(negative(%x), %n - 1) }
+    }
+    def @main(%x: Tensor[(6, 4), float32], %n: int32) {
+      let %p = strided_slice(%x, begin=[2], end=[4]);
+      (@f(%p, %n), %p, @f(%p, %n + 1))
+    }
+    """
+    exe = relayvm.compile(relayvm.parse(text))
+    assert [k.name for k in exe.program().kernels] == ["negative"]
+    odd, part, even = relayvm.VirtualMachine(exe).run(X, np.int32(3))
+    np.testing.assert_array_equal(part, X[2:4])
+    np.testing.assert_array_equal(odd, -X[2:4])
+    np.testing.assert_array_equal(even, X[2:4])
+
+
+@pytest.mark.parametrize("opt_level", [0, 3])
+def test_what_is_written_in_place_is_not_seen_through_a_part(opt_level: int) -> None:
+    text = """
+    def @turned(%x: Tensor[(6, 4), float32]) -> Tensor[(6, 4), float32] { exp(%x) }
+    def @main(%x: Tensor[(6, 4), float32]) {
+      let %y = @turned(%x);
+      let %p = split(%y, indices_or_sections=2, axis=0);
+      let %q = @other(%p.0, 2);
+      (%q, %p.0, %p.1)
+    }
+    def @other(%x: Tensor[(3, 4), float32], %n: int32) -> Tensor[(3, 4), float32] {
+      if (%n < 1) { %x } else { @other(%x + 1f, %n - 1) }
+    }
+    """
+    exe = relayvm.compile(relayvm.parse(text), opt_level=opt_level)
+    q, first, second = relayvm.VirtualMachine(exe).run(X)
+    wanted = np.exp(X)
+    np.testing.assert_allclose(first, wanted[:3], rtol=1e-6)
+    np.testing.assert_allclose(second, wanted[3:], rtol=1e-6)
+    np.testing.assert_allclose(q, wanted[:3] + 2, rtol=1e-6)
+
+
+def test_computed_rows_are_computed_alone() -> None:
+    result, written = run("strided_slice(exp(%x), begin=[2], end=[4])", X)
+    np.testing.assert_allclose(result, np.exp(X[2:4]), rtol=1e-6)
+    assert written == 2 * 4 * FLOAT
+
+
+def test_columns_are_read_where_they_are() -> None:
+    body = "tanh(strided_slice(%x, begin=[1], end=[3], axes=[1])) + split(%x, 2, axis=1).0"
+    body = body.replace("%x, 2", "%x, indices_or_sections=2")
+    result, written = run(body, X)
+    np.testing.assert_allclose(result, np.tanh(X[:, 1:3]) + X[:, :2], rtol=1e-6)
+    assert written == 6 * 2 * FLOAT
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_is_joined_is_computed_where_it_belongs(axis: int) -> None:
+    result, written = run(f"concatenate((exp(%x), tanh(%x), %x), axis={axis})", X)
+    np.testing.assert_allclose(result, np.concatenate((np.exp(X), np.tanh(X), X), axis), rtol=1e-6)
+    assert written == 3 * X.size * FLOAT
+
+
+def test_gates_are_written_once_and_read_in_their_columns() -> None:
+    params = (
+        "%x: Tensor[(1, 8), float32], %h: Tensor[(1, 4), float32], %c: Tensor[(1, 4), float32],"
+    )
+    params += "%w: Tensor[(16, 12), float32], %b: Tensor[(16), float32]"
+    body = """
+      let %s = concatenate((%x, %h), axis=1);
+      let %g = split(nn.bias_add(nn.dense(%s, %w), %b), indices_or_sections=4, axis=1);
+      let %n = sigmoid(%g.0) * %c + sigmoid(%g.1) * tanh(%g.2);
+      (sigmoid(%g.3) * tanh(%n), %n)
+    """
+    rng = np.random.default_rng(0)
+    shapes = ((1, 8), (1, 4), (1, 4), (16, 12), (16,))
+    _, written = run(
+        body, *(rng.standard_normal(s).astype(np.float32) for s in shapes), params=params
+    )
+    states, joined, gates = 2 * 4, 12, 16
+    assert written <= FLOAT * (states + joined + gates) + 2 * 64
+
+
+def test_heads_are_written_turned_and_split_as_views() -> None:
+    params = "%x: Tensor[(6, 8), float32], %w: Tensor[(8, 8), float32]"
+    body = """
+      let %y = reshape(nn.dense(%x, %w), newshape=[6, 2, 4]);
+      reshape(transpose(%y, axes=[1, 0, 2]), newshape=[2, 6, 4])
+    """
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((6, 8), (8, 8)))
+    result, written = run(body, x, w, params=params)
+    wanted = (x @ w.T).reshape(6, 2, 4).transpose(1, 0, 2)
+    np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
+    assert written <= 2 * 6 * 8 * FLOAT
