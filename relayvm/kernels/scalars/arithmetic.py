@@ -141,16 +141,21 @@ def maximum(a: Value, b: Value) -> Value:
     """Return the larger, NaN if either is NaN, `b` where they are equal (as x86's `maxps` does)."""
     if a.dtype.is_bool:
         return a | b
-    larger = select(a > b, a, b)
-    return select(a.differs(a), a, larger) if a.dtype.is_float else larger
+    held = _unless_nan(a, b)
+    return select(a > held, a, held)
 
 
 def minimum(a: Value, b: Value) -> Value:
     """Return the smaller, NaN if either is NaN, `b` where they are equal."""
     if a.dtype.is_bool:
         return a & b
-    smaller = select(a < b, a, b)
-    return select(a.differs(a), a, smaller) if a.dtype.is_float else smaller
+    held = _unless_nan(a, b)
+    return select(a < held, a, held)
+
+
+def _unless_nan(a: Value, b: Value) -> Value:
+    """Return `a` where it is NaN, else `b`, so that no more than `maxps` waits for `b`."""
+    return select(a.differs(a), a, b) if a.dtype.is_float else b
 
 
 def absolute(x: Value) -> Value:

@@ -132,7 +132,8 @@ def combined(emitter: Emitter, rule: Rule, body: c.ScalarExpr, frame: Frame, acc
         a, b = (n.cast(emitter.value(f, frame), rule.dtype) for f in rule.factors)
         return n.call("fma", n.broadcast(a, acc.lanes), n.broadcast(b, acc.lanes), acc)
     value = n.cast(emitter.value(body, frame), rule.dtype)
-    return n.call(rule.op, acc, n.broadcast(value, acc.lanes))
+    # A maximum looks whether its first operand is NaN, which then does not wait for the others.
+    return n.call(rule.op, n.broadcast(value, acc.lanes), acc)
 
 
 def _dot(emitter: Emitter, rule: Rule, frame: Frame, acc: n.Expr) -> n.Expr:
