@@ -6,6 +6,8 @@ lines of a row by itself, but each tile starts new rows.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from relayvm.base.abi import Access
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
@@ -13,9 +15,20 @@ from relayvm.kernels.index import simplify as s
 LINE_BYTES = 64
 
 
-def prefetches(statements: list[n.Stmt], var: n.Expr, step: int) -> list[n.Stmt]:
-    """Return a prefetch for each vector that statements load at a place which moves with `var`,
-    where it is for `var + step`."""
+@dataclass(frozen=True)
+class Ahead:
+    """What is fetched ahead: where `var` moves on by `step`, if a condition holds."""
+
+    condition: n.Expr
+    var: n.Expr
+    step: int
+
+    def fetch(self, statements: list[n.Stmt]) -> n.Stmt:
+        """Return prefetches for the vectors that statements load at a place that moves."""
+        return n.If(self.condition, tuple(_prefetches(statements, self.var, self.step)))
+
+
+def _prefetches(statements: list[n.Stmt], var: n.Expr, step: int) -> list[n.Stmt]:
     found: dict[n.Prefetch, None] = {}
     for stmt in statements:
         if not isinstance(stmt, n.Let) or not isinstance(stmt.value, n.Load):

@@ -16,7 +16,7 @@ from relayvm.base.dtypes import BOOL
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
-from relayvm.kernels.schedules.ahead import prefetches
+from relayvm.kernels.schedules.ahead import Ahead
 from relayvm.kernels.schedules.boxes import is_apart, lane_loop, product, run_frame
 from relayvm.kernels.schedules.elementwise import emit_stage, last_axis
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame, Reduction
@@ -373,8 +373,8 @@ class Tiling:
             values = [results[row][k] for k in range(len(self.probe.lengths))]
             finish(emitter, self.stage, self._indices(at, row, column), values, None)
 
-    def _ahead(self, at: Place, columns: int) -> tuple[n.Expr, n.Expr, int] | None:
-        """Return when to fetch what the next columns need, their variable and its step.
+    def _ahead(self, at: Place, columns: int) -> Ahead | None:
+        """Return how to fetch what the next columns need.
 
         It pays where weights are known to come from afar, for the first rows that use them.
         """
@@ -388,7 +388,7 @@ class Tiling:
         if not isinstance(column, n.Var) or size <= self.context.cache_bytes // 2:
             return None
         first = s.compare("equal", row, n.const(0))
-        return (first, column, columns) if first != n.const(False, BOOL) else None
+        return Ahead(first, column, columns) if first != n.const(False, BOOL) else None
 
     def _reduced(
         self,
@@ -396,7 +396,7 @@ class Tiling:
         length: n.Expr,
         cells: list[tuple[int, int]],
         records: dict[tuple[int, int], list[Record]],
-        ahead: tuple[n.Expr, n.Expr, int] | None,
+        ahead: Ahead | None,
     ) -> list[n.Tile]:
         """Emit the loop over the reduced axis; return the tiles of partials, one a reduction."""
         rules = [lane_rule(r.reduction, self.context.dots) for r in records[cells[0]]]
@@ -417,8 +417,7 @@ class Tiling:
                     emitter.statements.append(n.TileStore(tile, n.const(number), value))
             emitter.share_loads, emitter.run = shared, None
             if ahead is not None and mask is None:
-                found = prefetches(emitter.statements[first:], *ahead[1:])
-                emitter.statements.append(n.If(ahead[0], tuple(found)))
+                emitter.statements.append(ahead.fetch(emitter.statements[first:]))
 
         lane_loop(emitter, length, step, lanes=width)
         return tiles

@@ -26,6 +26,8 @@ from relayvm.kernels.schedules.plan import body_of, has_reduction, nodes, topolo
 from relayvm.kernels.schedules.reduction import narrow, widened
 
 MIN_REUSE = 6
+FAR_ROWS = 32
+FAR_BYTES = 6 << 20
 
 
 def stage_operands(
@@ -223,9 +225,27 @@ class _Rebuild:
         others = [f for f in body.args if f not in with_column]
         return (
             len(with_column) == 1
+            and not self._is_far(with_column[0], axis)
             and self._is_run(with_column[0], column)
             and all(self._load(f) is not None for f in others)
         )
+
+    def _is_far(self, factor: c.ScalarExpr, axis: c.IndexVar) -> bool:
+        """Return whether a matrix is known to be large and read for many rows.
+
+        Its columns, which lie far apart, then push each other out of the cache.
+        """
+        used = {id(m) for m in nodes(factor) if isinstance(m, c.IndexVar)}
+        own = body_of(self.tensor).axes
+        rows: Dim = 1
+        for other in own:
+            if id(other) not in used:
+                rows = dim_mul(rows, other.extent)
+        column = next(a for a in reversed(own) if a.extent != 1)
+        size = dim_mul(4, dim_mul(axis.extent, column.extent))
+        if not isinstance(rows, int) or not isinstance(size, int):
+            return False
+        return rows >= FAR_ROWS and size >= FAR_BYTES
 
     def _is_run(self, factor: c.ScalarExpr, axis: c.IndexVar) -> bool:
         """Return whether a factor is one load that runs along memory with an axis."""

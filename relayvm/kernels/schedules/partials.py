@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
+from relayvm.kernels.schedules.ahead import Ahead
 from relayvm.kernels.schedules.contraction import Record, cleared, reduced_axes
 from relayvm.kernels.schedules.emit import Emitter
 from relayvm.kernels.schedules.reduction import Rule, combined, rule_of
@@ -20,9 +21,15 @@ class Partials:
     """The 16 partials of each result of a tile: `records` holds the reductions of each."""
 
     def __init__(
-        self, emitter: Emitter, length: n.Expr, records: list[list[Record]], registers: int
+        self,
+        emitter: Emitter,
+        length: n.Expr,
+        records: list[list[Record]],
+        registers: int,
+        ahead: Ahead | None = None,
     ) -> None:
         self.emitter, self.length, self.records = emitter, length, records
+        self.ahead = ahead
         self.rules = [rule_of(record.reduction) for record in records[0]]
         self.parts = 1
         while self.parts * 2 * len(records) <= registers and self.parts < n.LANES:
@@ -130,6 +137,8 @@ class Partials:
                 emitter.prover.add_range(k, n.const(0), full, n.LANES)
                 for part, offset in enumerate(offsets):
                     self._step(tiles, part, s.add(k, offset))
+                if self.ahead is not None:
+                    body.append(self.ahead.fetch(body))
             emitter.statements.append(n.For(k, n.const(0), full, n.LANES, tuple(body)))
         for part, offset in enumerate(offsets if full != self.length else ()):
             position = s.add(full, offset)
