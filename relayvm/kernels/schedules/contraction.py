@@ -214,12 +214,6 @@ class Tiling:
             return
         self._box(emitter, {k: (n.const(0), e) for k, e in enumerate(self.extents)})
 
-    def rows(self, emitter: Emitter, axis: int, begin: n.Expr, end: n.Expr) -> None:
-        """Emit the results whose index on the first axis of more than one element is in a range."""
-        ranges: Ranges = {k: (n.const(0), e) for k, e in enumerate(self.extents)}
-        ranges[axis] = (begin, end)
-        self._box(emitter, ranges, aligned=False)
-
     def part(self, emitter: Emitter, at: Place, edges: Ranges, base: dict[int, n.Expr]) -> None:
         """Emit the results whose indices on some axes are in a range, and on others `at` a value.
 
