@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
-from relayvm.base.dims import dim_mul
+from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_mul
 from relayvm.base.dtypes import INT32, NUMERIC, DType, dtype_of
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
-from relayvm.kernels.compute import Tensor
+from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.kernels.schedules.program import Memory, Writer
 from relayvm.ops import numeric
 from relayvm.ops.axes import product, require_axis, require_rank
-from relayvm.ops.lines import from_lines, lines_of
-from relayvm.ops.loads import wide
+from relayvm.ops.lines import from_lines, lines_of, other_dims
+from relayvm.ops.loads import Index, wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, Operator, operator
 from relayvm.ops.reshaping import reindexed
 from relayvm.ops.schema import AnyTensor, Float, SameDtype
+
+# Lines that run side by side, lanes that do, and elements across lines in a round of a phase.
+LINES, VECTORS, BLOCK = 8, 64, 256
 
 
 def _result_dtype(given: DType, dtype: DType | None, name: str) -> DType:
@@ -66,29 +71,86 @@ def _scan(name: str, step: str, first: int, text: str, result: str) -> Operator:
         kind = _result_dtype(data.dtype, dtype, name)
         flat = data if axis is not None else reindexed(data, (product(data.shape),), "flat")
         place = require_axis(axis if axis is not None else 0, flat.rank)
-        lines = lines_of(flat, place)
-        scanned = _scanned_lines(lines, kind, step, first, exclusive)
-        return from_lines(scanned, flat.shape, place, name)
+        return _scanned(flat, place, kind, step, first, exclusive)
 
     return row
 
 
-def _scanned_lines(lines: Tensor, dtype: DType, step: str, first: int, exclusive: bool) -> Tensor:
-    count, size = lines.shape
+def _scanned(
+    data: Tensor, axis: int, dtype: DType, step: str, first: int, exclusive: bool
+) -> Tensor:
     total = wide(dtype)
 
     def build(w: Writer, given: Memory, result: Memory) -> None:
-        with w.phase(count) as line:
-            held = w.cell(te.const(first, total))
-            with w.loop(0, size) as i:
-                before = held.value
-                value = te.cast(te.cast(given[line, i], dtype), total)
-                after = w.let(te.scalar(step, before, value))
-                held.value = after
-                result[line, i] = te.cast(before if exclusive else after, dtype)
+        def lines(places: Sequence[Index]) -> None:
+            """Run along lines side by side, at places that lack the index on the axis."""
+            held = [w.cell(te.const(first, total)) for _ in places]
+            with w.loop(0, data.shape[axis]) as i:
+                for cell, place in zip(held, places):
+                    at = (*place[:axis], i, *place[axis:])
+                    before = cell.value
+                    value = te.cast(te.cast(given[at], dtype), total)
+                    after = w.let(te.scalar(step, before, value))
+                    cell.value = after
+                    result[at] = te.cast(before if exclusive else after, dtype)
 
-    work = dim_mul(count, size)
-    return te.program([(lines.shape, dtype)], [lines], build, work, "scan")[0]
+        each_line(w, other_dims(data.shape, axis), axis == data.rank - 1, lines)
+
+    work = product(data.shape)
+    return te.program([(data.shape, dtype)], [data], build, work, "scan")[0]
+
+
+def each_line(
+    w: Writer, others: Sequence[Dim], is_last: bool, lines: Callable[[Sequence[Index]], None]
+) -> None:
+    """Run `lines` at all places of the axes beside the one of the lines: of several of them at
+    once, whose steps do not wait for each other.
+
+    Where lines lie along memory (`is_last`) these are neighbours; else the last axis is in lanes.
+    """
+    if not others:
+        with w.phase():
+            lines([()])
+        return
+    *outer, size = others
+
+    def together(at: Index, begin: ScalarExpr, end: ScalarExpr) -> None:
+        if is_last:
+            _side_by_side(w, at, begin, end, lines)
+        else:
+            w.vectors(begin, end, lambda j: lines([(*at, j)]), VECTORS)
+
+    if outer:
+        with w.phase(outer[0]) as k:
+            _nested(w, (k,), outer[1:], lambda at: together(at, te.dim(0), te.dim(size)))
+        return
+    block = LINES if is_last else BLOCK
+    count = dim_floordiv(dim_add(size, block - 1), block)
+    with w.phase(count) as k:
+        begin = w.let(k * block)
+        together((), begin, w.let(te.scalar("minimum", begin + block, te.dim(size))))
+
+
+def _nested(w: Writer, at: Index, rest: Sequence[Dim], body: Callable[[Index], None]) -> None:
+    if not rest:
+        body(at)
+        return
+    with w.loop(0, rest[0]) as k:
+        _nested(w, (*at, k), rest[1:], body)
+
+
+def _side_by_side(
+    w: Writer,
+    at: Index,
+    begin: ScalarExpr,
+    end: ScalarExpr,
+    lines: Callable[[Sequence[Index]], None],
+) -> None:
+    whole = w.let(begin + (end - begin) // LINES * LINES)
+    with w.loop(begin, whole, LINES) as k:
+        lines([(*at, k + r) for r in range(LINES)])
+    with w.loop(whole, end) as k:
+        lines([(*at, k)])
 
 
 cumsum = _scan("cumsum", "add", 0, "Sums", "[1, 3, 6]")

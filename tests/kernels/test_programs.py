@@ -27,7 +27,7 @@ from relayvm.kernels.verify import verify_nest
 
 from .images import LoadedImage, own_memory
 
-N = DimVar("n")
+M, N = DimVar("m"), DimVar("n")
 SIZE = symbol(N)
 
 
@@ -249,3 +249,28 @@ def test_memory_of_a_program_gets_a_name_that_is_free() -> None:
     writer.scratch((4,), FLOAT32)
     writer.scratch((5,), FLOAT32)
     assert len({buffer.name for buffer in scratch}) == 3
+
+
+def test_vectors_reread_what_they_wrote():
+    m, size = symbol(M), symbol(N)
+    x = te.placeholder("x", (m, size), FLOAT32)
+
+    def build(w: Writer, x: Memory, y: Memory) -> None:
+        with w.phase():
+
+            def column(j: te.ScalarExpr) -> None:
+                total = w.cell(te.const(0.0, FLOAT32))
+                with w.loop(0, m) as i:
+                    y[i, j] = x[i, j]
+                    total.value = total.value + y[i, j]
+                    y[i, j] = total.value + y[i, j]
+
+            w.vectors(0, size, column)
+
+    outputs = te.program([((m, size), FLOAT32)], [x], build, work=SIZE)
+    nest = lower(Computation("sums", (x,), outputs, (M, N)))
+    verify_nest(nest)
+    for rows, columns in ((3, 16), (2, 37), (1, 5), (4, 0)):
+        data = np.arange(rows * columns).reshape(rows, columns).astype(np.float32)
+        (result,) = interpret(parse_nest(print_nest(nest)), [data], {"m": rows, "n": columns})
+        np.testing.assert_array_equal(result, np.cumsum(data, axis=0) + data)

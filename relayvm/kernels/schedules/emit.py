@@ -167,6 +167,12 @@ class Emitter:
         """Say that the element of a kept tensor is at hand, so that it is not loaded again."""
         self._memo[-1][(id(tensor), indices, self.guard)] = value
 
+    def forget_loads(self) -> None:
+        """Load again what was loaded before, for memory has changed."""
+        for memo in self._memo:
+            for key in [key for key in memo if key[0] == "load"]:
+                del memo[key]
+
     def bind(self, value: n.Expr, prefix: str = "v") -> n.Expr:
         """Return a name for the value; leaves stay as they are."""
         if isinstance(value, (n.Const, n.Var, n.DimRef)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -12,6 +12,8 @@ from relayvm.base.dtypes import BOOL, INT64, DType
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.printer import print_nest
+from relayvm.kernels.schedules.boxes import lane_loop
+from relayvm.kernels.schedules.elementwise import store
 from relayvm.kernels.schedules.emit import Context, Emitter, Frame, Names
 from relayvm.kernels.schedules.reduction import serial
 
@@ -95,6 +97,7 @@ class Writer:
         self._scratch = scratch
         self._frame: Frame = {}
         self._now: Emitter | None = None
+        self._lanes = 1
 
     @property
     def _emitter(self) -> Emitter:
@@ -124,6 +127,28 @@ class Writer:
         """Run the body for `begin`, `begin + step`, ... below `end`; both may be values."""
         with self._for(begin, end, step, None) as var:
             yield var
+
+    def vectors(
+        self,
+        begin: c.Operand,
+        end: c.Operand,
+        body: Callable[[c.ScalarExpr], None],
+        lanes: int = n.LANES,
+    ) -> None:
+        """Run `body(j)` for every j from `begin` below `end`, many at once: a cell made inside has
+        a value for each of them.
+
+        `j` must be the last index of what is read and written with it. The body is called for
+        whole vectors, and again for what is left.
+        """
+
+        def step(k: n.Expr, mask: n.Expr | None) -> None:
+            outer, self._lanes = self._lanes, lanes
+            body(self._named(n.Ramp(k, n.const(1), lanes)))
+            self._lanes = outer
+
+        assert self._lanes == 1, "vectors do not nest"
+        lane_loop(self._emitter, self._index(end), step, self._index(begin), lanes)
 
     @contextmanager
     def loop_while(
@@ -175,8 +200,8 @@ class Writer:
     def cell(self, value: c.ScalarExpr) -> Cell:
         """Return a scalar that can change, with what it holds at first."""
         names = self.context.names
-        tile = n.Tile(names.fresh("cell"), value.dtype, 1, 1)
-        first = self._value(value)
+        tile = n.Tile(names.fresh("cell"), value.dtype, self._lanes, 1)
+        first = n.broadcast(self._value(value), self._lanes)
         self._emitter.statements += [n.Declare(tile), n.TileStore(tile, n.const(0), first)]
         return Cell(self, tile)
 
@@ -203,12 +228,15 @@ class Writer:
     ) -> None:
         """Set an element."""
         stored = self._typed(value, buffer.dtype)
-        store = n.Store(buffer, self._place(indices), stored)
-        self._emitter.statements.append(store)
+        emitter, place = self._emitter, self._place(indices)
+        lanes = max((i.lanes for i in place), default=1)
+        written = store(buffer, place, n.broadcast(stored, lanes), emitter.mask, emitter)
+        emitter.statements.append(written)
+        emitter.forget_loads()
 
     def set(self, tile: n.Tile, value: c.Operand) -> None:
         """Set a cell."""
-        stored = self._typed(value, tile.dtype)
+        stored = n.broadcast(self._typed(value, tile.dtype), tile.lanes)
         self._emitter.statements.append(n.TileStore(tile, n.const(0), stored))
 
     def bind(self, value: n.Expr) -> c.ScalarExpr:
