@@ -13,7 +13,7 @@ import pytest
 import relayvm
 from relayvm.base.error_codes import ERROR_CODES
 from relayvm.base.settings import SETTINGS
-from relayvm.cli.bench import kernels
+from relayvm.cli.bench import kernels, operators
 from relayvm.cli.main import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, make_parser
 
 NAMES = "compile opt run verify inspect disassemble assemble bench explain settings info cache"
@@ -184,3 +184,16 @@ def test_a_product_measured_is_the_product() -> None:
     vm = kernels.machine(kernels.Product(2, 3, "int8", symbolic=True), weight)
     x = np.array([[1, 2, 3], [-1, 0, 5]], np.int8)
     np.testing.assert_array_equal(vm.run(x), x.astype(np.int32) @ weight.T)
+
+
+@pytest.mark.slow
+def test_bench_measures_an_operator_beside_numpy(command) -> None:
+    done = command("bench", "operators", "--only", "one_hot")
+    assert done.code == 0
+    (head, row) = done.out.strip().splitlines()
+    assert "numpy/kernel" in head and row.split()[:2] == ["65536", "one_hot"]
+
+
+def test_bench_makes_up_operands_for_operators_that_no_row_names() -> None:
+    made = [row for row in operators.rows() if not row.peer]
+    assert {"isnan", "sinh", "nn.global_avg_pool2d"} <= {row.operator for row in made}
