@@ -156,6 +156,12 @@ def bodies_list() -> str:
     return NOTICE + "".join(f"{_prototype(i)};\n" for i in BY_OPCODE if not i.control)
 
 
+def native_list() -> str:
+    """Return the bodies by opcode, as the table of what compiled code calls has them."""
+    rows = (f"[RVM_OP_{i.name}] = (any_function)body_{i.name},\n" for i in BY_OPCODE if not i.control)
+    return NOTICE + "".join(rows)
+
+
 def _prototype(i: Instruction) -> str:
     parameters = ["rvm_machine *m"] if i.machine else []
     for operand in i.operands:
@@ -329,6 +335,7 @@ FILES = {
     GENERATED / "opcodes.inc": opcodes_list,
     GENERATED / "operands.inc": operands_table,
     GENERATED / "bodies.inc": bodies_list,
+    GENERATED / "native.inc": native_list,
     GENERATED / "dispatch.inc": dispatch_blocks,
     GENERATED / "cdef.h": cdef_text,
     Path("docs/reference/instructions.md"): instructions_page,

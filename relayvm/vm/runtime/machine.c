@@ -38,6 +38,7 @@ void rvm_machine_free(rvm_machine *m) {
         return;
     }
     frame_close(m);
+    native_close(m);
     kernel_buffers_free(m);
     heap_close(&m->heap);
     free(m->gather);
@@ -68,7 +69,27 @@ void rvm_machine_set_trace(rvm_machine *m, rvm_trace trace, void *context) {
     m->trace_context = context;
 }
 
+static void begin_steps(rvm_machine *m) {
+    m->depth = 1;
+    m->steps = 0;
+    m->slice = m->fuel = m->max_steps < RVM_FUEL_SLICE ? (int64_t)m->max_steps : RVM_FUEL_SLICE;
+}
+
+static void end_steps(rvm_machine *m) {
+    m->total_steps += m->steps + (uint64_t)(m->slice - m->fuel);
+}
+
+static int32_t start_native(rvm_machine *m, const rvm_function *function, const uint64_t *args, uint64_t *results) {
+    begin_steps(m);
+    int32_t trap = native_run(m, function, args, results);
+    end_steps(m);
+    return trap;
+}
+
 static int32_t start(rvm_machine *m, const rvm_function *function, const uint64_t *args, uint64_t *results) {
+    if (m->native.stack && m->max_depth && !m->trace) {
+        return start_native(m, function, args, results);
+    }
     rvm_frame *frame = m->max_depth ? frame_push(m, function) : NULL;
     if (!frame) {
         for (unsigned i = 0; i < function->num_params; i++) {
@@ -85,11 +106,9 @@ static int32_t start(rvm_machine *m, const rvm_function *function, const uint64_
     for (unsigned i = 0; i < function->num_params; i++) {
         frame->slots[function->param_slot[i]] = args[i];
     }
-    m->depth = 1;
-    m->steps = 0;
-    m->slice = m->fuel = m->max_steps < RVM_FUEL_SLICE ? (int64_t)m->max_steps : RVM_FUEL_SLICE;
+    begin_steps(m);
     int32_t trap = m->trace ? interpreter_run_traced(m, frame, results) : interpreter_run(m, frame, results);
-    m->total_steps += m->steps + (uint64_t)(m->slice - m->fuel);
+    end_steps(m);
     return trap;
 }
 
@@ -147,6 +166,7 @@ void rvm_machine_trim(rvm_machine *m) {
         return;
     }
     frame_trim(m);
+    native_trim(m);
     kernel_scratch_free(m);
     shared_cycles_settle(SHARED_CYCLES_TRIM);
     heap_trim(&m->heap);
@@ -224,6 +244,8 @@ int rvm_program_prepare(rvm_program *program) {
 }
 
 void rvm_program_unprepare(rvm_program *program) {
+    free(program->native);
+    program->native = NULL;
     if (!program->constant_objects) {
         return;
     }

@@ -4,6 +4,7 @@
 #define RVM_MACHINE_H
 
 #include "heap.h"
+#include "native.h"
 #include "program.h"
 
 #define RVM_FUEL_SLICE 65536
@@ -82,6 +83,7 @@ typedef struct rvm_profile {
 
 typedef struct rvm_machine {
     rvm_heap heap;
+    rvm_native native;
     rvm_program *program;
     rvm_segment *segment;
     uint8_t *top, *limit; /* of the current segment */
@@ -159,6 +161,11 @@ int32_t trap_set(rvm_machine *m, int32_t code, const char *format, ...) __attrib
 int32_t trap_out_of_memory(rvm_machine *m);
 int32_t trap_empty_reference(rvm_machine *m);
 void trap_unwind(rvm_machine *m, rvm_frame *frame, const uint16_t *pc, int32_t code);
+/* The record of a trap in pieces: registers of the innermost function, then all frames, from the innermost out. */
+void trap_begin(rvm_machine *m, int32_t code);
+void trap_add_registers(rvm_machine *m, const rvm_function *function, const uint64_t *slots);
+void trap_add_frame(rvm_machine *m, const rvm_function *function, uint32_t unit);
+void trap_end(rvm_machine *m);
 /* Settles used fuel and hands out a new slice; 0, or the trap code of a limit or an interrupt. */
 int32_t trap_safepoint(rvm_machine *m);
 /* Looks for interrupts; 0 or a trap code. */

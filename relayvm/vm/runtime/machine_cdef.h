@@ -89,6 +89,13 @@ uint64_t rvm_value_new_list(const rvm_program *program, uint32_t nil, uint32_t c
                             const uint64_t *items, uint64_t count);
 void rvm_machine_take_data(rvm_call *call, uint32_t result, void *to);
 uint64_t rvm_value_load_word(uint8_t dtype, const void *element);
+int32_t rvm_program_set_native(rvm_program *program, const void *base, const uint32_t *code_offsets,
+                               const uint32_t *enter_offsets, uint64_t margin_bytes);
+bool rvm_program_is_native(const rvm_program *program);
+bool rvm_machine_set_native(rvm_machine *machine);
+uint64_t rvm_native_offset(const char *name);
+uint64_t rvm_native_call(const char *name);
+bool rvm_native_is_supported(void);
 
 typedef struct {
     uint32_t num_params, num_results;

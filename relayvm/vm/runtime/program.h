@@ -66,6 +66,7 @@ typedef struct rvm_layout {
     const uint8_t *field_class;    /* RVM_CLASS_WORD or RVM_CLASS_OWNED */
     const uint8_t *field_dtype;    /* dtype code, RVM_DTYPE_OBJECT for objects */
     const char *name, *type_name;
+    const void *native; /* compiled code of a closure's function, if there is any */
 } rvm_layout;
 
 /* A closure's parameters after the closure itself, which is the callee's first (owned) parameter. */
@@ -195,6 +196,8 @@ typedef struct rvm_program {
     uint32_t manifest_bytes;
     rvm_section sections[RVM_NUM_SECTIONS]; /* as stored, for hosts that disassemble */
     uint8_t cyclic;                         /* 1 if a value may hold a reference */
+    struct rvm_native_code *native; /* compiled code of each function, or null; see native.h */
+    uint64_t native_margin_bytes;
     /* private to the loader */
     int32_t references, prepared;
     void *memory; /* private copy of the file, without the constants if those are mapped */

@@ -39,23 +39,22 @@ int32_t trap_empty_reference(rvm_machine *m) {
     return trap_set(m, RVM_TRAP_EMPTY_REFERENCE, "a reference is read while its value is taken out");
 }
 
-static void record_frame(rvm_trace_frame *row, const rvm_frame *frame, const uint16_t *pc) {
-    row->function = frame->function->index;
-    row->unit = (uint32_t)(pc - frame->function->code);
+void trap_begin(rvm_machine *m, int32_t code) {
+    m->trap.code = code;
+    m->trap.num_registers = 0;
+    m->trap.skipped = 0; /* the number of frames, until trap_end */
 }
 
-/* Callers wait in front of their list of results, which the call instruction ends with. */
-static void record_stack(rvm_machine *m, const rvm_frame *frame, const uint16_t *pc) {
+void trap_add_frame(rvm_machine *m, const rvm_function *function, uint32_t unit) {
+    const uint64_t total = m->trap.skipped++;
+    /* Behind the innermost stands a ring that ends up with the outermost. */
+    const uint64_t at = total < RVM_TRACE_FRAMES ? total : RVM_TRACE_FRAMES + total % RVM_TRACE_FRAMES;
+    m->trap.frames[at] = (rvm_trace_frame){function->index, unit};
+}
+
+void trap_end(rvm_machine *m) {
     rvm_trap_record *trap = &m->trap;
-    uint64_t total = 0;
-    for (; frame; frame = frame->caller, total++) {
-        const uint16_t *at = total == 0 ? pc : frame->results - 1;
-        if (total < RVM_TRACE_FRAMES) {
-            record_frame(&trap->frames[total], frame, at);
-        } else { /* a ring that ends up with the outermost */
-            record_frame(&trap->frames[RVM_TRACE_FRAMES + total % RVM_TRACE_FRAMES], frame, at);
-        }
-    }
+    const uint64_t total = trap->skipped;
     if (total <= 2 * RVM_TRACE_FRAMES) {
         trap->num_frames = (uint32_t)total;
         trap->num_inner = trap->num_frames;
@@ -72,6 +71,15 @@ static void record_stack(rvm_machine *m, const rvm_frame *frame, const uint16_t 
     trap->skipped = total - 2 * RVM_TRACE_FRAMES;
 }
 
+/* Callers wait in front of their list of results, which the call instruction ends with. */
+static void record_stack(rvm_machine *m, const rvm_frame *frame, const uint16_t *pc) {
+    for (const uint16_t *at = pc; frame; frame = frame->caller) {
+        trap_add_frame(m, frame->function, (uint32_t)(at - frame->function->code));
+        at = frame->caller ? frame->caller->results - 1 : NULL;
+    }
+    trap_end(m);
+}
+
 static bool is_parameter(const rvm_function *function, uint32_t slot) {
     for (uint32_t i = 0; i < function->num_params; i++) {
         if (function->param_slot[i] == slot) {
@@ -82,13 +90,12 @@ static bool is_parameter(const rvm_function *function, uint32_t slot) {
 }
 
 /* Only full owned registers, and words that are parameters: any other may not have been written, or be stale. */
-static void record_registers(rvm_machine *m, const rvm_frame *frame) {
-    const rvm_function *function = frame->function;
+void trap_add_registers(rvm_machine *m, const rvm_function *function, const uint64_t *slots) {
     rvm_trap_record *trap = &m->trap;
     for (uint32_t i = 0; i < function->num_register_names; i++) {
         uint32_t slot = function->register_names[i].slot;
         bool is_word = slot < function->words;
-        uint64_t word = slot < (uint32_t)function->words + function->owned ? frame->slots[slot] : 0;
+        uint64_t word = slot < (uint32_t)function->words + function->owned ? slots[slot] : 0;
         if ((is_word ? !is_parameter(function, slot) : !word) || trap->num_registers == RVM_TRACE_REGISTERS) {
             continue;
         }
@@ -113,11 +120,10 @@ static void record_registers(rvm_machine *m, const rvm_frame *frame) {
 }
 
 void trap_unwind(rvm_machine *m, rvm_frame *frame, const uint16_t *pc, int32_t code) {
-    m->trap.code = code;
-    m->trap.num_registers = 0;
+    trap_begin(m, code);
     record_stack(m, frame, pc);
     if (frame) {
-        record_registers(m, frame);
+        trap_add_registers(m, frame->function, frame->slots);
     }
     while (frame) {
         const rvm_function *function = frame->function;

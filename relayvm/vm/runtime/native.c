@@ -1,0 +1,351 @@
+/* Running compiled code: the functions it calls besides the bodies of instructions, its traps, and its stack. Kernels
+ * and callbacks of the host run on the thread's own stack, whatever they need of it. */
+#include "native.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "bodies_tensor.h"
+#include "generated/bodies.inc"
+#include "generated/opcodes.h"
+
+#define FIRST_BYTES ((uint64_t)64 * 1024)
+#define LARGEST_STEP_BYTES ((uint64_t)16 * 1024 * 1024)
+#define MOST_STACK_BYTES ((uint64_t)64 * 1024 * 1024 * 1024)
+#define ORIGIN_KNOWN (-1) /* the trap's code is set already */
+#define PENDING INT64_MIN
+
+/* --- stacks ---------------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+#define IS_SUPPORTED true
+/* Calls f(argument) on another stack; the stack left is noted below the red zone. */
+static __attribute__((noinline)) void run_on(void *top, void (*f)(void *), void *argument, void **left) {
+    __asm__ volatile("movq %%rsp, %%rbx\n\t"
+                     "leaq -256(%%rsp), %%rax\n\t"
+                     "andq $-64, %%rax\n\t"
+                     "movq %%rax, (%%rcx)\n\t"
+                     "movq %%rsi, %%rsp\n\t"
+                     "callq *%%rdx\n\t"
+                     "movq %%rbx, %%rsp\n\t"
+                     : "+D"(argument), "+S"(top), "+d"(f), "+c"(left)
+                     :
+                     : "rax", "rbx", "r8", "r9", "r10", "r11", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5",
+                       "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15",
+                       "memory", "cc");
+}
+#elif defined(__aarch64__)
+#define IS_SUPPORTED true
+static __attribute__((noinline)) void run_on(void *top, void (*f)(void *), void *argument, void **left) {
+    register void *x0 __asm__("x0") = argument;
+    register void *x1 __asm__("x1") = top;
+    register void (*x2)(void *) __asm__("x2") = f;
+    register void **x3 __asm__("x3") = left;
+    __asm__ volatile("mov x19, sp\n\t"
+                     "str x19, [x3]\n\t"
+                     "mov sp, x1\n\t"
+                     "blr x2\n\t"
+                     "mov sp, x19\n\t"
+                     : "+r"(x0), "+r"(x1), "+r"(x2), "+r"(x3)
+                     :
+                     : "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17",
+                       "x19", "x30", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v16", "v17", "v18", "v19",
+                       "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31", "memory",
+                       "cc");
+}
+#else
+#define IS_SUPPORTED false
+static void run_on(void *top, void (*f)(void *), void *argument, void **left) {
+    (void)top, (void)left;
+    f(argument);
+}
+#endif
+
+bool rvm_native_is_supported(void) {
+    return IS_SUPPORTED;
+}
+
+/* The top of the stack, of which the C code that is called may use the margin. */
+static uint8_t *stack_top(const rvm_native *native) {
+    return native->stack + native->stack_bytes;
+}
+
+static void set_usable(rvm_native *native, uint64_t bytes) {
+    native->usable_bytes = bytes;
+    native->limit = (uint64_t)(uintptr_t)stack_top(native) - bytes;
+}
+
+/* Address space for as many calls as the limits allow, which costs nothing until it is touched. The more registers a
+ * function has the more it may keep on the stack. */
+static uint64_t wanted_bytes(const rvm_machine *m) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < m->program->num_functions; i++) {
+        most = m->program->functions[i].slots > most ? m->program->functions[i].slots : most;
+    }
+    const uint64_t each = 256 + 16 * most;
+    uint64_t bytes = m->max_depth < MOST_STACK_BYTES / each ? m->max_depth * each : MOST_STACK_BYTES;
+    return bytes < m->heap.limit_bytes ? bytes : m->heap.limit_bytes;
+}
+
+bool rvm_machine_set_native(rvm_machine *m) {
+    rvm_native *native = &m->native;
+    uint64_t most = 1;
+    for (uint32_t i = 0; i < m->program->num_functions; i++) {
+        most = m->program->functions[i].slots > most ? m->program->functions[i].slots : most;
+    }
+    native->margin_bytes = m->program->native_margin_bytes;
+    const uint64_t least = (native->margin_bytes + FIRST_BYTES + 4095) & ~(uint64_t)4095;
+    uint64_t bytes = (wanted_bytes(m) & ~(uint64_t)4095) + least;
+    native->slots = calloc(most, sizeof *native->slots);
+    void *stack = MAP_FAILED;
+    for (; native->slots && stack == MAP_FAILED && bytes >= least; bytes = bytes > least ? least + (bytes - least) / 2 : 0) {
+        native->stack_bytes = bytes &= ~(uint64_t)4095;
+        stack = mmap(NULL, bytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK,
+                     -1, 0);
+    }
+    if (stack == MAP_FAILED) {
+        return false;
+    }
+    mprotect(stack, 4096, PROT_NONE);
+    native->stack = (uint8_t *)stack + 4096;
+    native->constants = m->program->constant_objects;
+    native->layouts = m->program->layouts;
+    set_usable(native, FIRST_BYTES);
+    return true;
+}
+
+void native_trim(rvm_machine *m) {
+    rvm_native *native = &m->native;
+    if (native->stack) {
+        madvise(native->stack, native->stack_bytes, MADV_DONTNEED);
+        heap_uncharge(&m->heap, native->usable_bytes - FIRST_BYTES);
+        m->stack_bytes -= native->usable_bytes - FIRST_BYTES;
+        set_usable(native, FIRST_BYTES);
+    }
+}
+
+void native_close(rvm_machine *m) {
+    if (m->native.stack) {
+        native_trim(m);
+        munmap(m->native.stack - 4096, m->native.stack_bytes + 4096);
+    }
+    free(m->native.slots);
+}
+
+/* --- what compiled code calls ------------------------------------------------------------------------ */
+
+/* A call is due for which there is no depth or no stack left. More stack is counted as it comes to be used. */
+static int32_t native_deeper(rvm_machine *m, int64_t state, uint64_t stack) {
+    rvm_native *native = &m->native;
+    if ((uint32_t)state == 0) {
+        return trap_set(m, RVM_TRAP_OUT_OF_DEPTH, "calls are nested %llu deep", (unsigned long long)m->max_depth);
+    }
+    while (stack < native->limit) {
+        const uint64_t left = native->stack_bytes - native->margin_bytes - native->usable_bytes;
+        uint64_t more = native->usable_bytes < LARGEST_STEP_BYTES ? native->usable_bytes : LARGEST_STEP_BYTES;
+        more = more < left ? more : left;
+        if (more == 0 || !heap_charge(&m->heap, more)) {
+            return trap_out_of_memory(m);
+        }
+        m->stack_bytes += more;
+        set_usable(native, native->usable_bytes + more);
+    }
+    return 0;
+}
+
+typedef struct host_call {
+    rvm_machine *m;
+    const rvm_kernel *kernel;
+    const uint16_t *inputs, *outputs;
+    uint64_t *r;
+    uint32_t given;
+    int32_t trap;
+} host_call;
+
+static void safepoint_there(void *argument) {
+    host_call *call = argument;
+    call->trap = trap_safepoint(call->m);
+}
+
+static void kernel_there(void *argument) {
+    host_call *call = argument;
+    call->trap = kernel_call(call->m, call->kernel, call->given, call->inputs, call->outputs, call->r);
+}
+
+static int32_t on_host_stack(void (*f)(void *), host_call *call) {
+    void *left;
+    run_on(call->m->native.host_stack, f, call, &left);
+    call->m->native.trap = call->trap;
+    return call->trap;
+}
+
+/* The end of a slice, where the fuel stands in the machine. */
+static int64_t native_settle(rvm_machine *m, int64_t state) {
+    host_call call = {.m = m};
+    if (on_host_stack(safepoint_there, &call)) {
+        return PENDING;
+    }
+    return (int64_t)((uint64_t)m->fuel << 32 | (uint32_t)state);
+}
+
+static int64_t native_safepoint(rvm_machine *m, int64_t state) {
+    m->fuel = state >> 32;
+    return native_settle(m, state);
+}
+
+/* `inputs` and `outputs` are lists of places in `r`, as kernel_call has them. Takes and leaves the fuel in the machine. */
+static int32_t native_kernel(rvm_machine *m, uint32_t kernel, uint32_t given, const uint16_t *inputs,
+                             const uint16_t *outputs, uint64_t *r) {
+    host_call call = {.m = m, .kernel = &m->program->kernels[kernel], .given = given};
+    call.inputs = inputs;
+    call.outputs = outputs;
+    call.r = r;
+    return on_host_stack(kernel_there, &call);
+}
+
+/* Records one function that a trap leaves, and drops what it owns. `code` is 0 for those that wait for a call. */
+static void native_trapped(rvm_machine *m, uint32_t number, uint32_t unit, int32_t code, int64_t state) {
+    const rvm_function *function = &m->program->functions[number];
+    uint64_t *slots = m->native.slots;
+    if (code) {
+        if (code != ORIGIN_KNOWN) {
+            m->native.trap = code;
+            m->fuel = state >> 32;
+        }
+        trap_begin(m, (int32_t)m->native.trap);
+        trap_add_registers(m, function, slots);
+    }
+    trap_add_frame(m, function, unit);
+    for (unsigned i = function->words, end = i + function->owned; i < end; i++) {
+        if (slots[i]) {
+            object_release(&m->heap, word_object(slots[i]));
+        }
+    }
+    memset(slots, 0, function->slots * sizeof *slots);
+}
+
+static int32_t native_wrong_layout(rvm_machine *m, uint32_t type) {
+    return body_wrong_layout(m, (uint16_t)type);
+}
+
+static int32_t native_not_callable(rvm_machine *m) {
+    return trap_set(m, RVM_TRAP_BAD_VALUE, "a value is not the function that the program expects");
+}
+
+static int32_t native_named(rvm_machine *m, uint32_t code) {
+    return trap_named(m, (uint16_t)code);
+}
+
+#define NATIVE_CALLS(X)                                                                           \
+    X(deeper) X(settle) X(safepoint) X(kernel) X(trapped) X(wrong_layout) X(not_callable) X(named)
+
+enum {
+    BEFORE_CALLS = RVM_NUM_OPCODES - 1,
+#define NUMBER(name) CALL_##name,
+    NATIVE_CALLS(NUMBER)
+#undef NUMBER
+        NUM_CALLS
+};
+
+/* ISO C has no cast of functions to `void *`; POSIX makes them one. */
+typedef void (*any_function)(void);
+static const any_function native_calls[NUM_CALLS] = {
+#include "generated/native.inc"
+#define ADDRESS(name) [CALL_##name] = (any_function)native_##name,
+    NATIVE_CALLS(ADDRESS)
+#undef ADDRESS
+};
+
+uint64_t rvm_native_call(const char *name) {
+#define NUMBER(known)                                                                             \
+    if (strcmp(name, #known) == 0) {                                                              \
+        return CALL_##known;                                                                      \
+    }
+    NATIVE_CALLS(NUMBER)
+#undef NUMBER
+    return UINT64_MAX;
+}
+
+uint64_t rvm_native_offset(const char *name) {
+    static const struct {
+        const char *name;
+        uint64_t offset;
+    } rows[] = {
+        {"calls", offsetof(rvm_machine, native.calls)},
+        {"constants", offsetof(rvm_machine, native.constants)},
+        {"layouts", offsetof(rvm_machine, native.layouts)},
+        {"slots", offsetof(rvm_machine, native.slots)},
+        {"limit", offsetof(rvm_machine, native.limit)},
+        {"fuel", offsetof(rvm_machine, fuel)},
+        {"gather", offsetof(rvm_machine, gather)},
+        {"results", offsetof(rvm_machine, results)},
+        {"free_blocks", offsetof(rvm_machine, heap.free_blocks)},
+        {"layout_bytes", sizeof(rvm_layout)},
+        {"layout_signature", offsetof(rvm_layout, signature)},
+        {"layout_native", offsetof(rvm_layout, native)},
+        {"fields", offsetof(rvm_cell, fields)},
+        {"shape", offsetof(rvm_cell, shape)},
+        {"array_length", offsetof(rvm_array, length)},
+        {"array_items", offsetof(rvm_array, items)},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (strcmp(name, rows[i].name) == 0) {
+            return rows[i].offset;
+        }
+    }
+    return UINT64_MAX;
+}
+
+/* --- programs and runs -------------------------------------------------------------------------------- */
+
+int32_t rvm_program_set_native(rvm_program *program, const void *base, const uint32_t *code_offsets,
+                               const uint32_t *enter_offsets, uint64_t margin_bytes) {
+    rvm_native_code *rows = malloc((program->num_functions + 1) * sizeof *rows);
+    if (!rows) {
+        return -1;
+    }
+    for (uint32_t i = 0; i < program->num_functions; i++) {
+        rows[i].code = (const uint8_t *)base + code_offsets[i];
+        const void *enter = (const uint8_t *)base + enter_offsets[i];
+        memcpy(&rows[i].enter, &enter, sizeof enter);
+    }
+    for (uint32_t i = 0; i < program->num_layouts; i++) {
+        rvm_layout *layout = &program->layouts[i];
+        layout->native = layout->kind == RVM_LAYOUT_CLOSURE ? rows[layout->function].code : NULL;
+    }
+    program->native_margin_bytes = margin_bytes;
+    program->native = rows;
+    return 0;
+}
+
+bool rvm_program_is_native(const rvm_program *program) {
+    return program->native != NULL;
+}
+
+typedef struct run {
+    rvm_machine *m;
+    const rvm_native_code *code;
+    const uint64_t *args;
+    uint64_t *results;
+    int64_t state;
+} run;
+
+static void run_there(void *argument) {
+    run *r = argument;
+    r->state = r->code->enter(r->m, r->code->code, r->state, r->args, r->results);
+}
+
+int32_t native_run(rvm_machine *m, const rvm_function *function, const uint64_t *args, uint64_t *results) {
+    const uint64_t calls = m->max_depth - 1;
+    const uint32_t depth = calls < UINT32_MAX ? (uint32_t)calls : UINT32_MAX;
+    run r = {m, &m->program->native[function->index], args, results, (int64_t)((uint64_t)m->fuel << 32 | depth)};
+    memcpy(&m->native.calls, &(const any_function *){native_calls}, sizeof m->native.calls);
+    run_on(stack_top(&m->native), run_there, &r, &m->native.host_stack);
+    if (r.state < 0) {
+        trap_end(m);
+        return (int32_t)m->native.trap;
+    }
+    m->fuel = r.state >> 32;
+    return 0;
+}

@@ -1,0 +1,53 @@
+/* What compiled code needs of a machine: the functions that it calls, and a stack of its own. */
+#ifndef RVM_NATIVE_H
+#define RVM_NATIVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rvm_function;
+struct rvm_layout;
+struct rvm_machine;
+struct rvm_program;
+
+/* The code of one function, and what calls it from C: loads arguments, stores results, returns the state. */
+typedef struct rvm_native_code {
+    const void *code;
+    int64_t (*enter)(struct rvm_machine *m, const void *code, int64_t state, const uint64_t *args, uint64_t *results);
+} rvm_native_code;
+
+/* Of one machine. The state that compiled code hands on is its fuel in the upper half and the number of calls that may
+ * still be nested in the lower; a negative one says that a trap is pending. */
+typedef struct rvm_native {
+    const void *const *calls; /* bodies by opcode, then the functions of native.c */
+    void **constants;
+    const struct rvm_layout *layouts;
+    uint64_t *slots; /* registers that a trapped function leaves to be recorded and released */
+    uint64_t limit;  /* where the stack ends for now; compiled code looks before each call */
+    int64_t trap;    /* code of the pending trap */
+    uint8_t *stack;  /* null: the machine interprets */
+    uint64_t stack_bytes, usable_bytes, margin_bytes;
+    void *host_stack; /* of the thread, below what it holds */
+} rvm_native;
+
+/* Gives a program compiled code: offsets from `base` of each function and of what enters it, and the stack that a
+ * function and the C code it calls may use unasked. -1 where memory is out. Not while a machine of it runs. */
+int32_t rvm_program_set_native(struct rvm_program *program, const void *base, const uint32_t *code_offsets,
+                               const uint32_t *enter_offsets, uint64_t margin_bytes);
+bool rvm_program_is_native(const struct rvm_program *program);
+/* Lets a machine run its program's compiled code; false where there is no memory for its stack. */
+bool rvm_machine_set_native(struct rvm_machine *machine);
+
+/* Where compiled code finds things, by name: offsets of fields, indices of `calls`; UINT64_MAX for unknown names. */
+uint64_t rvm_native_offset(const char *name);
+uint64_t rvm_native_call(const char *name);
+/* Whether this host can switch stacks. */
+bool rvm_native_is_supported(void);
+
+/* Runs a function as interpreter_run does; `depth` and fuel are set. */
+int32_t native_run(struct rvm_machine *m, const struct rvm_function *function, const uint64_t *args,
+                   uint64_t *results);
+void native_trim(struct rvm_machine *m);
+void native_close(struct rvm_machine *m);
+
+#endif
