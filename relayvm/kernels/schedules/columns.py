@@ -22,6 +22,7 @@ from relayvm.kernels.schedules.contraction import (
     no_reduction,
     reduced_axes,
     seen_memory,
+    words_of,
 )
 from relayvm.kernels.schedules.elementwise import is_small
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter
@@ -71,7 +72,9 @@ class ColumnTiling(Tiling):
             emitter.prover.add_range(k, n.const(0), self._length(record))
             advanced(emitter, record, k, n.Var("va", rule_of(record.reduction).dtype, n.LANES))
         return Probe(
-            tuple(self._length(r) for r in records), *seen_memory(emitter.statements, axes)
+            tuple(self._length(r) for r in records),
+            *seen_memory(emitter.statements, axes),
+            words_of(records),
         )
 
     def _length(self, record: Record) -> n.Expr:

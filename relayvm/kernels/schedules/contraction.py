@@ -22,7 +22,7 @@ from relayvm.kernels.schedules.elementwise import emit_stage, last_axis
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame, Reduction
 from relayvm.kernels.schedules.grid import Ranges, Side, grid_phase, tile_loops
 from relayvm.kernels.schedules.plan import Stage
-from relayvm.kernels.schedules.reduction import Rule, combined, lane_rule
+from relayvm.kernels.schedules.reduction import Rule, combined, lane_rule, rule_of
 
 FEW_ROWS = 8
 # Enough columns to share the loads of rows, few enough that small layers have several blocks.
@@ -56,12 +56,13 @@ class Probe:
     """What a stage reduces at one place: the lengths, and how memory is read on the way.
 
     `is_unfit` says that memory is read element by element; `loads` holds, for each load, the axes
-    of the stage that its place depends on.
+    of the stage that its place depends on. `words` is how many words of 32 bits a partial has.
     """
 
     lengths: tuple[n.Expr, ...]
     is_unfit: bool
     loads: tuple[frozenset[int], ...]
+    words: int = 1
 
     def axes_with(self, axis: int | None) -> frozenset[int]:
         """Return the axes that stand in a load together with this one."""
@@ -97,7 +98,12 @@ def probe_stage(context: Context, stage: Stage, extents: tuple[n.Expr, ...]) -> 
         frame = inside(emitter, record, k, rule.width)
         value = combined(emitter, rule, record.reduction.body, frame, acc)
         emitter.bind(value)
-    return Probe(lengths, *seen_memory(emitter.statements, axes))
+    return Probe(lengths, *seen_memory(emitter.statements, axes), words_of(records))
+
+
+def words_of(records: list[Record]) -> int:
+    """Return how many words of 32 bits the partials of reductions have, at most."""
+    return max((rule_of(r.reduction).dtype.bits // 32 for r in records), default=1) or 1
 
 
 def seen_memory(
@@ -160,7 +166,7 @@ class Tiling:
         self.inner_outer = [k for k in self.outer if k not in own]
         together = max(Counter(self.probe.lengths).values(), default=1)
         # Registers: the partials, the vectors of one operand, and one of the other.
-        self.tile = max(1, registers // together)
+        self.tile = max(1, registers // (together * self.probe.words))
 
     def _probed(self) -> Probe:
         return probe_stage(self.context, self.stage, self.extents)
@@ -197,7 +203,7 @@ class Tiling:
     def _column_block(self) -> int:
         """Return how many columns' weights take half of the cache at most."""
         length = max((self._known_length(e) for e in self.probe.lengths), default=1)
-        column = max(1, length) * 4 * len(self.probe.lengths)
+        column = max(1, length) * 4 * self.probe.words * len(self.probe.lengths)
         size = COLUMN_BLOCK
         while size > n.LANES and size * column > self.context.cache_bytes // 2:
             size //= 2

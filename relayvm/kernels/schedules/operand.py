@@ -23,11 +23,13 @@ from relayvm.kernels.schedules.emit import (
     Reduction,
 )
 from relayvm.kernels.schedules.plan import body_of, has_reduction, nodes, topological
-from relayvm.kernels.schedules.reduction import narrow, widened
+from relayvm.kernels.schedules.reduction import narrow, narrower, widened
 
 MIN_REUSE = 6
 FAR_ROWS = 32
 FAR_BYTES = 6 << 20
+# So many uses of a float16 pay for memory that holds it as float32.
+MANY_USES = 64
 
 
 def stage_operands(
@@ -134,7 +136,7 @@ class _Rebuild:
         axes = [a for a in reduction.axes if a.extent != 1]
         correction: c.ScalarExpr | None = None
         if reduction.kind == "sum":
-            body = widened(body) or body
+            body = _through(body)
         if reduction.kind == "sum" and len(axes) == 1 and isinstance(body, c.Scalar):
             units = tuple(a for a in reduction.axes if a.extent == 1)
             if body.name == "multiply" and not self._runs_in_columns(body, axes[0]):
@@ -174,11 +176,21 @@ class _Rebuild:
 
     def _is_used_little(self, used: tuple[c.IndexVar, ...]) -> bool:
         """Return whether few results need what depends on some of the axes alone."""
-        reuse: Dim = 1
+        uses = self._uses(used)
+        return isinstance(uses, int) and uses < MIN_REUSE
+
+    def _uses(self, used: tuple[c.IndexVar, ...]) -> Dim:
+        """Return how many results need an element that depends on some of the axes alone."""
+        uses: Dim = 1
         for axis in body_of(self.tensor).axes:
             if axis not in used:
-                reuse = dim_mul(reuse, axis.extent)
-        return isinstance(reuse, int) and reuse < MIN_REUSE
+                uses = dim_mul(uses, axis.extent)
+        return uses
+
+    def _stays_small(self, factor: c.ScalarExpr) -> bool:
+        """Return whether a factor is better widened where it is used than once, in a copy."""
+        uses = self._uses(_places(factor, body_of(self.tensor).axes))
+        return factor.dtype.is_integer or not isinstance(uses, int) or uses < MANY_USES
 
     def _kept(self, tensor: c.Tensor) -> c.Tensor:
         """Return a tensor that gets memory of its own."""
@@ -191,9 +203,9 @@ class _Rebuild:
     def _factor(
         self, factor: c.ScalarExpr, axis: c.IndexVar, units: tuple[c.IndexVar, ...]
     ) -> c.ScalarExpr:
-        factor = widened(factor) or factor
-        small = narrow(factor)
-        if small is not None:
+        factor = _through(factor)
+        small = narrower(factor)
+        if small is not None and self._stays_small(small):
             copied = self._factor(small, axis, units)
             return factor if copied is small else c.cast(copied, factor.dtype)
         used = {id(m) for m in nodes(factor) if isinstance(m, c.IndexVar)}
@@ -277,6 +289,12 @@ class _Rebuild:
 
 def _unknown_reduction(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
     raise CannotVectorise("a reduction inside a factor")
+
+
+def _through(expr: c.ScalarExpr) -> c.ScalarExpr:
+    """Return the cast that an element of another tensor is, or the expression as it is."""
+    cast = widened(expr)
+    return expr if cast is None else cast
 
 
 def _places(expr: c.ScalarExpr, axes: tuple[c.IndexVar, ...]) -> tuple[c.IndexVar, ...]:

@@ -106,6 +106,13 @@ def narrow(expr: c.ScalarExpr) -> c.ScalarExpr | None:
     return expr.value if expr.value.dtype in (INT8, UINT8, INT16) else None
 
 
+def narrower(expr: c.ScalarExpr) -> c.ScalarExpr | None:
+    """Return what memory holds of a factor that is widened to the dtype of its sum, or None."""
+    if isinstance(expr, c.Cast) and expr.dtype is FLOAT32 and expr.value.dtype is FLOAT16:
+        return expr.value
+    return narrow(expr)
+
+
 def widened(expr: c.ScalarExpr) -> c.Cast | None:
     """Return the cast that an element of another tensor is, or None.
 
@@ -114,14 +121,14 @@ def widened(expr: c.ScalarExpr) -> c.Cast | None:
     if not isinstance(expr, c.TensorLoad) or not isinstance(expr.tensor.op, c.Compute):
         return None
     places = dict(zip(expr.tensor.op.axes, expr.indices))
-    value = narrow(expr.tensor.op.body)
+    value = narrower(expr.tensor.op.body)
     if not isinstance(value, c.TensorLoad):
         return None
     indices = [places.get(i) for i in value.indices if isinstance(i, c.IndexVar)]
     known = tuple(i for i in indices if i is not None)
     if len(known) != len(value.indices):
         return None
-    return c.Cast(INT32, c.TensorLoad(value.dtype, value.tensor, known))
+    return c.Cast(expr.dtype, c.TensorLoad(value.dtype, value.tensor, known))
 
 
 def combined(emitter: Emitter, rule: Rule, body: c.ScalarExpr, frame: Frame, acc: n.Expr) -> n.Expr:
