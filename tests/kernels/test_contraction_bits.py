@@ -10,6 +10,7 @@ import pytest
 
 from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import DimVar, dim_value, symbol
+from relayvm.base.link import link_object
 from relayvm.base.target import Target
 from relayvm.kernels import compute as te
 from relayvm.kernels.codegen.cpu import target_cpu
@@ -17,7 +18,6 @@ from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_object, module_text
 from relayvm.kernels.index.bounds import ensure_bounds
 from relayvm.kernels.interpret import interpret
-from relayvm.kernels.link import link_object
 from relayvm.kernels.lower import Computation, kernel_signature, lower
 from relayvm.kernels.parser import parse_nest
 from relayvm.kernels.printer import print_nest

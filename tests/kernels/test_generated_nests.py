@@ -8,6 +8,7 @@ import pytest
 from relayvm.base.abi import Access
 from relayvm.base.dims import DimVar, dim_value, symbol
 from relayvm.base.dtypes import BY_NAME
+from relayvm.base.link import link_object
 from relayvm.base.target import Target
 from relayvm.kernels import compute as te
 from relayvm.kernels import lower
@@ -15,7 +16,6 @@ from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_object, module_text
 from relayvm.kernels.interpret import IndexTrap, interpret
-from relayvm.kernels.link import link_object
 from relayvm.kernels.schedule import schedule
 from tests.kernels.images import LoadedImage, own_memory
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from relayvm.base.dtypes import BOOL, DTYPES, INT64
+from relayvm.base.link import link_object
 from relayvm.base.target import Target
 from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_object, module_text
-from relayvm.kernels.link import link_object
 from relayvm.kernels.loops import Buffer, Call, Cast, Const, For, Load, Nest, Phase, Store, Var
 from relayvm.kernels.scalar_ops import SCALAR_OPS, cast_array
 from tests.kernels.images import LoadedImage

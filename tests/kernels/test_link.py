@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from relayvm.base.diagnostics import InternalError
+from relayvm.base.link import link_object, merge_images
 from relayvm.base.target import Target
 from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.kernels.codegen.llvm import compile_object, module_text
-from relayvm.kernels.link import link_object, merge_images
 from tests.kernels.images import LoadedImage
 
 PHASE = "define i32 @k.0(ptr %args, ptr %dims, i64 %begin, i64 %end, ptr %scratch) #0 {"

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relayvm.base.abi import Image
+from relayvm.base.link import link_object
 from relayvm.base.target import Target
 from relayvm.kernels.codegen.cpu import Cpu, target_cpu
 from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_assembly, compile_object, module_text
-from relayvm.kernels.link import link_object
 from relayvm.kernels.parser import parse_nest
 
 if TYPE_CHECKING:
