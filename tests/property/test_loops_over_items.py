@@ -1,0 +1,133 @@
+"""Loops along lists and over arrays: computing what they multiply before their steps keeps what
+they mean.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import relayvm
+from relayvm.base.diagnostics import RelayError
+from relayvm.compiler.evaluate import Evaluator
+from relayvm.compiler.passes import pipeline_names, run_passes
+from relayvm.compiler.transforms import hoist_loop_contractions as hoisting
+from relayvm.ir.printer import print_module
+
+STATE, ITEM = "Tensor[(1, 256), float32]", "Tensor[(1, 64), float32]"
+STEP = "clip(%h * 0.5f + nn.dense(%word, %w){more}, a_min=-999f, a_max=999f)"
+CELL = f"fn (%h: {STATE}, %word: {ITEM}) -> {STATE} {{{{ {STEP} }}}}"
+FORMS = {
+    "fold of a list": f"@foldl({CELL}, %zero, @array_to_list(%items))",
+    "fold of an array": f"@array_foldl({CELL}, %zero, %items)",
+    "steps along a list": f"""
+  let %go = fn (%h: {STATE}, %rest: List[{ITEM}]) -> {STATE} {{{{
+    match (%rest) {{{{ Nil => %h, Cons(%word, %more) => %go({STEP}, %more) }}}}
+  }}}};
+  %go(%zero, @array_to_list(%items))""",
+    "steps with two ends": f"""
+  let %go = fn (%h: {STATE}, %rest: List[{ITEM}], %seen: int32) -> {STATE} {{{{
+    match (%rest) {{{{
+      Cons(%word, %more) => {{{{
+        let %next = {STEP};
+        if (%seen > 3) {{{{ %go(%next, %more, 0) }}}}
+        else {{{{ %go(%next + %h, %more, %seen + 1) }}}}
+      }}}},
+      Nil => %h
+    }}}}
+  }}}};
+  %go(%zero, @array_to_list(%items), 0)""",
+    "steps to a bound": f"""
+  let %go = fn (%k: int32, %h: {STATE}) -> {STATE} {{{{
+    if (%k < %n) {{{{ let %word = array.get(%items, %k); %go(%k + 1, {STEP}) }}}} else {{{{ %h }}}}
+  }}}};
+  %go(0, %zero)""",
+    "steps from the bound on": f"""
+  let %go = fn (%k: int32, %h: {STATE}) -> {STATE} {{{{
+    if (%k <= array.length(%items) - 1) {{{{
+      let %word = array.get(%items, %k);
+      %go(%k + 1, {STEP})
+    }}}} else {{{{ %h }}}}
+  }}}};
+  %go(%n, %zero)""",
+}
+MORE = ("", " + mean(%word)", " + nn.relu(nn.dense(%word, %w)) * 0.25f")
+
+
+def program(form: str, more: str) -> str:
+    """Return `main(%x, %n, %w)`, which goes over the rows of %x."""
+    return f"""
+def @main(%x: Tensor[(?, 64), float32], %n: int32, %w: Tensor[(256, 64), float32]) -> {STATE} {{
+  let %rows = take(shape_of(%x, dtype="int32"), 0);
+  let %items = @array_build(%rows, fn (%k: int32) {{ expand_dims(take(%x, %k, axis=0), axis=0) }});
+  let %zero = zeros(shape=[1, 256], dtype="float32");
+  {FORMS[form].format(more=more)}
+}}"""
+
+
+def outcome(module, args):
+    """Return what `main` gives, or None if it traps."""
+    try:
+        return Evaluator(module).call("main", args).tobytes()
+    except RelayError:
+        return None
+
+
+def arguments(rows: int, limit: int, seed: int) -> list[np.ndarray]:
+    """Return operands of which all sums are exact."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-8, 9, (rows, 64)).astype(np.float32)
+    return [x, np.array(limit, np.int32), rng.integers(-1, 2, (256, 64)).astype(np.float32)]
+
+
+BEFORE = pipeline_names(3)[: pipeline_names(3).index("hoist_loop_contractions")]
+
+
+@cache
+def ready(form: str, more: str):
+    """Return the program just before the pass."""
+    return run_passes(relayvm.parse(program(form, more)), BEFORE)
+
+
+@given(
+    st.sampled_from(sorted(FORMS)),
+    st.sampled_from(MORE),
+    st.integers(0, 9),
+    st.sampled_from([-1, 0, 2, 3, 9, 12]),
+    st.sampled_from([1, 3000, 10_000, 64 << 20]),
+    st.integers(0, 99),
+)
+def test_collecting_items_changes_no_result(form, more, rows, limit, block_bytes, seed):
+    before = ready(form, more)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hoisting, "BLOCK_BYTES", block_bytes)
+        after = run_passes(before, ["hoist_loop_contractions"], verify=True)
+    assert "%block" in print_module(after, library=True), print_module(after)
+    args = arguments(rows, limit, seed)
+    assert outcome(before, args) == outcome(after, args), program(form, more)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", sorted(FORMS))
+def test_the_machine_gives_the_bits_of_the_steps_as_they_were_written(form, monkeypatch):
+    monkeypatch.setattr(hoisting, "BLOCK_BYTES", 5000)
+    module = relayvm.parse(program(form, MORE[1]))
+    plain, fast = (relayvm.VirtualMachine(relayvm.compile(module, opt_level=k)) for k in (0, 3))
+    rng = np.random.default_rng(3)
+    for rows in (0, 1, 6, 9):
+        args = arguments(rows, 0 if "from" in form else rows, rows)
+        args[0] = rng.standard_normal(args[0].shape).astype(np.float32)
+        args[2] = rng.standard_normal(args[2].shape).astype(np.float32)
+        assert fast.run(*args).tobytes() == plain.run(*args).tobytes(), rows
+    if "bound" in form:
+        short = arguments(2, 5 if "to" in form else -1, 0)
+        reasons = []
+        for machine in (plain, fast):
+            with pytest.raises(relayvm.Trap) as caught:
+                machine.run(*short)
+            reasons.append(caught.value.diagnostics[0].message)
+        assert reasons[0] == reasons[1]
