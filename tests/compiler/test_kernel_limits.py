@@ -146,3 +146,33 @@ def test_kernels_of_a_long_split_compute_each_part_once(monkeypatch: pytest.Monk
     np.testing.assert_array_equal(np.concatenate(result), x)
     rests = 2 * len(kernels)
     assert len(made) <= 90 + rests
+
+
+@pytest.mark.slow
+def test_many_products_of_one_operand_are_few_kernels_within_the_limits() -> None:
+    count = 60
+    params = ", ".join(f"%w{i}: Tensor[(3, 5), float32]" for i in range(count))
+    sums = " + ".join(f"tanh(nn.dense(%x, %w{i}))" for i in range(count))
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 5)).astype(np.float32)
+    weights = [rng.standard_normal((3, 5)).astype(np.float32) for _ in range(count)]
+    text = f"def @main(%x: Tensor[(2, 5), float32], {params}) {{ {sums} }}"
+    result, kernels = run(text, x, *weights)
+    np.testing.assert_allclose(result, sum(np.tanh(x @ w.T) for w in weights), rtol=1e-3, atol=1e-4)
+    assert 1 < len(kernels) < count // 2
+    assert_within_limits(kernels)
+
+
+def test_a_chain_of_products_is_cut_into_pairs() -> None:
+    body = "%x"
+    for _ in range(6):
+        body = f"tanh(nn.dense({body}, %w))"
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((2, 4), (4, 4)))
+    text = f"def @main(%x: Tensor[(2, 4), float32], %w: Tensor[(4, 4), float32]) {{ {body} }}"
+    result, kernels = run(text, x, w)
+    wanted = x
+    for _ in range(6):
+        wanted = np.tanh(wanted @ w.T)
+    np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
+    assert len(kernels) == 1  # Three calls of one kernel of two products.

@@ -197,8 +197,9 @@ class Groups:
         if not self.nodes[index].product:
             return
         siblings = self.readers.setdefault(self.nodes[index].call.args[0], [])
-        if self._join_siblings(index, siblings):
-            for reader in (*siblings, index):
+        near = siblings[-MAX_ANCHORS:]
+        if self._join_siblings(index, near):
+            for reader in (*near, index):
                 self._join_producers(reader, plain=True)
         siblings.append(index)
 
@@ -216,7 +217,7 @@ class Groups:
     def _join_siblings(self, index: int, siblings: list[int]) -> bool:
         """Merge a product with those that read the same rows: they pass the cache once for all."""
         node, merged = self.nodes[index], False
-        for other in reversed(siblings[-MAX_ANCHORS:]):
+        for other in reversed(siblings):
             a, b = self.of[other], self.of[index]
             same = self.nodes[other].operator is node.operator and _same_kind(
                 self.nodes[other].call, node.call
