@@ -6,7 +6,7 @@ import logging
 
 from relayvm.base.target import Target
 from relayvm.kernels import loops as n
-from relayvm.kernels.compute import ArgReduce, Tensor
+from relayvm.kernels.compute import Tensor
 from relayvm.kernels.lower import (
     Computation,
     distinct_outputs,
@@ -17,13 +17,14 @@ from relayvm.kernels.lower import (
 )
 from relayvm.kernels.schedules.columns import column_contraction_phase
 from relayvm.kernels.schedules.contraction import contraction_phase
-from relayvm.kernels.schedules.elementwise import column_phase, elementwise_phase, position_phase
+from relayvm.kernels.schedules.elementwise import column_phase, elementwise_phase
 from relayvm.kernels.schedules.emit import Context
 from relayvm.kernels.schedules.machine import cache_bytes, dot_kind, vector_registers
 from relayvm.kernels.schedules.operand import stage_operands
-from relayvm.kernels.schedules.plan import Stage, inlined_nodes, inlines_reduction
+from relayvm.kernels.schedules.plan import Stage, inlines_reduction
 from relayvm.kernels.schedules.program import program_phases
 from relayvm.kernels.schedules.rows import group_phase, group_stages
+from relayvm.kernels.schedules.single_rows import box_phase, position_phase
 from relayvm.kernels.schedules.transpose import transpose_phase
 
 _log = logging.getLogger("relayvm")
@@ -71,9 +72,10 @@ def _stage_phases(
     phase: n.Phase | None
     if any(inlines_reduction(t, kept) for t in stage.tensors):
         phase = (
-            (position_phase(context, stage) if _has_positions(stage, kept) else None)
+            position_phase(context, stage)
             or contraction_phase(context, stage, registers)
             or column_contraction_phase(context, stage, registers)
+            or box_phase(context, stage)
             or column_phase(context, stage)
         )
     else:
@@ -81,8 +83,3 @@ def _stage_phases(
     if phase is not None:
         return [phase]
     return [naive_phase(context, tensor) for tensor in stage.tensors]
-
-
-def _has_positions(stage: Stage, kept: frozenset[Tensor]) -> bool:
-    nodes = (m for t in stage.tensors for m in inlined_nodes(t, kept))
-    return any(isinstance(m, ArgReduce) for m in nodes)

@@ -104,3 +104,16 @@ def test_lanes_that_are_not_there_are_refused():
     with pytest.raises(RelayError) as failure:
         verify_nest(parse_nest(text.replace("]:2 =", "] =")))
     assert "Shuffle" in str(failure.value)
+
+
+@pytest.mark.parametrize(("step", "size"), [(-1, 50), (2, 101), (-2, 101), (2, 32), (-1, 16)])
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+def test_lanes_a_step_apart_are_shuffled(step, size, dtype):
+    x = te.placeholder("x", (3, size), dtype)
+    count = -(-size // abs(step))
+    first = 0 if step > 0 else size - 1
+    out = te.compute((3, count), lambda i, j: x[i, j * step + first])
+    kernel = Native(Computation("step", (x,), (out,)))
+    assert "shuffle" in print_nest(kernel.nest)
+    data = values((3, size), dtype)[0]
+    np.testing.assert_array_equal(kernel.results([data])[0], data[:, ::step])

@@ -7,22 +7,18 @@ from functools import partial
 
 from relayvm.base.abi import Access
 from relayvm.base.dtypes import BOOL, INT64
-from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
-from relayvm.kernels.schedules.arg_reduction import arg_row
 from relayvm.kernels.schedules.borders import borders
-from relayvm.kernels.schedules.boxes import LaneStep, lane_loop, product, reads_apart
+from relayvm.kernels.schedules.boxes import LaneStep, lane_loop
 from relayvm.kernels.schedules.emit import (
     CannotVectorise,
     Context,
     Emitter,
-    Frame,
     Reducer,
-    Reduction,
     flat_index,
 )
-from relayvm.kernels.schedules.plan import Stage, inlined_nodes
+from relayvm.kernels.schedules.plan import Stage
 from relayvm.kernels.schedules.probe import Probe, clipped_extents, inner_axis, probe
 from relayvm.kernels.schedules.reduction import serial
 
@@ -45,38 +41,6 @@ def elementwise_phase(context: Context, stage: Stage) -> n.Phase | None:
 def column_phase(context: Context, stage: Stage) -> n.Phase | None:
     """Return the phase of a stage with reductions whose other axes run in lanes."""
     return vector_phase(context, stage, partial(serial, lanes=n.LANES))
-
-
-def position_phase(context: Context, stage: Stage) -> n.Phase | None:
-    """Return the phase of a stage that looks for positions along rows of memory, or None."""
-    extents = tuple(context.dim(d) for d in stage.shape)
-    axis = next((k for k, e in enumerate(extents) if e != n.const(1)), None)
-    emitter = Emitter(context, _position)
-
-    def run(begin: n.Expr, end: n.Expr) -> None:
-        edges = {} if axis is None else {axis: (begin, end)}
-        vector_rows(emitter, stage, edges, vectors=False)
-
-    count = n.const(1) if axis is None else extents[axis]
-    phase = blocks(context, emitter, count, run, _rows_of(context, stage))
-    return None if reads_apart(phase.body) else phase
-
-
-def _position(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
-    if isinstance(reduction, c.ArgReduce):
-        return arg_row(emitter, reduction, frame)
-    return serial(emitter, reduction, frame)
-
-
-def _rows_of(context: Context, stage: Stage) -> int:
-    """Return how many results on the first axis are work enough for a round of a phase."""
-    kept = context.buffers.keys()
-    nodes = [m for t in stage.tensors for m in inlined_nodes(t, kept)]
-    boxes = [m.axes for m in nodes if isinstance(m, c.ArgReduce)]
-    work = [product(tuple(context.dim(a.extent) for a in box)) for box in boxes]
-    work += [context.dim(d) for d in stage.shape[1:]]
-    total = product(tuple(work))
-    return max(1, BLOCK // int(total.value)) if isinstance(total, n.Const) and total.value else 1
 
 
 def vector_phase(context: Context, stage: Stage, reducer: Reducer) -> n.Phase | None:

@@ -22,6 +22,7 @@ from relayvm.kernels.index import simplify as s
 from relayvm.kernels.index.bounds import broadcast_extents, extents_of
 from relayvm.kernels.index.prover import Prover
 from relayvm.kernels.schedules.plan import body_of
+from relayvm.kernels.schedules.strided import apart
 
 Frame = dict[Union[c.IndexVar, c.Bound], n.Expr]
 Reduction = Union[c.Reduce, c.ArgReduce]
@@ -420,6 +421,10 @@ class Emitter:
             found = self.turned.gather(buffer, indices)
             if found is not None:
                 return found
+        if guard is None and self.mask is None:
+            found = apart(self.prover, buffer, indices)
+            if found is not None:
+                return self.bind(found, "x")
         wide = tuple(n.broadcast(i, lanes) for i in indices)
         return self._shared(n.Gather(buffer, wide, lanes, self._masked(guard, lanes)))
 

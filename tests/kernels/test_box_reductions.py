@@ -1,0 +1,87 @@
+"""Reductions over boxes that memory holds in runs have the naive nest's bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relayvm.base.dims import DimVar, symbol
+from relayvm.base.target import Target
+from relayvm.kernels import compute as te
+from relayvm.kernels.interpret import interpret
+from relayvm.kernels.lower import Computation, lower
+from relayvm.kernels.printer import print_nest
+from relayvm.kernels.schedule import schedule
+
+from .native import Native
+
+B, C = DimVar("b"), DimVar("c")
+
+
+def reduced(shape, axes, kind, dtype, product=False, variables=()):
+    """Return a reduction of x (or of x * x) over some axes."""
+    x = te.placeholder("x", shape, dtype)
+    kept = [k for k in range(len(shape)) if k not in axes]
+
+    def element(*i):
+        def term(*r):
+            places = dict(zip(kept, i)) | dict(zip(axes, r))
+            value = x[tuple(places[k] for k in range(len(shape)))]
+            return value * value if product else value
+
+        return te.reduce(kind, tuple(shape[k] for k in axes), term)
+
+    out = te.compute(tuple(shape[k] for k in kept), element)
+    return Computation("box", (x,), (out,), variables)
+
+
+def values(shape, dtype):
+    rng = np.random.default_rng(sum(shape))
+    x = rng.standard_normal(shape) * 3
+    if np.dtype(dtype).kind == "f":
+        special = rng.choice([0.0, -0.0, 1e-42, np.inf], shape)
+        x = np.where(rng.random(shape) < 0.02, special, x)
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((5, 3, 64), (0, 2)),
+        ((5, 3, 9), (0, 2)),
+        ((4, 3, 7, 7), (0, 2, 3)),
+        ((3, 2, 5, 31), (0, 3)),
+        ((2, 3, 1, 20), (1, 2, 3)),
+        ((3, 1, 40), (0, 2)),
+        ((16, 2, 17), (0, 2)),
+    ],
+)
+def test_runs_of_any_length(shape, axes):
+    for kind, dtype, product in (
+        ("sum", "float32", False),
+        ("sum", "float64", True),
+        ("max", "float32", False),
+        ("min", "float16", False),
+        ("sum", "float16", False),
+        ("prod", "int32", False),
+        ("any", "bool", False),
+    ):
+        computation = reduced(shape, axes, kind, dtype, product)
+        x = values(shape, dtype)
+        with np.errstate(all="ignore"):
+            expected = interpret(lower(computation), [x], {})
+            nest = schedule(computation, Target())
+            for result in (interpret(nest, [x], {}, slices=None), Native(computation).results([x])):
+                np.testing.assert_array_equal(result[0], expected[0])
+                assert result[0].tobytes() == expected[0].tobytes() or np.isnan(expected[0]).any()
+
+
+def test_an_unknown_number_of_runs():
+    computation = reduced((symbol(B), symbol(C), 32), (0, 2), "sum", "float32", False, (B, C))
+    kernel = Native(computation)
+    assert "gather" not in print_nest(kernel.nest)
+    naive = lower(computation)
+    for sizes in ((0, 3), (1, 1), (5, 7), (20, 2)):
+        x = values((*sizes, 32), "float32")
+        (expected,) = interpret(naive, [x], dict(zip("bc", sizes)))
+        np.testing.assert_array_equal(kernel.results([x], sizes)[0], expected)
