@@ -117,3 +117,15 @@ def test_lanes_a_step_apart_are_shuffled(step, size, dtype):
     assert "shuffle" in print_nest(kernel.nest)
     data = values((3, size), dtype)[0]
     np.testing.assert_array_equal(kernel.results([data])[0], data[:, ::step])
+
+
+@pytest.mark.parametrize(("size", "times"), [(32, 3), (48, 2), (256, 2), (20, 2)])
+@pytest.mark.parametrize("form", ["floor_mod", "floor_divide"])
+def test_copies_side_by_side_and_in_turn(form, size, times):
+    x = te.placeholder("x", (3, size), "float32")
+    by = size if form == "floor_mod" else times
+    out = te.compute((3, size * times), lambda i, j: x[i, te.scalar(form, j, te.dim(by))])
+    kernel = Native(Computation("copies", (x,), (out,)))
+    data = values((3, size), "float32")[0]
+    expected = np.tile(data, (1, times)) if form == "floor_mod" else data.repeat(times, 1)
+    np.testing.assert_array_equal(kernel.results([data])[0], expected)

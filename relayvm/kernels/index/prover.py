@@ -8,6 +8,7 @@ selections can yield.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Union
 
 from relayvm.base.dtypes import INT64
@@ -58,6 +59,8 @@ class Prover:
     facts: list[Fact] = field(default_factory=list)
     values: dict[Var, Polynomial] = field(default_factory=dict)
     intervals: dict[Var, Interval] = field(default_factory=dict)
+    # What variables of loops are known to be multiples of.
+    multiples: dict[Var, int] = field(default_factory=dict)
     broadcasts: tuple[Expr, ...] = ()
     parent: Prover | None = field(default=None, repr=False)
     # True where conditions contradict each other: what is never run is always in range.
@@ -80,6 +83,7 @@ class Prover:
             list(self.facts),
             dict(self.values),
             dict(self.intervals),
+            dict(self.multiples),
             self.broadcasts,
             self,
             self.is_dead,
@@ -109,10 +113,21 @@ class Prover:
             )
             return
         low, high = polynomial(begin), polynomial(end)
+        self.multiples[var] = gcd(step, self.divisor(low))
         length = poly_add(high, low, -1)
         room = step if all(c % step == 0 for c in self._expanded(length).values()) else 1
         self._set_edges(var, [low], [poly_add(high, {(): -room})])
         self._add_fact(poly_add(length, {(): -room}))
+
+    def divisor(self, poly: Polynomial) -> int:
+        """Return the greatest number that a sum is known to be a multiple of; 0 for 0 itself."""
+        found = 0
+        for monomial, c in poly.items():
+            term = c
+            for atom in monomial:
+                term *= self.multiples.get(atom, 1) if isinstance(atom, Var) else 1
+            found = gcd(found, term)
+        return found
 
     def _expanded(self, poly: Polynomial) -> Polynomial:
         for var in reversed(self.values):
@@ -181,8 +196,9 @@ class Prover:
         match atom:
             case Index(_, Const(extent)):
                 return (0, max(0, int(extent) - 1))
-            case Call("floor_mod", (_, Const(divisor))) if divisor > 0:
-                return (0, int(divisor) - 1)
+            case Call("floor_mod", (a, Const(divisor))) if divisor > 0:
+                whole = int(divisor)
+                return (0, whole - gcd(self.divisor(polynomial(a)), whole))
             case Call("floor_divide", (a, Const(divisor))) if divisor > 0:
                 low = self._least(polynomial(a))
                 high = self._least(poly_add({}, polynomial(a), -1))

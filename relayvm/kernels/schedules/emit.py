@@ -282,17 +282,25 @@ class Emitter:
                 return s.from_polynomial(quotient) if name == "floor_divide" else rest
             if self.prover.in_range(a, b, 1):
                 return n.const(0) if name == "floor_divide" else a
-        elif isinstance(a, n.Broadcast) and (isinstance(b, n.Broadcast) or b.lanes == 1):
-            divisor = b.value if isinstance(b, n.Broadcast) else b
+        divisor = b.value if isinstance(b, n.Broadcast) else b
+        if isinstance(a, n.Broadcast) and divisor.lanes == 1:
             return n.broadcast(self._divided(name, a.value, divisor), a.lanes)
-        elif isinstance(a, n.Ramp) and isinstance(b, n.Broadcast):
-            quotient, rest = s.divide_polynomial(a.base, b.value)
-            inner = n.Ramp(rest, a.stride, a.lanes)
-            if a.stride == n.const(1) and self.prover.in_range(inner, b.value, a.lanes):
-                if name == "floor_mod":
-                    return inner
-                return n.broadcast(s.from_polynomial(quotient), a.lanes)
+        if isinstance(a, n.Ramp) and divisor.lanes == 1 and a.stride == n.const(1):
+            times, first = self._first_lane(a, divisor)
+            inner = n.Ramp(first, a.stride, a.lanes)
+            if self.prover.in_range(inner, divisor, a.lanes):
+                return inner if name == "floor_mod" else n.broadcast(times, a.lanes)
         return s.SMART[name](a, b)
+
+    def _first_lane(self, ramp: n.Ramp, divisor: n.Expr) -> tuple[n.Expr, n.Expr]:
+        """Return the quotient and the rest of the first lane."""
+        base, lanes = s.polynomial(ramp.base), ramp.lanes
+        whole = isinstance(divisor, n.Const) and int(divisor.value) % lanes == 0
+        if whole and self.prover.divisor(base) % lanes == 0:
+            # Vectors that begin at multiples of their width do not cross one of the divisor.
+            return s.floordiv(ramp.base, divisor), s.floormod(ramp.base, divisor)
+        quotient, rest = s.divide_polynomial(ramp.base, divisor)
+        return s.from_polynomial(quotient), rest
 
     def _bind_data(self, value: n.Expr) -> n.Expr:
         return self.bind(value) if not is_index(value) else value

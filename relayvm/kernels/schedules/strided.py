@@ -9,14 +9,19 @@ from relayvm.kernels.index.prover import Prover
 
 
 def apart(prover: Prover, buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> n.Expr | None:
-    """Return elements whose last index goes down by 1, or up or down by 2; None for others.
+    """Return elements whose last index goes down by 1, up or down by 2, or up once in some lanes;
+    None for others.
 
     All that is loaded lies between the first and the last of them.
     """
     *outer, last = (i.value if isinstance(i, n.Broadcast) else i for i in indices)
     if buffer.access is not Access.DENSE or len(indices) != len(buffer.shape):
         return None
-    if any(i.lanes > 1 for i in outer) or not isinstance(last, n.Ramp):
+    if any(i.lanes > 1 for i in outer):
+        return None
+    if isinstance(last, n.Call):
+        return _repeated(prover, buffer, (*outer, last))
+    if not isinstance(last, n.Ramp):
         return None
     if not isinstance(last.stride, n.Const) or last.stride.value not in (-2, -1, 2):
         return None
@@ -31,3 +36,22 @@ def apart(prover: Prover, buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> n.Ex
     # Lane k is element 2k: of the second load, which begins at element lanes - 1, lane 2k + 1.
     picks = [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)]
     return n.shuffle(low, high, picks if stride > 0 else picks[::-1])
+
+
+def _repeated(prover: Prover, buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> n.Expr | None:
+    """Return elements each of which stands in a whole number of lanes: `x[j // r]`."""
+    *outer, last = indices
+    match last:
+        case n.Call("floor_divide", (n.Ramp(base, n.Const(1), lanes), n.Broadcast(n.Const(r)))):
+            times = int(r)
+        case _:
+            return None
+    if times < 2 or lanes % times or lanes == times:
+        return None
+    if prover.divisor(s.polynomial(base)) % times:
+        return None
+    width, first = lanes // times, s.floordiv(base, n.const(times))
+    if not prover.in_range(n.Ramp(first, n.const(1), width), buffer.shape[-1], width):
+        return None
+    load = n.Load(buffer, (*outer, first), width)
+    return n.shuffle(load, load, [lane // times for lane in range(lanes)])
