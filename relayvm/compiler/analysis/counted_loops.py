@@ -121,7 +121,7 @@ def find_walk(loop: Recursion) -> Walk | None:
     assert isinstance(choice.data, Var)
     place = params.index(choice.data)
     patterns = [clause.lhs for clause in choice.clauses]
-    flat = [p for p in patterns if isinstance(p, PatternConstructor) and _is_flat(p)]
+    flat = [p for p in patterns if isinstance(p, PatternConstructor) and is_flat(p)]
     names = {p.constructor.name for p in flat}
     if len(names) < len(patterns):
         return None
@@ -136,7 +136,8 @@ def find_walk(loop: Recursion) -> Walk | None:
     return Walk(place, chosen.constructor, fields, rest, others)
 
 
-def _is_flat(pattern: PatternConstructor) -> bool:
+def is_flat(pattern: PatternConstructor) -> bool:
+    """Return True for a pattern that fits every value of its constructor."""
     return all(isinstance(p, (PatternVar, PatternWildcard)) for p in pattern.patterns)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from relayvm.compiler.analysis.counted_loops import (
@@ -28,7 +28,7 @@ from relayvm.ir.expr import (
     PatternWildcard,
     Var,
 )
-from relayvm.ir.module import Module
+from relayvm.ir.module import Module, TypeData
 from relayvm.ir.types import FuncType, Type
 from relayvm.ir.visit import free_vars, rebuild, substitute
 
@@ -71,27 +71,31 @@ def hoist_loop_contractions(module: Module) -> Module:
     """
     functions = {}
     for name, function in module.functions.items():
-        functions[name] = function if is_primitive(function) else _hoist(function, name)
+        functions[name] = (
+            function if is_primitive(function) else _hoist(function, name, module.types)
+        )
     return module.with_functions(functions)
 
 
-def _hoist(function: Function, name: str) -> Function:
-    new = rewrite_blocks(function, _local_loops, skip=is_primitive)
-    assert isinstance(new, Function)
-    return _in_blocks(new, GlobalVar(name, span=new.span, checked_type=new.checked_type))
+def _hoist(function: Function, name: str, types: Mapping[str, TypeData]) -> Function:
+    def local_loops(bindings: list[Binding], tail: Expr) -> Expr:
+        new = []
+        for binding in bindings:
+            value = binding.value
+            if isinstance(value, Function) and not is_primitive(value):
+                value = _in_blocks(value, binding.var, types)
+            new.append(binding if value is binding.value else replace(binding, value=value))
+        return rebuild_block(new, tail)
+
+    result = rewrite_blocks(function, local_loops, skip=is_primitive)
+    assert isinstance(result, Function)
+    own = GlobalVar(name, span=result.span, checked_type=result.checked_type)
+    return _in_blocks(result, own, types)
 
 
-def _local_loops(bindings: list[Binding], tail: Expr) -> Expr:
-    new = []
-    for binding in bindings:
-        value = binding.value
-        if isinstance(value, Function) and not is_primitive(value):
-            value = _in_blocks(value, binding.var)
-        new.append(binding if value is binding.value else replace(binding, value=value))
-    return rebuild_block(new, tail)
-
-
-def _in_blocks(function: Function, name: Var | GlobalVar) -> Function:
+def _in_blocks(
+    function: Function, name: Var | GlobalVar, types: Mapping[str, TypeData]
+) -> Function:
     """Return a loop that goes block by block; other functions as they are."""
     loop = find_recursion(function, name)
     if loop is None or not all(is_plain(b.value) for b in loop.prefix):
@@ -99,7 +103,7 @@ def _in_blocks(function: Function, name: Var | GlobalVar) -> Function:
     counter, walk = find_counter(loop), find_walk(loop)
     steps: Steps
     if counter is not None:
-        steps = CountedSteps(loop, counter)
+        steps = CountedSteps(loop, counter, types)
     elif walk is not None:
         steps = ListSteps(loop, walk)
     else:
@@ -195,7 +199,7 @@ class _Blocks:
             if known is not None and not known.varies:
                 continue
             var = again.get(binding.var, binding.var)
-            optional = binding.var in self.rows.values or binding.var in again
+            optional = any(binding.var in s for s in (self.rows.values, self.rows.idle, again))
             if known is not None:
                 lines += [(b, True) for b in self.row(replace(binding, var=var), known)]
             else:

@@ -64,8 +64,12 @@ class Sources(Protocol):
     def of(self, var: Var) -> Sequence[Binding] | None:
         """Return what computes a variable of the loop for all steps of a block."""
 
-    def items(self, get: Call, array: Expr) -> Sequence[Binding] | None:
-        """Return what computes the items of an array for all steps of a block."""
+    def items(
+        self, get: Call, array: Expr, opened: Match | None = None
+    ) -> Sequence[Binding] | None:
+        """Return what computes the items of an array for all steps of a block, or what a match with
+        one clause takes out of them.
+        """
 
 
 class Rows:
@@ -79,6 +83,9 @@ class Rows:
         self.sources = sources
         self.emitted: list[Binding] = []
         self.values: dict[Var, Value] = {}
+        # What a step needs no more once its rows are known, though it could trap by itself.
+        self.idle: set[Var] = set()
+        self._bound: dict[Var, Expr] = {}
         self._made: dict[Var, Expr] = {}
         self._own = set(loop.function.params)
         self._own.update(b.var for b in (*loop.prefix, *loop.body))
@@ -97,14 +104,17 @@ class Rows:
 
     def _add(self, binding: Binding, in_scope: bool) -> None:
         value = self._value(binding.value, binding.var if in_scope else None)
+        self._bound[binding.var] = binding.value
         if value is not None and binding.var.checked_type == binding.value.checked_type:
             self.values[binding.var] = value
-        self._calm = self._calm and (is_plain(binding.value) or isinstance(binding.value, Function))
+        self._calm = self._calm and _is_quiet(binding.value)
 
     def _value(self, value: Expr, name: Var | None) -> Value | None:
         """Return what a bound value is before the loop; `name` is its name where that is bound
         before the steps anyway.
         """
+        if isinstance(value, Match):
+            return self._opened(value)
         operands = value.args if isinstance(value, Call) else children(value)
         known = [self._operand(o) for o in operands]
         if isinstance(value, Call) and isinstance(value.op, Intrinsic):
@@ -209,6 +219,35 @@ class Rows:
             return None
         lines = self.sources.items(value, array)
         return None if lines is None else Value(self._emit_all(lines), True)
+
+    def _opened(self, value: Match) -> Value | None:
+        """Return what a match takes out of items of an array."""
+        get = self._bound.get(value.data) if isinstance(value.data, Var) else None
+        if not self._calm or not _opens(value) or not isinstance(get, Call):
+            return None
+        if get.op is not INTRINSICS["array.get"]:
+            return None
+        array = self._operand(get.args[0])
+        if array is None or array.varies:
+            return None
+        lines = self.sources.items(get, array.expr, value)
+        if lines is None:
+            return None
+        assert isinstance(value.data, Var)
+        self.idle.add(value.data)
+        return Value(self._emit_all(lines), True)
+
+
+def _is_quiet(value: Expr) -> bool:
+    """Return True for a value of which nothing but a trap can be noticed, and that ends."""
+    return is_plain(value) or isinstance(value, Function) or _opens(value)
+
+
+def _opens(value: Expr) -> bool:
+    """Return True for a match that gives a field of the one constructor that it knows."""
+    if not isinstance(value, Match) or len(value.clauses) != 1:
+        return False
+    return value.clauses[0].rhs in tuple(pattern_vars(value.clauses[0].lhs))
 
 
 def is_plain(value: Expr) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from relayvm.base.dims import ANY
 from relayvm.base.dtypes import INT32
-from relayvm.compiler.analysis.counted_loops import Counter, Recursion, Walk
+from relayvm.compiler.analysis.counted_loops import Counter, Recursion, Walk, is_flat
 from relayvm.compiler.rewriting.build import call, constant, field, tensor, tuple_of, type_of
 from relayvm.compiler.transforms.blocks import Binding, Block
 from relayvm.compiler.transforms.rows_of_calls import static_shape
@@ -30,7 +30,9 @@ from relayvm.ir.expr import (
     Var,
 )
 from relayvm.ir.intrinsics import INTRINSICS
+from relayvm.ir.module import TypeData
 from relayvm.ir.types import FuncType, TensorType, TupleType, Type
+from relayvm.ir.visit import fresh_binders
 
 Fresh = Mapping[Var, Var]
 
@@ -48,8 +50,12 @@ class Steps(Protocol):
     def of(self, var: Var) -> Sequence[Binding] | None:
         """Return what computes a variable of the loop for all steps of a block."""
 
-    def items(self, get: Call, array: Expr) -> Sequence[Binding] | None:
-        """Return what computes the items of an array for all steps of a block."""
+    def items(
+        self, get: Call, array: Expr, opened: Match | None = None
+    ) -> Sequence[Binding] | None:
+        """Return what computes the items of an array for all steps of a block, or what a match with
+        one clause takes out of them.
+        """
 
     def bind_end(self, block: Block, steps: int) -> None:
         """Bind `end` for a block of so many steps or fewer."""
@@ -69,8 +75,8 @@ class CountedSteps:
 
     more: Sequence[tuple[Var, Expr]] = ()
 
-    def __init__(self, loop: Recursion, counter: Counter) -> None:
-        self.loop = loop
+    def __init__(self, loop: Recursion, counter: Counter, types: Mapping[str, TypeData]) -> None:
+        self.loop, self.types = loop, types
         self.start = loop.function.params[counter.place]
         self.limit = counter.limit
         self.inclusive = counter.inclusive
@@ -78,6 +84,7 @@ class CountedSteps:
         self.kind = tensor(self.start)
         self.end = Var("end", span=self.span, checked_type=self.kind)
         self._lengths: list[Expr] = []
+        self._counts: list[tuple[Function, Var]] = []
 
     def of(self, var: Var) -> Sequence[Binding] | None:
         """Return the counter in all steps."""
@@ -88,22 +95,42 @@ class CountedSteps:
         block.bind(call("arange", (self.start, self.end, one), self.span), "places")
         return block.bindings
 
-    def items(self, get: Call, array: Expr) -> Sequence[Binding] | None:
-        """Return the items at the places of the counter; a block ends where the array does."""
-        if get.args[1] is not self.start or not _is_row(type_of(get)):
+    def items(
+        self, get: Call, array: Expr, opened: Match | None = None
+    ) -> Sequence[Binding] | None:
+        """Return the items at the places of the counter; a block ends where the array does, or
+        before an item that is of another constructor than the match knows.
+        """
+        kind = type_of(opened or get)
+        if get.args[1] is not self.start or not _is_row(kind):
             return None
+        if opened is not None:
+            others = self._others(opened)
+            if others is None:
+                return None
+            self._counts.append(_count_array(get, array, opened, others))
         if not self._is_whole(array):
             op = INTRINSICS["array.length"]
-            kind = type_of(self.start)
-            length = Call(op, (array,), type_args=get.type_args, span=get.span, checked_type=kind)
+            number = type_of(self.start)
+            length = Call(op, (array,), type_args=get.type_args, span=get.span, checked_type=number)
             self._lengths.append(length)
-        function, name = _gather_array(get, array)
+        function, name = _gather_array(get, array, opened)
         block = Block()
         block.bindings.append(Binding(name, function, get.span))
-        kind = function.ret_type or type_of(get)
+        kind = function.ret_type or kind
         collected = Call(name, (self.start, self.end), span=get.span, checked_type=kind)
         block.bind(collected, "items")
         return block.bindings
+
+    def _others(self, opened: Match) -> list[Constructor] | None:
+        """Return the constructors for which a match has no clause."""
+        lhs = opened.clauses[0].lhs
+        if not isinstance(lhs, PatternConstructor) or not is_flat(lhs):
+            return None
+        data = self.types.get(lhs.constructor.belong_to.name)
+        if data is None:
+            return None
+        return [c for c in data.constructors if c.name != lhs.constructor.name]
 
     def _is_whole(self, array: Expr) -> bool:
         """Return True if the loop ends where an array does."""
@@ -128,7 +155,14 @@ class CountedSteps:
             limit = bound("add", bound("minimum", limit, most - 1), 1)
         for length in self._lengths:
             stop = bound("minimum", stop, block.bind(length))
-        last = call("minimum", (limit, stop), self.span)
+        last: Expr = call("minimum", (limit, stop), self.span)
+        for function, name in self._counts:
+            args = (self.start, block.bind(last))
+            block.bindings.append(Binding(name, function, self.span))
+            last = Call(name, args, span=self.span, checked_type=self.kind)
+        if self._lengths or self._counts:
+            # The step for which there is no item runs, to end the run as it does.
+            last = call("maximum", (block.bind(last), bound("add", self.start, 1)), self.span)
         block.bindings.append(Binding(self.end, last, self.span))
 
     def place(self, fresh: Fresh) -> Expr:
@@ -171,7 +205,9 @@ class ListSteps:
         block.bind(field(both, 0, self.span), "items")
         return block.bindings
 
-    def items(self, get: Call, array: Expr) -> Sequence[Binding] | None:
+    def items(
+        self, get: Call, array: Expr, opened: Match | None = None
+    ) -> Sequence[Binding] | None:
         """Return nothing: no step says its place."""
         return None
 
@@ -258,11 +294,11 @@ class ListSteps:
         return function, name
 
 
-def _gather_array(get: Call, array: Expr) -> tuple[Function, Var]:
-    """Return a function that puts the items of an array from one place to another into one tensor,
-    halves first: an item is copied once for each halving.
+def _gather_array(get: Call, array: Expr, opened: Match | None) -> tuple[Function, Var]:
+    """Return a function that puts the items of an array from one place to another, or what a match
+    takes out of them, into one tensor, halves first: an item is copied once for each halving.
     """
-    span, place, item = get.span, tensor(get.args[1]), tensor(get)
+    span, place, item = get.span, tensor(get.args[1]), tensor(opened or get)
     whole: Type = TensorType((ANY, *item.shape), item.dtype)
     function_type = FuncType((place, place), whole)
     name = Var("gather", span=span, checked_type=function_type)
@@ -277,14 +313,42 @@ def _gather_array(get: Call, array: Expr) -> tuple[Function, Var]:
     joined = several.ending(_joined(several, parts))
 
     single = Block()
-    got = Call(get.op, (array, low), get.attrs, get.type_args, span=span, checked_type=item)
-    alone = single.ending(_as_row(single.bind(got)))
+    got = single.bind(replace(get, args=(array, low)))
+    if opened is not None:
+        copy = fresh_binders(opened)
+        assert isinstance(copy, Match)
+        got = single.bind(replace(copy, data=got))
+    alone = single.ending(_as_row(got))
 
     head = Block()
     after = head.bind(call("add", (low, constant(1, place.dtype)), span))
     body = head.ending(_while_less(after, high, joined, alone, whole))
     function = Function((low, high), body, whole, span=span, checked_type=function_type)
     return function, name
+
+
+def _count_array(
+    get: Call, array: Expr, opened: Match, others: Sequence[Constructor]
+) -> tuple[Function, Var]:
+    """Return a function that gives the first place, from one on and before another, of an item for
+    which a match has no clause; the other place if there is none.
+    """
+    span, place = get.span, tensor(get.args[1])
+    function_type = FuncType((place, place), place)
+    name = Var("count", span=span, checked_type=function_type)
+    low, high = (Var(n, place, span=span, checked_type=place) for n in ("low", "high"))
+    on = Block()
+    item = on.bind(replace(get, args=(array, low)))
+    lhs = opened.clauses[0].lhs
+    assert isinstance(lhs, PatternConstructor)
+    after = Block()
+    following = after.bind(call("add", (low, constant(1, place.dtype)), span))
+    again = after.ending(Call(name, (following, high), span=span, checked_type=place))
+    clauses = [Clause(_any_of(lhs.constructor), again)]
+    clauses += [Clause(_any_of(other), low) for other in others]
+    known = Match(item, tuple(clauses), span=span, checked_type=place)
+    body = _while_less(low, high, on.ending(known), high)
+    return Function((low, high), body, place, span=span, checked_type=function_type), name
 
 
 def _is_row(kind: Type) -> bool:
