@@ -8,6 +8,7 @@ import pytest
 import relayvm as tvm
 from relayvm import relay
 from relayvm.base.diagnostics import RelayError
+from relayvm.compiler.passes import run_passes
 from relayvm.ir import structural_equal
 
 X = relay.var("x", "float32")
@@ -90,3 +91,28 @@ def test_a_loop_over_expressions_takes_their_types():
     typed = relay.parse("def @main(%x: int8) { %x + 1i8 }")["main"].body
     made = relay.while_loop(lambda i: relay.const(False), [typed], lambda i: [i])
     assert made.value.params[0].type_annotation == relay.scalar_type("int8")
+
+
+def test_a_loop_multiplies_all_words_by_its_weight_before_its_steps():
+    words = relay.var("words", shape=(relay.Any(), 64), dtype="float32")
+    weight = relay.var("weight", shape=(256, 64), dtype="float32")
+    count = relay.take(relay.shape_of(words), relay.const(0))
+
+    def body(i, h):
+        word = relay.expand_dims(relay.take(words, i, axis=0), axis=0)
+        return [i + relay.const(1), relay.tanh(h + relay.nn.dense(word, weight))]
+
+    state = relay.var("h", shape=(1, 256), dtype="float32")
+    loop_vars = [relay.var("i", "int32"), state]
+    steps = relay.while_loop(lambda i, _h: relay.less(i, count), loop_vars, body)
+    first = [relay.const(0), relay.zeros((1, 256), "float32")]
+    result = relay.TupleGetItem(relay.Call(steps, first), 1)
+    module = tvm.IRModule.from_expr(relay.Function([words, weight], result)).module
+    text = str(run_passes(module, ["hoist_loop_contractions"]))
+    assert text.index("nn.dense(%rows, %weight)") < text.index("let %block")
+    plain, fast = (tvm.VirtualMachine(tvm.compile(module, opt_level=k)) for k in (0, 3))
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((256, 64)).astype(np.float32)
+    for length in (0, 1, 5):
+        x = rng.standard_normal((length, 64)).astype(np.float32)
+        assert fast.run(x, w).tobytes() == plain.run(x, w).tobytes()
