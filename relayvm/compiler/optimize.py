@@ -13,6 +13,7 @@ from relayvm.compiler.analysis.tensor_sizes import check_sizes
 from relayvm.compiler.analysis.variables import check_variables
 from relayvm.compiler.entries import entry_names
 from relayvm.compiler.passes import run_passes
+from relayvm.compiler.transforms.eta_expand import wrap_bound_generics
 from relayvm.compiler.transforms.instantiate import needs_uniform
 from relayvm.ir.expr import Attrs, Call, Function, GlobalVar, Var
 from relayvm.ir.module import Module
@@ -51,7 +52,7 @@ def optimize(
                 raise error("bad-option", message)
     check_variables(module)
     verify_names(module)
-    typed = run_passes(_unlifted(module), ["infer_types"])
+    typed = wrap_bound_generics(run_passes(_unlifted(module), ["infer_types"]))
     check_sizes(typed)
     check_operand_values(typed)
     names = entry_names(typed) if entries is None else tuple(entries)

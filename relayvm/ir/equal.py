@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Union
 
@@ -121,12 +122,33 @@ def _text(item: Item) -> str:
     return print_type(item) if isinstance(item, Type) else repr(item)
 
 
+@dataclass(frozen=True, slots=True)
+class _Outside:
+    """The numbers, if any, that the parameters of a function type have outside of it: whether a
+    function and its type name the same parameters is no difference.
+    """
+
+    numbers: tuple[tuple[object, int | None], ...]
+
+    @classmethod
+    def of(cls, params: tuple[TypeParam, ...], numbers: dict[object, int]) -> _Outside:
+        return cls(tuple((param, numbers.get(param)) for param in params))
+
+    def restore(self, numbers: dict[object, int]) -> None:
+        for param, number in self.numbers:
+            if number is None:
+                numbers.pop(param, None)
+            else:
+                numbers[param] = number
+
+
 class _Walk:
     """One walk: the numbers given to binders and to nodes met so far."""
 
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
         self.numbers: dict[object, int] = {}
+        self.next_number = 0
         self.met: dict[int, int] = {}
         self.kept: list[Expr] = []
         self.tokens: Batch = []
@@ -197,7 +219,13 @@ class _Walk:
     # --- variables -----------------------------------------------------------------------
 
     def _bind(self, variable: object) -> int:
-        return self.numbers.setdefault(variable, len(self.numbers))
+        number = self.numbers.get(variable)
+        return self._bind_anew(variable) if number is None else number
+
+    def _bind_anew(self, variable: object) -> int:
+        number = self.numbers[variable] = self.next_number
+        self.next_number += 1
+        return number
 
     def _use(self, variable: Hashable) -> Hashable:
         number = self.numbers.get(variable)
@@ -331,9 +359,12 @@ class _Walk:
     # --- types ---------------------------------------------------------------------------
 
     def _type(self, root: Type) -> None:
-        waiting = [root]
+        waiting: list[Type | _Outside] = [root]
         while waiting:
             type_ = waiting.pop()
+            if isinstance(type_, _Outside):
+                type_.restore(self.numbers)
+                continue
             match type_:
                 case TensorType():
                     self.put(("tensor", type_.dtype.name, *map(self._dim, type_.shape)))
@@ -341,7 +372,11 @@ class _Walk:
                     self.put(("tuple", len(type_.fields)))
                 case FuncType():
                     self.put(("fn", len(type_.arg_types), len(type_.type_constraints)))
-                    self._bind_types(type_.type_params)
+                    if type_.type_params:
+                        waiting.append(_Outside.of(type_.type_params, self.numbers))
+                        self.put(("params", *(isinstance(p, DimVar) for p in type_.type_params)))
+                        for param in type_.type_params:
+                            self._bind_anew(param)
                 case TypeRelation():
                     self.put(("relation", type_.name, len(type_.args)))
                     self._attrs(sorted((type_.attrs or {}).items(), key=_name))

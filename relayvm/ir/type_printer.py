@@ -68,6 +68,11 @@ class Names:
             name = self.given[thing] = self._free(wanted)
         return name
 
+    def release(self, things: Iterable[object]) -> None:
+        """Forget the names of things that are not in sight any more, which others may take."""
+        for thing in things:
+            self.taken.discard(self.given.pop(thing))
+
     def _free(self, wanted: str) -> str:
         if not _NAME.fullmatch(wanted):
             wanted = re.sub(r"[^A-Za-z0-9_]", "_", wanted)
@@ -92,6 +97,13 @@ def reserved_names(types: Iterable[str] = ()) -> frozenset[str]:
     return _RESERVED_TYPES.union(types)
 
 
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where the type ends that has these parameters of its own."""
+
+    params: tuple[TypeParam, ...]
+
+
 class TypeNames:
     """Prints types, dims and attribute values; names type parameters apart."""
 
@@ -110,9 +122,12 @@ class TypeNames:
         parts: list[str] = []
         size = 0
         # Types may nest deeply: what is still to be written waits here, the next last.
-        waiting: list[str | Type] = [type_]
+        waiting: list[str | Type | _End] = [type_]
         while waiting:
             item = waiting.pop()
+            if isinstance(item, _End):
+                self.names.release(item.params)
+                continue
             if not isinstance(item, (str, TensorType)):
                 waiting.extend(reversed(self._pieces(item)))
                 continue
@@ -128,17 +143,18 @@ class TypeNames:
         dims = ", ".join([self.dim(d, in_shape=True) for d in type_.shape])
         return f"Tensor[({dims}), {type_.dtype.name}]"
 
-    def _pieces(self, type_: Type) -> list[str | Type]:
+    def _pieces(self, type_: Type) -> list[str | Type | _End]:
         """Return the texts and types of which the text of a type is made."""
         match type_:
             case TupleType():
                 comma = ",)" if len(type_.fields) == 1 else ")"
                 return ["(", *joined(type_.fields), comma]
             case FuncType():
+                own = tuple(p for p in type_.type_params if p not in self.names.given)
                 params = self.params(type_.type_params, (*type_.arg_types, type_.ret_type))
                 constraints = self._where(type_.type_constraints)
                 pieces = ["(", *joined(type_.arg_types), ") -> ", type_.ret_type]
-                return [f"fn {params}", *pieces, *constraints]
+                return [f"fn {params}", *pieces, *constraints, *([_End(own)] if own else [])]
             case TypeRelation():
                 attrs = dict(type_.attrs or {})
                 named = [f"{n}={self.attr_value(v, quoted=True)}" for n, v in attrs.items()]

@@ -37,9 +37,7 @@ _ALIASES = {
     "vision": "relayvm.relay.op.vision:",
     "annotation": "relayvm.relay.op.annotation:",
     "random": "relayvm.relay.op.random:",
-    "contrib": "relayvm.relay.op.contrib:",
     "memory": "relayvm.relay.op.memory:",
-    "dyn": "relayvm.relay.op.dyn:",
 }
 
 HOMES: dict[str, str] = {

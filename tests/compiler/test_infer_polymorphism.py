@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from inference import result, type_text, typed
 
+import relayvm
 from relayvm.compiler.infer_types import infer_types
 from relayvm.ir.expr import Call, Constructor, GlobalVar, Let, Tuple
 from relayvm.ir.prelude import prelude
@@ -161,3 +163,40 @@ def test_the_whole_prelude_is_typed():
 def test_the_function_of_a_call_keeps_its_general_type():
     body = body_of(typed("def @main() { @id(1) }"))
     assert print_type(body.op.checked_type) == "fn [A](A) -> A"
+
+
+@pytest.mark.parametrize(
+    ("body", "type_"),
+    [
+        ("let %c = Some; (%c(1), %c(2f))", "(Option[int32], Option[float32])"),
+        ("let %g = @id; (%g(1), %g(2f))", "(int32, float32)"),
+        ("let %c = Cons; let %d = %c; (%d(1, Nil), %c(2f, Nil))", "(List[int32], List[float32])"),
+        ("let %g = @map; 1", "int32"),
+        ("let %g: fn (int32) -> int32 = @id; %g(1)", "int32"),
+        (
+            "let %g = @map; let %c = Some; (%g(%c, Cons(1, Nil)), %g(%c, Cons(2f, Nil)))",
+            "(List[Option[int32]], List[Option[float32]])",
+        ),
+    ],
+)
+def test_a_named_global_or_constructor_has_an_instance_at_each_use(body, type_, monkeypatch):
+    text = f"def @main() {{ {body} }}"
+    assert result(text) == type_
+    results = []
+    for uniform in ("0", "1"):
+        monkeypatch.setenv("RELAYVM_UNIFORM", uniform)
+        for level in (0, 3):
+            exe = relayvm.compile(relayvm.parse(text), opt_level=level)
+            results.append(str(relayvm.VirtualMachine(exe).run()))
+    assert len(set(results)) == 1
+    assert "1" in results[0]
+
+
+def test_a_name_of_a_function_that_is_not_closed_yet_is_no_use_of_its_own():
+    text = """
+    def @poly[A](%x: A, %n: int32) -> A {
+      let %me = @poly;
+      if (%n > 0) { %me(%x, %n - 1) } else { %x }
+    }
+    def @main() { (@poly(1, 3), @poly(2f, 2)) }"""
+    assert result(text) == "(int32, float32)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relayvm.base.source import Source
+from relayvm.compiler.infer_types import infer_types
 from relayvm.ir.equal import structural_equal, structural_hash
 from relayvm.ir.parser import parse_expr, parse_module
 from relayvm.ir.prelude import PRELUDE_PATH, prelude
@@ -73,3 +74,27 @@ def test_expression_keeps_its_constants():
     )
     assert "BwAAAA==" in text
     assert print_expr(parse_expr(text, OPS)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def @main() { let %f = fn [A](%x: A) -> A { %x }; (%f(1), %f(2f)) }",
+        "def @main() { fn [A](%x: A) -> A { %x } }",
+        "def @main() { fn [n](%x: Tensor[(n), float32]) { concatenate((%x, %x)) } }",
+        "def @main[A](%f: fn [A](A) -> A, %x: A) { (%f(%x), fn [A](%y: A) -> A { %y }) }",
+        "def @main(%f: fn [A](A) -> fn [B](A, B) -> A) { let %g = %f; %g(1) }",
+    ],
+)
+def test_a_typed_polymorphic_function_is_read_back_equal(text):
+    module = infer_types(parse(text))
+    once = print_module(module)
+    again = parse(once)
+    assert structural_equal(module, again)
+    assert structural_hash(module) == structural_hash(again)
+    assert print_module(again) == once
+
+
+def test_parameters_of_function_types_are_told_apart_by_place():
+    same, other = (parse(f"def @main(%f: fn [A, B](A, B) -> {result}) {{ %f }}") for result in "AB")
+    assert not structural_equal(same, other)

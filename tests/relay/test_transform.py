@@ -415,3 +415,19 @@ def test_a_function_that_calls_itself_finds_its_form_with_a_continuation():
     mod["main"] = use
     mod = relay.transform.InferType()(mod)
     assert relay.create_executor("vm", mod).evaluate()(4).numpy() == 10
+
+
+def test_marked_functions_are_inlined_as_values_and_leave():
+    mod = tvm.IRModule({})
+    one = relay.Function([], relay.const(1)).with_attr("Inline", 1)
+    two = relay.Function([], relay.const(2)).with_attr("Inline", 1)
+    kept = relay.Function([], relay.const(3)).with_attr("Inline", 1)
+    mod["one"], mod["two"], mod["kept"] = one, two, kept
+    p = relay.var("p", "bool")
+    pick = relay.If(p, mod.get_global_var("one"), mod.get_global_var("two"))
+    mod["main"] = relay.Function([p], relay.Call(pick, []))
+    mod = relay.transform.Inline()(relay.transform.InferType()(mod))
+    assert {g.name_hint for g in mod.get_global_vars()} == {"main", "kept"}
+    branches = mod["main"].body.op
+    assert branches.true_branch.body.data.numpy() == 1
+    assert branches.false_branch.body.data.numpy() == 2

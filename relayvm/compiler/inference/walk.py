@@ -144,7 +144,9 @@ class Walk:
             case GlobalVar() | Constructor():
                 scheme = self.context.scheme(expr)
                 if isinstance(scheme, FuncType) and scheme.type_params:
-                    span = expr.span or (user.span if user else None)
+                    # A constructor is the same object everywhere: its place is its definition.
+                    own = expr.span if isinstance(expr, GlobalVar) else None
+                    span = own or (user.span if user else None) or expr.span
                     scheme = self.context.instance(scheme, expr, span)[0]
                 self.context.slots[id(user), place] = scheme
                 return scheme
@@ -216,7 +218,7 @@ class Walk:
             type_ = yield self.visit(let, 0, value)
             context.open.discard(id(signature))
         else:
-            known = self._leaf(let, 0, value)
+            known = self._generic(let) or self._leaf(let, 0, value)
             type_ = known if known is not None else (yield self.visit(let, 0, value))
             context.bind(var, type_)
         declared = context.var_type(var)
@@ -226,6 +228,22 @@ class Walk:
             span = result_span(value) or let.span
             notes = _declared(f"`%{var.name}`", var.type_annotation)
             context.solver.flow(type_, declared, Reason(span, message, type_, declared, "", notes))
+
+    def _generic(self, let: Let) -> Type | None:
+        """Return the type of a polymorphic global or constructor that gets a name, or None.
+
+        Like a local function it keeps its parameters, so that each use has arguments of its own.
+        """
+        value = let.value
+        if let.var.type_annotation is not None or not isinstance(value, (GlobalVar, Constructor)):
+            return None
+        scheme = self.context.scheme(value)
+        if not isinstance(scheme, FuncType) or not scheme.type_params:
+            return None
+        if id(scheme) in self.context.open and not self.context.solver.rigid(scheme):
+            return None
+        self.context.slots[id(let), 0] = scheme
+        return scheme
 
     def _call(self, call: Call) -> Recursive[Type]:
         context = self.context

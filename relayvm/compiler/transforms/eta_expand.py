@@ -4,11 +4,13 @@ them.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from relayvm.base.dims import Dim, DimVar, symbol
-from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Var
+from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Let, Var
 from relayvm.ir.module import Module
-from relayvm.ir.types import FuncType, Type, TypeParam, TypeVar
-from relayvm.ir.visit import children, post_order, substitute_in_type, with_children
+from relayvm.ir.types import FuncType, ShapeArg, Type, TypeParam, TypeVar
+from relayvm.ir.visit import children, post_order, rebuild, substitute_in_type, with_children
 
 
 def eta_expand(
@@ -23,6 +25,35 @@ def eta_expand(
     kinds += (GlobalVar,) if expand_global_var else ()
     functions = {name: expanded(f, kinds) for name, f in module.functions.items()}
     return module.with_functions(functions)
+
+
+def wrap_bound_generics(module: Module) -> Module:
+    """Let every polymorphic global or constructor that a let names be a function of its own, of
+    which each use can have an instance.
+
+    `let %c = Some; (%c(1), %c(2f))`
+    -> `let %c = fn [A](%x: A) -> Option[A] { Some(%x) }; (%c(1), %c(2f))`. Requires TYPED.
+    """
+    changed: dict[str, Function] = {}
+    for name, function in module.functions.items():
+        if any(map(_names_generic, post_order(function))):
+            new = rebuild(function, _with_wrapped_value)
+            assert isinstance(new, Function)
+            changed[name] = new
+    return module.with_functions({**module.functions, **changed}) if changed else module
+
+
+def _names_generic(node: Expr) -> bool:
+    if not isinstance(node, Let) or not isinstance(node.value, (Constructor, GlobalVar)):
+        return False
+    kind = node.value.checked_type
+    return isinstance(kind, FuncType) and bool(kind.type_params)
+
+
+def _with_wrapped_value(_before: Expr, after: Expr) -> Expr:
+    if isinstance(after, Let) and _names_generic(after):
+        return replace(after, value=_wrapper(after.value))
+    return after
 
 
 def expanded(function: Function, kinds: tuple[type[Expr], ...]) -> Function:
@@ -64,7 +95,11 @@ def _wrapper(value: Expr) -> Expr:
     names = ["x"] if len(types) == 1 else [f"x{i}" for i in range(len(types))]
     params = tuple(Var(n, t, span=value.span, checked_type=t) for n, t in zip(names, types))
     result = substitute_in_type(kind.ret_type, fresh)
-    body = Call(value, params, span=value.span, checked_type=result)
+    given = tuple(p if isinstance(p, TypeVar) else ShapeArg(symbol(p)) for p in type_params)
+    callee = value
+    if given and isinstance(value, (Constructor, GlobalVar)):
+        callee = replace(value, checked_type=FuncType(tuple(types), result))
+    body = Call(callee, params, type_args=given, span=value.span, checked_type=result)
     own_kind = FuncType(tuple(types), result, tuple(type_params))
     return Function(
         params, body, result, own_kind.type_params, span=value.span, checked_type=own_kind

@@ -4,6 +4,7 @@ atoms.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from relayvm.base.dims import AnyDim
@@ -15,10 +16,10 @@ from relayvm.compiler.analysis.scopes import (
 )
 from relayvm.compiler.entries import entry_names
 from relayvm.compiler.transforms.copies import Copier, TypeMap
-from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Let, Op, Var
+from relayvm.ir.expr import Attrs, Call, Constructor, Expr, Function, GlobalVar, Let, Op, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import ShapeArg
-from relayvm.ir.visit import children, post_order, rebuild
+from relayvm.ir.visit import children, post_order, rebuild, with_children
 
 LARGEST_SMALL_FUNCTION = 10
 MOST_ROUNDS = 3
@@ -29,7 +30,8 @@ def inline(module: Module, marked_only: bool = False) -> Module:
 
     Global functions are inlined where they are not recursive and are marked `Inline=1`, have at
     most ten nodes, or are called once and are no entry; with `marked_only` nothing but what is
-    marked. Requires TYPED.
+    marked, also where it is a value, and marked functions that nobody mentions any more are
+    dropped. Requires TYPED.
     """
     graph = call_graph(module)
     recursive = recursive_names(graph)
@@ -53,7 +55,16 @@ def inline(module: Module, marked_only: bool = False) -> Module:
                 small = small or _size(function) <= LARGEST_SMALL_FUNCTION
             if function.attrs.get("Inline") or small:
                 inlined[name] = function
+    if marked_only:
+        used = _mentioned(functions)
+        gone = {name for name in _mentioned(module.functions) - used if name in inlined}
+        functions = {name: f for name, f in functions.items() if name not in gone}
     return module.with_functions(functions)
+
+
+def _mentioned(functions: Mapping[str, Function]) -> set[str]:
+    nodes = (node for function in functions.values() for node in post_order(function))
+    return {node.name for node in nodes if isinstance(node, GlobalVar)}
 
 
 def _inline_names(function: Function, library: frozenset[str]) -> Function:
@@ -74,8 +85,16 @@ def _expand_marked(
         if isinstance(after, Call) and isinstance(after.op, GlobalVar):
             callee = inlined.get(after.op.name)
             if callee is not None:
-                return _expand_global(after, callee, after.op.name in library)
-        return after
+                after = _expand_global(after, callee, after.op.name in library)
+        new = tuple(map(value, parts)) if (parts := children(after)) else ()
+        return with_children(after, new) if any(a is not b for a, b in zip(new, parts)) else after
+
+    def value(part: Expr) -> Expr:
+        callee = inlined.get(part.name) if isinstance(part, GlobalVar) else None
+        if callee is None or callee.type_params:
+            return part
+        attrs = Attrs({n: v for n, v in callee.attrs.items() if n != "Inline"})
+        return Copier(TypeMap()).copy(replace(callee, attrs=attrs))
 
     result = rebuild(function, step)
     assert isinstance(result, Function)

@@ -264,7 +264,12 @@ class ModuleParser(ExprParser):
                 self.type_params()
                 for entry in known.params:
                     self.type_scope.bind(entry.name, entry)
-                if not known.extern or self.kind == "{":
+                if known.extern and self.kind == "{":
+                    self.fail(
+                        "the end of the definition",
+                        help="write `type`, not `extern type`, for a type with constructors",
+                    )
+                if not known.extern:
                     constructors = trampoline(self._constructors(known))
             except SyntaxAbort:
                 self.advance()  # The definition holds the place of the error.

@@ -17,6 +17,7 @@ from relayvm.ir.module import Module
 from relayvm.relay import machine as relay_machine
 from relayvm.relay.backend.entry import Entry, argument_type
 from relayvm.relay.backend.interpreter import Executor, Runner
+from relayvm.relay.lazy import absent
 from relayvm.relay.machine import Executable
 from relayvm.relay.module import IRModule, unwrap, wrap
 from relayvm.relay.namespace.transform import PassContext
@@ -177,3 +178,6 @@ __all__ = [
     "opt_level",
     "with_params",
 ]
+
+
+__getattr__ = absent("relayvm.relay.backend.vm")
