@@ -16,10 +16,12 @@ from relayvm.base.target import Target
 from relayvm.kernels import compute as te
 from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.kernels.codegen.function import nest_functions
+from relayvm.kernels.codegen.kernel import compile_job
 from relayvm.kernels.codegen.llvm import compile_object, module_text
 from relayvm.kernels.interpret import interpret
 from relayvm.kernels.lower import Computation, kernel_signature
 from relayvm.kernels.parser import parse_nest
+from relayvm.kernels.pool import Job
 from relayvm.kernels.printer import print_nest
 from relayvm.kernels.schedule import schedule
 from relayvm.kernels.verify import verify_nest
@@ -218,3 +220,11 @@ def test_code_for_aarch64_gives_the_integers_of_numpy(target, tmp_path):
     for number, dtypes in enumerate(PAIRS):
         operands = arrays(dtypes, sizes)
         assert (built.run(number, operands, sizes) == expected(*operands)).all(), dtypes
+
+
+def test_only_kernels_that_sum_bytes_need_more_than_their_level():
+    features = {}
+    for name, dtypes in (("bytes", ("uint8", "int8")), ("words", ("int32", "int32"))):
+        nest = print_nest(schedule(product(dtypes, (2, 16, 64)), BYTES_OF_ANY_SIGN))
+        features[name] = compile_job(Job(name, nest, (), "cpu -mcpu=znver4")).features
+    assert set(features["bytes"]) - set(features["words"]) == {"avx512vnni"}

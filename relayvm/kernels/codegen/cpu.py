@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relayvm.base.diagnostics import error
 from relayvm.base.target import Target
@@ -101,6 +101,17 @@ def _extras(target: Target, level: str) -> tuple[str, ...]:
     if target.triple and target.triple.split("-")[0] != platform.machine():
         return ()
     return tuple(f for f in _EXTRAS.get(level, ()) if f in host_features())
+
+
+def without_extras(cpu: Cpu) -> Cpu:
+    """Return a CPU without what it has beyond its level: code that does not need it runs on all
+    CPUs of the level."""
+    extras = _EXTRAS.get(cpu.name, ())
+    return replace(
+        cpu,
+        features=tuple(f for f in cpu.features if f not in extras),
+        llvm_features=tuple(f for f in cpu.llvm_features if f.lstrip("+") not in extras),
+    )
 
 
 def dot_signs(cpu: Cpu) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from relayvm.base.abi import Image
 from relayvm.base.link import link_object
 from relayvm.base.target import Target
-from relayvm.kernels.codegen.cpu import Cpu, target_cpu
+from relayvm.kernels.codegen.cpu import Cpu, target_cpu, without_extras
 from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_assembly, compile_object, module_text
 from relayvm.kernels.parser import parse_nest
@@ -23,16 +23,22 @@ SYMBOL = "kernel"
 def compile_job(job: Job) -> Image:
     """Return the image of one kernel; its only entry is called `kernel`."""
     nest = parse_nest(job.nest)
-    cpu = target_cpu(Target.parse(job.target))
+    cpu = _cpu(job)
     text = module_text(nest_functions(nest, SYMBOL, job.in_place, cpu), cpu)
     symbols = tuple(f"{SYMBOL}.{number}" for number in range(len(nest.phases)))
     return link_object(compile_object(text, cpu), cpu.triple, cpu.features, {SYMBOL: symbols})
 
 
+def _cpu(job: Job) -> Cpu:
+    """Return the CPU that a kernel is compiled for, with no more features than it uses."""
+    cpu = target_cpu(Target.parse(job.target))
+    return cpu if "dot(" in job.nest else without_extras(cpu)
+
+
 def keep_artifacts(job: Job, folder: Path) -> None:
     """Write a kernel's nest, LLVM IR and assembly into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    cpu: Cpu = target_cpu(Target.parse(job.target))
+    cpu = _cpu(job)
     text = module_text(nest_functions(parse_nest(job.nest), SYMBOL, job.in_place, cpu), cpu)
     # A name may come from a file; it must not lead out of the folder.
     name = re.sub(r"[^A-Za-z0-9_]", "_", job.name)[:100]
