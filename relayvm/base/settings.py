@@ -43,6 +43,12 @@ def _path(text: str) -> Path | None:
     return Path(text).expanduser() if text else None
 
 
+def _engine(text: str) -> str:
+    if text not in ("auto", "interpreter", "jit"):
+        raise ValueError("expected `auto`, `interpreter` or `jit`")
+    return text
+
+
 def _default_cache() -> str:
     return os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "relayvm")
 
@@ -93,6 +99,12 @@ SETTINGS: dict[str, Setting] = {
             "",
             lambda t: _count(t) if t else None,
             "threads that the kernels of a machine may use; empty means the cores",
+        ),
+        Setting(
+            "RELAYVM_ENGINE",
+            "auto",
+            _engine,
+            "engine of machines that ask for none: `auto`, `interpreter` or `jit`",
         ),
         Setting(
             "RELAYVM_RUNTIME",

@@ -286,14 +286,15 @@ def _attach(handle: Any, number: int, kernel: Kernel, mapped: dict[int, Any]) ->
     if len(offsets) != len(kernel.signature.phases) or max(offsets) >= len(image.code):
         return False
     if id(image) not in mapped:
-        mapped[id(image)] = _map(handle, image)
+        mapped[id(image)] = map_image(handle, image)
     base = mapped[id(image)]
     for phase, offset in enumerate(offsets):
         lib.rvm_program_set_phase(handle, number, phase, base + offset)
     return True
 
 
-def _map(handle: Any, image: Image) -> Any:
+def map_image(handle: Any, image: Image) -> Any:
+    """Map an image for as long as a program lives; return its address."""
     imports = ffi.new("rvm_image_import[]", len(image.imports))
     for row, (name, slot) in zip(imports, image.imports):
         row.symbol, row.slot = IMAGE_IMPORTS.index(name), slot

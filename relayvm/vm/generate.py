@@ -158,8 +158,8 @@ def bodies_list() -> str:
 
 def native_list() -> str:
     """Return the bodies by opcode, as the table of what compiled code calls has them."""
-    rows = (f"[RVM_OP_{i.name}] = (any_function)body_{i.name},\n" for i in BY_OPCODE if not i.control)
-    return NOTICE + "".join(rows)
+    names = [i.name for i in BY_OPCODE if not i.control]
+    return NOTICE + "".join(f"[RVM_OP_{n}] = (any_function)body_{n},\n" for n in names)
 
 
 def _prototype(i: Instruction) -> str:

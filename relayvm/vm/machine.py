@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_DEPTH = 2_000_000
 MAX_THREADS = 1024
 NO_LIMIT = (1 << 63) - 1
-ENGINES = ("auto", "interpreter")
+ENGINES = ("auto", "interpreter", "jit")
 WORD, OBJECT, ARRAY = 0, 1, 2
 WORD_CLASS, OWNED_CLASS, BORROWED_CLASS = 0, 1, 2
 
@@ -77,7 +77,7 @@ class VirtualMachine:
             if not isinstance(value, int) or not 0 <= value <= NO_LIMIT:
                 raise error("bad-option", f"`{name}` is {value!r}, which is no limit")
         self.executable = executable
-        self.engine = "interpreter"
+        self.engine = _engine(engine)
         self.num_threads = threads
         self.converter = converter_of(executable)
         unlinked = lib.rvm_program_first_unlinked(executable.handle)
@@ -89,12 +89,21 @@ class VirtualMachine:
         if handle == ffi.NULL:
             raise error("out-of-memory", "there is no memory for a machine within `max_memory`")
         self.handle = ffi.gc(handle, lib.rvm_machine_free)
+        if self.engine == "jit":
+            self._use_native()
         lib.rvm_machine_set_threads(self.handle, threads, cores)
         lib.rvm_machine_set_poll(self.handle, lib.relayvm_poll, ffi.NULL)
         if flag("RELAYVM_TRACE"):
             self._trace()
         self.lock = threading.Lock()
         self._calls: dict[str, _Call] = {}
+
+    def _use_native(self) -> None:
+        from relayvm.vm.jit import make_native
+
+        make_native(self.executable)
+        if not lib.rvm_machine_set_native(self.handle):
+            raise error("out-of-memory", "there is no address space for the stack of a machine")
 
     def run(self, *args: Any, **named: Any) -> Any:
         """Call `main`; see `invoke`."""
@@ -203,6 +212,13 @@ class VirtualMachine:
 
     def __repr__(self) -> str:
         return f"VirtualMachine({self.engine}, {_names(self.executable.entries)})"
+
+
+def _engine(name: str) -> str:
+    """Return the engine that a name means: `auto` is the setting's, or else the interpreter."""
+    if name == "auto":
+        name = str(setting("RELAYVM_ENGINE"))
+    return "interpreter" if name == "auto" else name
 
 
 def _busy() -> RelayError:

@@ -186,7 +186,8 @@ def test_threads_share_a_value():
 
 
 def test_reprs_are_short():
-    assert repr(VirtualMachine(loops())).startswith("VirtualMachine(interpreter, `main`")
+    machine = VirtualMachine(loops(), engine="interpreter")
+    assert repr(machine).startswith("VirtualMachine(interpreter, `main`")
 
 
 def test_the_default_memory_limit_is_below_the_ram():

@@ -1,0 +1,88 @@
+"""What compiled code depends on besides the program: the CPU, and where things are at run time."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from dataclasses import dataclass
+
+from relayvm.base.diagnostics import error
+from relayvm.vm.library import lib
+
+_LEVEL_3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "popcnt", "sse4.2")
+_MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+
+FIELDS = (
+    "calls",
+    "constants",
+    "layouts",
+    "slots",
+    "limit",
+    "fuel",
+    "gather",
+    "results",
+    "free_blocks",
+    "layout_bytes",
+    "layout_signature",
+    "layout_native",
+    "fields",
+    "shape",
+    "array_length",
+    "array_items",
+)
+CALLS = (
+    "deeper",
+    "settle",
+    "safepoint",
+    "kernel",
+    "trapped",
+    "wrong_layout",
+    "not_callable",
+    "named",
+)
+
+
+@dataclass(frozen=True)
+class Host:
+    """The CPU by LLVM's names, offsets of fields in bytes, and indices in the table of calls.
+
+    `stack_register` is the name of the stack pointer. `has_half` says that the CPU converts
+    float16. `is_stress` is the runtime whose every block comes from the system.
+    """
+
+    triple: str
+    cpu: str
+    features: str
+    stack_register: str
+    has_half: bool
+    is_stress: bool
+    offsets: dict[str, int]
+    calls: dict[str, int]
+
+
+@functools.lru_cache(maxsize=1)
+def this_host() -> Host:
+    """Return the host; raises RelayError `bad-option` where code cannot be compiled for it."""
+    machine = _MACHINES.get(platform.machine().lower())
+    if machine is None or not lib.rvm_native_is_supported():
+        raise error(
+            "bad-option",
+            f"the engine `jit` has no calls without growing stacks on `{platform.machine()}`",
+            help="the engine `interpreter` runs everywhere",
+        )
+    cpu, register, has_half = "generic", "sp", True
+    if machine == "x86_64":
+        names = [feature.encode() for feature in _LEVEL_3]
+        has_half = all(lib.rvm_host_has_feature(n, len(n)) for n in names)
+        cpu, register = "x86-64-v3" if has_half else "x86-64", "rsp"
+    return Host(
+        triple=f"{machine}-unknown-linux-gnu",
+        cpu=cpu,
+        # `movbe` is not asked for; Darwin and Windows keep x18 for themselves.
+        features="-movbe" if machine == "x86_64" else "+reserve-x18",
+        stack_register=register,
+        has_half=has_half,
+        is_stress=bool(lib.rvm_is_stress_build()),
+        offsets={name: int(lib.rvm_native_offset(name.encode())) for name in FIELDS},
+        calls={name: int(lib.rvm_native_call(name.encode())) for name in CALLS},
+    )

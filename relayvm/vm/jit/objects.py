@@ -1,0 +1,244 @@
+"""Inline lowerings of instructions on objects: the common case in place, all others by the C body.
+
+A header is one word: count, layout, kind, size class, from the lowest bits up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from relayvm.vm.jit.writer import Writer
+from relayvm.vm.program import Instr
+
+ObjectLowering = Callable[[Writer, Instr], None]
+
+_CELL = 2
+_LAYOUT_OFFSET = 4
+_STICKY = 1 << 30
+_SMALL_LIMIT = 1024
+_CELL_BYTES = 16
+
+
+def size_class(fields: int) -> int | None:
+    """Return the size class of a cell, None if its blocks are not those of small objects."""
+    size = _CELL_BYTES + 8 * fields
+    return (size + 15) // 16 if size <= _SMALL_LIMIT else None
+
+
+def _move(w: Writer, instr: Instr) -> None:
+    dst, src = instr.operands
+    w.store(str(dst), w.load(str(src)))
+
+
+def _constant(w: Writer, instr: Instr) -> None:
+    dst, k = instr.operands
+    table = w.of_machine("constants", "ptr")
+    place = w.address(table, 8 * int(k))  # type: ignore[arg-type]
+    w.store(str(dst), w.value(f"load i64, ptr {place}, !invariant.load !0"))
+
+
+def _count(w: Writer, word: str) -> tuple[str, str]:
+    """Return where an object's count is, and the count."""
+    place = w.pointer(word)
+    return place, w.value(f"load atomic i32, ptr {place} monotonic, align 8")
+
+
+def _add_count(w: Writer, word: str, otherwise: Callable[[], None]) -> None:
+    """Add a count to an object; what is shared is left to `otherwise`, which writes code."""
+    place, count = _count(w, word)
+    before = w.value(f"sub i32 {count}, 1")
+    local = w.value(f"icmp ult i32 {before}, {_STICKY - 1}")
+    shared, done = w.name("shared"), w.name("done")
+    w.expect(local, shared)
+    more = w.value(f"add i32 {count}, 1")
+    w.do(f"store atomic i32 {more}, ptr {place} monotonic, align 8")
+    w.do(f"br label %{done}")
+    with w.aside(shared):
+        otherwise()
+        w.do(f"br label %{done}")
+    w.block(done)
+
+
+def _retain(w: Writer, instr: Instr) -> None:
+    dst, src = (str(operand) for operand in instr.operands)
+    word = w.load(src)
+    _add_count(w, word, lambda: w.body(instr, cold=True))
+    w.store(dst, word)
+
+
+def _release(w: Writer, instr: Instr) -> None:
+    (src,) = (str(operand) for operand in instr.operands)
+    place, count = _count(w, w.load(src))
+    before = w.value(f"sub i32 {count}, 2")
+    stays = w.value(f"icmp ult i32 {before}, {_STICKY - 2}")
+    drop, keep, done = w.name("drop"), w.name("keep"), w.name("done")
+    w.branch(stays, keep, drop)
+    w.block(drop)
+    w.body(instr)
+    w.do(f"br label %{done}")
+    w.block(keep)
+    less = w.value(f"sub i32 {count}, 1")
+    w.do(f"store atomic i32 {less}, ptr {place} monotonic, align 8")
+    w.do(f"br label %{done}")
+    w.block(done)
+
+
+def _layout_of(w: Writer, place: str) -> str:
+    return w.value(f"load i16, ptr {w.address(place, _LAYOUT_OFFSET)}")
+
+
+def _is_layout(w: Writer, place: str, type_: Any) -> str:
+    signed = int(type_) - (1 << 16) if int(type_) >= 1 << 15 else int(type_)
+    return w.value(f"icmp eq i16 {_layout_of(w, place)}, {signed}")
+
+
+def _or_by_body(w: Writer, instr: Instr, condition: str) -> str:
+    """Go on where the condition holds, else do it by the body; return the block behind both."""
+    slow, done = w.name("slow"), w.name("done")
+    w.expect(condition, slow)
+    with w.aside(slow):
+        w.body(instr, cold=True)
+        w.do(f"br label %{done}")
+    return done
+
+
+def _finish(w: Writer, done: str) -> None:
+    w.do(f"br label %{done}")
+    w.block(done)
+
+
+def _field(w: Writer, instr: Instr) -> None:
+    dst, src, type_, i = instr.operands
+    place = w.pointer(w.load(str(src)))
+    done = _or_by_body(w, instr, _is_layout(w, place, type_))
+    at = w.address(place, w.host.offsets["fields"] + 8 * int(i))  # type: ignore[arg-type]
+    w.store(str(dst), w.value(f"load i64, ptr {at}"))
+    _finish(w, done)
+
+
+def _field_retain(w: Writer, instr: Instr) -> None:
+    dst, src, type_, i = instr.operands
+    place = w.pointer(w.load(str(src)))
+    done = _or_by_body(w, instr, _is_layout(w, place, type_))
+    at = w.address(place, w.host.offsets["fields"] + 8 * int(i))  # type: ignore[arg-type]
+    word = w.value(f"load i64, ptr {at}")
+    _add_count(w, word, lambda: w.body(instr, cold=True))
+    w.store(str(dst), word)
+    _finish(w, done)
+
+
+def tag_of(w: Writer, src: str, type_: int) -> tuple[str, str]:
+    """Return a constructor's number, and whether it is one of the data type."""
+    layout = w.value(f"zext i16 {_layout_of(w, w.pointer(w.load(src)))} to i32")
+    tag = w.value(f"sub i32 {layout}, {type_}")
+    return tag, w.value(f"icmp ult i32 {tag}, {w.program.layouts[type_].tags}")
+
+
+def _tag(w: Writer, instr: Instr) -> None:
+    dst, src, type_ = instr.operands
+    assert isinstance(type_, int)
+    tag, known = tag_of(w, str(src), type_)
+    done = _or_by_body(w, instr, known)
+    w.store(str(dst), w.value(f"zext i32 {tag} to i64"))
+    _finish(w, done)
+
+
+def _header(type_: int, block_class: int) -> int:
+    """Return the header of a cell that is held once."""
+    word = 1 | type_ << 32 | _CELL << 48 | block_class << 56
+    return word - (1 << 64) if word >= 1 << 63 else word
+
+
+def _free_list(w: Writer, block_class: int) -> str:
+    return w.address("%m", w.host.offsets["free_blocks"] + 8 * block_class)
+
+
+def _cell_new(w: Writer, instr: Instr) -> None:
+    dst, type_, fields = instr.operands
+    assert isinstance(type_, int) and isinstance(fields, tuple)
+    block_class = size_class(len(fields))
+    if w.host.is_stress or block_class is None:
+        w.body(instr)
+        return
+    head = _free_list(w, block_class)
+    block = w.value(f"load ptr, ptr {head}")
+    done = _or_by_body(w, instr, w.value(f"icmp ne ptr {block}, null"))
+    following = w.value(f"load ptr, ptr {block}")
+    w.do(f"store ptr {following}, ptr {head}")
+    w.do(f"store i64 {_header(type_, block_class)}, ptr {block}")
+    layouts = w.of_machine("layouts", "ptr")
+    shape = w.address(layouts, w.host.offsets["layout_bytes"] * type_)
+    w.do(f"store ptr {shape}, ptr {w.address(block, w.host.offsets['shape'])}")
+    for i, register in enumerate(fields):
+        at = w.address(block, w.host.offsets["fields"] + 8 * i)
+        w.do(f"store i64 {w.load(register)}, ptr {at}")
+    w.store(str(dst), w.value(f"ptrtoint ptr {block} to i64"))
+    _finish(w, done)
+
+
+def _cell_unpack(w: Writer, instr: Instr) -> None:
+    """A cell that is held once becomes the next of its size; its header says all in one look."""
+    src, type_, fields = instr.operands
+    assert isinstance(type_, int) and isinstance(fields, tuple)
+    block_class = size_class(len(fields))
+    if w.host.is_stress or block_class is None:
+        w.body(instr)
+        return
+    block = w.pointer(w.load(str(src)))
+    header = w.value(f"load atomic i64, ptr {block} monotonic, align 8")
+    only = w.value(f"icmp eq i64 {header}, {_header(type_, block_class)}")
+    unique, shared, done = w.name("unique"), w.name("shared"), w.name("done")
+    w.branch(only, unique, shared)
+    w.block(shared)
+    w.body(instr)
+    w.do(f"br label %{done}")
+    w.block(unique)
+    for i, register in enumerate(fields):
+        at = w.address(block, w.host.offsets["fields"] + 8 * i)
+        w.store(register, w.value(f"load i64, ptr {at}"))
+    head = _free_list(w, block_class)
+    w.do(f"store ptr {w.value(f'load ptr, ptr {head}')}, ptr {block}")
+    w.do(f"store ptr {block}, ptr {head}")
+    _finish(w, done)
+
+
+def _array_get_word(w: Writer, instr: Instr) -> None:
+    dst, src, type_, i = instr.operands
+    place = w.pointer(w.load(str(src)))
+    inside = w.name("inside")
+    slow, done = w.name("slow"), w.name("done")
+    w.branch(_is_layout(w, place, type_), inside, slow, likely=True)
+    w.block(inside)
+    index = w.load(str(i))
+    length = w.value(f"load i64, ptr {w.address(place, w.host.offsets['array_length'])}")
+    w.expect(w.value(f"icmp ult i64 {index}, {length}"), slow)
+    items = w.value(f"load ptr, ptr {w.address(place, w.host.offsets['array_items'])}")
+    item = w.value(f"getelementptr i64, ptr {items}, i64 {index}")
+    w.store(str(dst), w.value(f"load i64, ptr {item}"))
+    with w.aside(slow):
+        w.body(instr, cold=True)
+        w.do(f"br label %{done}")
+    _finish(w, done)
+
+
+def _check_equal(w: Writer, instr: Instr) -> None:
+    a, b = (w.load(str(operand)) for operand in instr.operands)
+    _finish(w, _or_by_body(w, instr, w.value(f"icmp eq i64 {a}, {b}")))
+
+
+OBJECTS: dict[str, ObjectLowering] = {
+    "move_object": _move,
+    "borrow": _move,
+    "constant": _constant,
+    "retain": _retain,
+    "release": _release,
+    "cell_new": _cell_new,
+    "cell_unpack": _cell_unpack,
+    "field_word": _field,
+    "field_borrow": _field,
+    "field_retain": _field_retain,
+    "tag": _tag,
+    "array_get_word": _array_get_word,
+    "check_equal": _check_equal,
+}
