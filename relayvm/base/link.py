@@ -60,16 +60,17 @@ _MERGE_ALIGN_BYTES = {"x86_64": ALIGN_BYTES, "aarch64": 4096}
 def merge_images(parts: Sequence[tuple[str, Image]]) -> Image:
     """Return one image with the code of several one-kernel images, under the names given.
 
-    The same code under two names is there once.
+    The same code under two names is there once. All of it needs what any part of it needs of a CPU.
     """
     first = parts[0][1]
+    features = tuple(dict.fromkeys(f for _, image in parts for f in image.features))
     boundary = _MERGE_ALIGN_BYTES[first.triple.split("-")[0]]
     code = bytearray()
     places: dict[bytes, int] = {}
     entries: dict[str, tuple[int, ...]] = {}
     imports: list[tuple[str, int]] = []
     for name, image in parts:
-        assert (image.triple, image.features) == (first.triple, first.features)
+        assert image.triple == first.triple
         assert name not in entries, f"two kernels are called `{name}`"
         ((_, offsets),) = image.entries.items()
         if image.code not in places:
@@ -78,7 +79,7 @@ def merge_images(parts: Sequence[tuple[str, Image]]) -> Image:
             code += image.code
             imports += [(symbol, place + slot) for symbol, slot in image.imports]
         entries[name] = tuple(places[image.code] + offset for offset in offsets)
-    return Image(first.triple, first.features, bytes(code), entries, tuple(imports))
+    return Image(first.triple, features, bytes(code), entries, tuple(imports))
 
 
 def _align(value: int, boundary: int) -> int:
