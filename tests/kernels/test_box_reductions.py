@@ -85,3 +85,17 @@ def test_an_unknown_number_of_runs():
         x = values((*sizes, 32), "float32")
         (expected,) = interpret(naive, [x], dict(zip("bc", sizes)))
         np.testing.assert_array_equal(kernel.results([x], sizes)[0], expected)
+
+
+@pytest.mark.parametrize("kind", ["sum", "max"])
+@pytest.mark.parametrize("columns", [5, 40, 64, 200])
+def test_columns_that_share_nothing(kind, columns):
+    """Narrow ones run in turns, wide ones in order; both have the naive nest's bits."""
+    b, c = symbol(B), symbol(C)
+    computation = reduced((b, c, columns), (1,), kind, "float32", False, (B, C))
+    kernel, naive = Native(computation), lower(computation)
+    for sizes in ((1, 1), (3, 16), (2, 33), (1, 70), (2, 0)):
+        x = values((*sizes, columns), "float32")
+        with np.errstate(all="ignore"):
+            (expected,) = interpret(naive, [x], dict(zip("bc", sizes)))
+        np.testing.assert_array_equal(kernel.results([x], sizes)[0], expected)

@@ -37,6 +37,8 @@ SHORT = 256
 # So few rows take their time to read memory, which goes in order and through more columns.
 STREAM_ROWS = 2
 STREAM_COLUMNS = 128
+# Rows of memory that are no longer are read in turns: nearly all of a line goes to one tile.
+NARROW_COLUMNS = 64
 
 
 def column_contraction_phase(context: Context, stage: Stage, registers: int) -> n.Phase | None:
@@ -86,7 +88,15 @@ class ColumnTiling(Tiling):
     @property
     def heights(self) -> tuple[int, ...]:
         """How many rows a tile may have: with few registers many, for each has one operand."""
+        if self._shares_nothing:
+            return (1,)
         return (6, 2, 1) if self.tile == 6 else tuple(h for h in super().heights if h <= 4)
+
+    @property
+    def _shares_nothing(self) -> bool:
+        """Return whether every result reads memory of its own, as those of plain sums do."""
+        needed = {self.column_axis, self.row_axis} - {None}
+        return all(needed <= load for load in self.probe.loads)
 
     @property
     def _is_short(self) -> bool:
@@ -94,16 +104,24 @@ class ColumnTiling(Tiling):
         return any(isinstance(e, n.Const) and int(e.value) < SHORT for e in sizes)
 
     def _streams(self, rows: int) -> bool:
+        if self._shares_nothing:
+            columns = self.extents[self.column_axis or 0]
+            return not isinstance(columns, n.Const) or int(columns.value) > NARROW_COLUMNS
         most = 1 if self.few_rows is None else STREAM_ROWS
         return rows <= most and not self._is_short
 
     def _column_block(self) -> int:
-        if self.few_rows is not None and self._streams(self.few_rows):
+        rows = 1 if self._shares_nothing else self.few_rows
+        if rows is not None and self._streams(rows):
             return STREAM_COLUMNS
         return super()._column_block()
 
     def widths(self, rows: int) -> tuple[int, ...]:
         """How many columns a tile of so many rows may have, the most first: whole vectors."""
+        if self._shares_nothing:
+            most = STREAM_COLUMNS if self._streams(rows) else NARROW_COLUMNS
+            room = most // len(self.probe.lengths)
+            return tuple(w for w in (128, 64, 16) if w <= room) or (n.LANES,)
         if self._streams(rows):
             block = STREAM_COLUMNS if self.few_rows is not None else COLUMN_BLOCK
             most = block // n.LANES // len(self.probe.lengths)
