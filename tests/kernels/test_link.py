@@ -1,5 +1,7 @@
 """Linking objects to flat images: imports, constants, merging, and what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -103,6 +105,13 @@ def test_the_same_code_under_two_names_is_kept_once():
     merged = merge_images([("a", part), ("b", part)])
     assert merged.entries["a"] == merged.entries["b"]
     assert len(merged.code) == len(part.code)
+
+
+def test_merged_images_need_what_each_part_needs():
+    few, more = _link(_fill(1)), _link(_fill(2))
+    more = replace(more, features=(*more.features, "another"))
+    assert merge_images([("a", few), ("b", more)]).features == more.features
+    assert merge_images([("b", more), ("a", few)]).features == more.features
 
 
 @pytest.mark.parametrize("target", [Target(), ARM], ids=["host", "aarch64"])

@@ -175,3 +175,34 @@ def test_the_machine_gives_the_bits_of_the_loop_as_it_was_written(form, block_by
         assert [a.tobytes() for a in got] == [a.tobytes() for a in expected], rows
         meant = Evaluator(module).call("main", args)[1]
         np.testing.assert_allclose(got[1], meant, rtol=1e-4, atol=1e-3)
+
+
+BYTES = """
+def @main(%x: Tensor[(?, 64), int8], %w: Tensor[(1024, 64), int8], %zero: int32) {
+  let %go = fn (%i: int32, %h: Tensor[(1, 1024), int32]) -> Tensor[(1, 1024), int32] {
+    if (%i < take(shape_of(%x), 0, axis=0)) {
+      let %word = expand_dims(take(%x, %i, axis=0), axis=0);
+      let %a = qnn.dense(%word, %w, 0.5f, %zero, 0.25f, 1);
+      let %b = nn.dense(%word, %w, out_dtype="int32");
+      %go(%i + 1, right_shift(%h, 1) + %a - %b)
+    } else { %h }
+  };
+  %go(0, zeros(shape=[1, 1024], dtype="int32"))
+}
+"""
+
+
+@pytest.mark.slow
+def test_products_of_bytes_are_computed_before_the_steps():
+    module = relayvm.parse(BYTES)
+    after = print_module(run_passes(module, ["hoist_loop_contractions"], verify=True))
+    first = after.index("let %block")
+    assert after.index("qnn.dense(%rows") < first and after.index("nn.dense(%rows") < first
+    machines = [relayvm.VirtualMachine(relayvm.compile(module, opt_level=k)) for k in (0, 3)]
+    rng = np.random.default_rng(0)
+    w = rng.integers(-128, 128, (1024, 64)).astype(np.int8)
+    for rows in (0, 1, 7):
+        args = [rng.integers(-128, 128, (rows, 64)).astype(np.int8), w, np.int32(3)]
+        expected = Evaluator(module).call("main", args)
+        for machine in machines:
+            np.testing.assert_array_equal(machine.run(*args), expected)
