@@ -181,7 +181,9 @@ def _is_alias(let: Let) -> bool:
 
 
 def _local_functions_called_once(function: Function) -> set[int]:
-    """Return the let variables whose function is called in one place and mentioned nowhere else."""
+    """Return the let variables whose function is called in one place and stands nowhere else, be it
+    by name or as a shared node.
+    """
     mentions: dict[int, int] = {}
     calls: dict[int, int] = {}
     bound: dict[int, Function] = {}
@@ -191,7 +193,7 @@ def _local_functions_called_once(function: Function) -> set[int]:
         if isinstance(node, Function):
             places[id(node)] = place
         for part in children(node):
-            if isinstance(part, Var):
+            if isinstance(part, (Var, Function)):
                 mentions[id(part)] = mentions.get(id(part), 0) + 1
         if isinstance(node, Call) and isinstance(node.op, Var):
             calls[id(node.op)] = calls.get(id(node.op), 0) + 1
@@ -203,6 +205,7 @@ def _local_functions_called_once(function: Function) -> set[int]:
         for var, value in bound.items()
         if calls.get(var) == 1
         and mentions.get(var) == 1
+        and mentions[id(value)] == 1
         and not is_primitive(value)
         and not value.type_params
         # A call that comes before its function in this order stands in it: it is recursive.

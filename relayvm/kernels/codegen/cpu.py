@@ -34,6 +34,7 @@ _LINUX_NAMES = {
     "bmi": "bmi1",
     "sse4.2": "sse4_2",
     "avx512vnni": "avx512_vnni",
+    "dotprod": "asimddp",
 }
 
 
@@ -136,16 +137,17 @@ def host_triple() -> str:
 @functools.lru_cache(maxsize=1)
 def host_features() -> frozenset[str]:
     """Return those features of this CPU that are asked for here, in LLVM's spelling."""
-    flags = _linux_flags()
+    flags = cpu_flags()
     known = (*_LEVEL_4, *(f for extras in _EXTRAS.values() for f in extras))
     return frozenset(f for f in known if _LINUX_NAMES.get(f, f) in flags)
 
 
-def _linux_flags() -> frozenset[str]:
+def cpu_flags() -> frozenset[str]:
+    """Return the features of this CPU in Linux's spelling; those of its level elsewhere."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
             for line in lines:
-                if line.startswith("flags"):
+                if line.startswith(("flags", "Features")):
                     return frozenset(line.partition(":")[2].split())
     except OSError:
         pass

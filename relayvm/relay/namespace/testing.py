@@ -7,13 +7,13 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from importlib import import_module
 from typing import Any, NoReturn
 
 import numpy as np
 
 from relayvm.base.diagnostics import error
+from relayvm.kernels.codegen.cpu import cpu_flags
 from relayvm.relay.lazy import missing
 from relayvm.relay.namespace.target import Target
 from relayvm.relay.ndarray import Device, cpu, device
@@ -241,13 +241,13 @@ class Feature:
 
 
 _HERE = frozenset({"llvm", "cpu", *({"x86"} if platform.machine() == "x86_64" else ())})
-# Features of CPUs, by LLVM's names.
+# Features of CPUs, by the names that Linux has for them.
 _OF_CPUS = {
-    "x86_vnni": "avx512vnni",
+    "x86_vnni": "avx512_vnni",
     "x86_avx512": "avx512f",
-    "x86_amx": "amx-int8",
-    "arm_dot": "dotprod",
-    "arm_fp16": "fullfp16",
+    "x86_amx": "amx_int8",
+    "arm_dot": "asimddp",
+    "arm_fp16": "fphp",
     "aarch64_sve": "sve",
     "aarch64_sme": "sme",
 }
@@ -290,14 +290,7 @@ def __getattr__(name: str) -> Feature:
     feature = name.removeprefix("requires_")
     if feature == name or feature not in _FEATURES:
         raise missing("relayvm.testing", name)
-    return Feature(feature, feature in _HERE or _OF_CPUS.get(feature, "") in _host_features())
-
-
-@cache
-def _host_features() -> frozenset[str]:
-    from llvmlite import binding
-
-    return frozenset(name for name, has in binding.get_host_cpu_features().items() if has)
+    return Feature(feature, feature in _HERE or _OF_CPUS.get(feature, "") in cpu_flags())
 
 
 def requires_package(*packages: str) -> Callable[[Any], Any]:
