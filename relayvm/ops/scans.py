@@ -23,7 +23,7 @@ from relayvm.ops.reshaping import reindexed
 from relayvm.ops.schema import AnyTensor, Float, SameDtype
 
 # Lines that run side by side, lanes that do, and elements across lines in a round of a phase.
-LINES, VECTORS, BLOCK = 8, 64, 256
+LINES, VECTORS, BLOCK = 4, 64, 256
 
 
 def _result_dtype(given: DType, dtype: DType | None, name: str) -> DType:

@@ -267,6 +267,8 @@ class Prover:
 
     def in_range(self, index: Expr, extent: Expr, lanes: int, *, strided: bool = False) -> bool:
         """Return whether `0 <= index < extent` is proved, in every lane of a vector index."""
+        if isinstance(extent, Const) and _is_held_below(index, int(extent.value)):
+            return True
         value = lane_polynomial(index)
         if not self.always(value, lanes):
             return False
@@ -538,6 +540,15 @@ def _comparison_facts(name: str, a: Expr, b: Expr) -> list[Polynomial]:
         "greater_equal": [down],
         "equal": [up, down],
     }.get(name, [])
+
+
+def _is_held_below(index: Expr, extent: int) -> bool:
+    """Return whether each lane is the nearest to a value between two literals below `extent`."""
+    match index:
+        case Call("minimum", (Call("maximum", (_, Broadcast(Const(low)))), Broadcast(Const(high)))):
+            return low >= 0 and 0 <= high < extent
+        case _:
+            return False
 
 
 def lane_polynomial(index: Expr) -> Polynomial:

@@ -339,7 +339,7 @@ class Emitter:
         if value.lanes > 1:
             scalar = value.value if isinstance(value, n.Broadcast) else None
             if scalar is None:
-                raise CannotVectorise("an index loaded in every lane")
+                return _nearest(value, extent, expr.mode)
             value = scalar
         if self.guard is not None:
             # Not evaluated in the program where the guard is false, so it must not trap there.
@@ -462,6 +462,14 @@ class Emitter:
         return all(
             self.prover.in_range(i, e, i.lanes, strided=strided) for i, e in zip(indices, shape)
         )
+
+
+def _nearest(value: n.Expr, extent: n.Expr, mode: str) -> n.Expr:
+    """Return indices in lanes, each the nearest to a loaded value that is inside."""
+    if mode not in ("clip", "fill") or not isinstance(extent, n.Const) or int(extent.value) < 1:
+        raise CannotVectorise("an index loaded in every lane that may trap")
+    low = n.call("maximum", value, n.const(0))
+    return n.call("minimum", low, n.const(int(extent.value) - 1))
 
 
 def without_unit_axes(buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> tuple[n.Expr, ...]:
