@@ -130,7 +130,7 @@ def test_a_machine_runs_one_call_at_a_time():
 def test_other_python_threads_run_during_a_call():
     vm = VirtualMachine(loops())
     counted = 0
-    thread = threading.Thread(target=lambda: vm.run(0, 3_000_000, 1))
+    thread = threading.Thread(target=lambda: vm.run(0, 30_000_000, 1))
     thread.start()
     while thread.is_alive():
         counted += 1

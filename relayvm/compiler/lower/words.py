@@ -45,6 +45,13 @@ _LOGICAL = {
     "logical_not": "logical_not",
 }
 _SHIFTS = {"left_shift": "left_shift", "right_shift": "right_shift"}
+_BITWISE = {
+    "bitwise_and": "bitwise_and",
+    "bitwise_or": "bitwise_or",
+    "bitwise_xor": "bitwise_xor",
+    "bitwise_not": "bitwise_not",
+}
+_ON_BITS = {**_SHIFTS, **_BITWISE}
 
 VIEW_OPERATORS = frozenset({"reshape", "squeeze", "expand_dims", "reshape_like"})
 
@@ -86,8 +93,8 @@ def _stem(name: str, operand: DType, result: DType) -> str | None:
         return None
     if name in _ARITHMETIC:
         return f"{_ARITHMETIC[name]}_{operand.short}"
-    if name in _SHIFTS and operand.is_integer:
-        return f"{_SHIFTS[name]}_{operand.short}"
+    if name in _ON_BITS and operand.is_integer:
+        return f"{_ON_BITS[name]}_{operand.short}"
     return None
 
 
