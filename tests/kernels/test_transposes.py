@@ -23,6 +23,7 @@ from .native import Native
 
 DTYPES = ("bool", "int8", "float16", "float32", "float64")
 SIZES = [(16, 16), (100, 17), (33, 65), (70, 130), (64, 128), (5, 40), (40, 3), (0, 20), (1, 1)]
+SIZES += [(2100, 20), (20, 150)]
 VARS = (DimVar("b"), DimVar("m"), DimVar("n"))
 
 
@@ -129,3 +130,12 @@ def test_copies_side_by_side_and_in_turn(form, size, times):
     data = values((3, size), "float32")[0]
     expected = np.tile(data, (1, times)) if form == "floor_mod" else data.repeat(times, 1)
     np.testing.assert_array_equal(kernel.results([data])[0], expected)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(40, 3), (100, 8), (2050, 5), (33, 15), (17, 20)])
+def test_short_rows_are_parts_of_vectors(shape, dtype):
+    x, expected = values(shape, dtype)
+    kernel = Native(transpose(shape, (1, 0), dtype))
+    assert "shuffle" in print_nest(kernel.nest)
+    np.testing.assert_array_equal(kernel.results([x])[0], expected.T)

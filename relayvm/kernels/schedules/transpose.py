@@ -24,8 +24,10 @@ from relayvm.kernels.schedules.reduction import serial
 # Bytes of a line of the cache, which a vector of small elements takes at once.
 LINE_BYTES = 64
 LANE_BYTES = 16
-# Places of the inner axis in one round of the phase.
+# Places of the inner axis, and of that in lanes, in one round of the phase.
 CHUNK = 64
+LANES_CHUNK = 1024
+MIN_COLUMNS = 3
 
 
 class Turned:
@@ -35,8 +37,8 @@ class Turned:
     it, and place number c of the inner axis is `inner + c`.
     """
 
-    def __init__(self, emitter: Emitter, inner: n.Expr, width: int) -> None:
-        self.emitter, self.inner, self.width = emitter, inner, width
+    def __init__(self, emitter: Emitter, inner: n.Expr, width: int, columns: int) -> None:
+        self.emitter, self.inner, self.width, self.columns = emitter, inner, width, columns
         self.known: dict[tuple[n.Buffer, tuple[n.Expr, ...]], list[n.Expr]] = {}
         self.place = 0
 
@@ -55,7 +57,7 @@ class Turned:
         if any(mentions(i, self.inner) for i in outer):
             return None
         if not self.emitter.prover.in_range(
-            n.Ramp(first, n.const(1), self.width), buffer.shape[-1], self.width
+            n.Ramp(first, n.const(1), self.columns), buffer.shape[-1], self.columns
         ):
             return None
         key = (buffer, (*outer, first))
@@ -65,12 +67,13 @@ class Turned:
 
     def _turned(self, buffer: n.Buffer, outer: list[n.Expr], first: n.Expr) -> list[n.Expr]:
         rows = []
+        mask = n.Mask(n.const(self.columns), self.width) if self.columns < self.width else None
         for row in range(n.LANES):
             place = tuple(
                 s.add(i.base, s.mul(i.stride, n.const(row))) if isinstance(i, n.Ramp) else i
                 for i in outer
             )
-            value: n.Expr = n.Load(buffer, (*place, first), self.width)
+            value: n.Expr = n.Load(buffer, (*place, first), self.width, mask)
             rows.append(self.emitter.bind(n.cast(value, UINT8) if buffer.dtype.is_bool else value))
         columns = turned(rows, buffer.dtype.itemsize_bytes, self.emitter.bind)
         if buffer.dtype.is_bool:
@@ -136,7 +139,8 @@ def transpose_phase(context: Context, stage: Stage) -> n.Phase | None:
     if isinstance(fits, n.Const) and not fits.value:
         return None
     emitter = Emitter(context, serial)
-    sides = [Side(k, extents[k], 1) for k in blocks.outer] + [Side(inner, blocks.chunks, 1)]
+    sides = [Side(k, extents[k], 1) for k in blocks.outer]
+    sides += [Side(k, blocks.chunks(k), 1) for k in (inner, lanes)]
     try:
         return grid_phase(context, emitter, sides, lambda at: blocks.part(emitter, at))
     except CannotVectorise:
@@ -151,9 +155,13 @@ class Blocks:
         self.inner, self.lanes = inner, lanes
         self.extents = tuple(context.dim(d) for d in stage.shape)
         size = self.extents[inner]
+        known = int(size.value) if isinstance(size, n.Const) else None
         self.width = max(n.LANES, LINE_BYTES // widest_item_bytes(context, stage))
-        while self.width > n.LANES and isinstance(size, n.Const) and int(size.value) < self.width:
+        while self.width > n.LANES and known is not None and known < self.width:
             self.width //= 2
+        # Of short rows, what a vector has beside them is not used.
+        is_short = known is not None and MIN_COLUMNS <= known < self.width
+        self.columns = known if known is not None and is_short else self.width
         self.outer = [
             k for k, e in enumerate(self.extents) if e != n.const(1) and k not in (inner, lanes)
         ]
@@ -162,46 +170,53 @@ class Blocks:
     def fits(self) -> n.Expr:
         """Whether both axes have room for a block."""
         return s.both(
-            s.compare("less_equal", n.const(self.width), self.extents[self.inner]),
+            s.compare("less_equal", n.const(self.columns), self.extents[self.inner]),
             s.compare("less_equal", n.const(n.LANES), self.extents[self.lanes]),
         )
 
-    @property
-    def chunks(self) -> n.Expr:
-        """How many parts the inner axis has, the last of which may be longer."""
-        count = s.floordiv(self.extents[self.inner], n.const(CHUNK))
-        return s.maximum(count, n.const(1))
+    def chunks(self, axis: int) -> n.Expr:
+        """Return how many parts an axis has, the last of which may be longer."""
+        size = CHUNK if axis == self.inner else LANES_CHUNK
+        return s.maximum(s.floordiv(self.extents[axis], n.const(size)), n.const(1))
+
+    def _chunk(self, emitter: Emitter, axis: int, number: n.Expr) -> tuple[n.Expr, n.Expr]:
+        """Return where one part of an axis begins and ends."""
+        size = n.const(CHUNK if axis == self.inner else LANES_CHUNK)
+        extent, count = self.extents[axis], self.chunks(axis)
+        if count == n.const(1):
+            return n.const(0), extent
+        begin = emitter.bind(s.mul(number, size), "e")
+        is_last = s.compare("equal", number, s.sub(count, n.const(1)))
+        after = s.minimum(s.add(begin, size), extent)
+        return begin, emitter.bind(s.choose(is_last, extent, after), "e")
 
     def part(self, emitter: Emitter, ranges: Ranges) -> None:
-        """Emit one part of the inner axis at a place of the outer ones."""
+        """Emit one part of both axes at a place of the outer ones."""
         at = {k: ranges[k][0] for k in self.outer}
-        chunk, extent = ranges[self.inner][0], self.extents[self.inner]
-        begin = emitter.bind(s.mul(chunk, n.const(CHUNK)), "e")
-        is_last = s.compare("equal", chunk, s.sub(self.chunks, n.const(1)))
-        after = s.minimum(s.add(begin, n.const(CHUNK)), extent)
-        end = emitter.bind(s.choose(is_last, extent, after), "e")
+        both = (self.inner, self.lanes)
+        edges = {k: self._chunk(emitter, k, ranges[k][0]) for k in both}
         fits = self.fits
         if isinstance(fits, n.Const):
-            self._rows(emitter, at, begin, end)
+            self._rows(emitter, at, edges)
             return
         with emitter.block() as fast:
             emitter.prover.add_condition(fits)
-            self._rows(emitter, at, begin, end)
+            self._rows(emitter, at, edges)
         with emitter.block() as small:
-            low, high = s.minimum(begin, extent), s.minimum(end, extent)
-            edges = {self.inner: (emitter.bind(low, "e"), emitter.bind(high, "e"))}
+            for k, pair in edges.items():
+                low, high = (s.minimum(edge, self.extents[k]) for edge in pair)
+                edges[k] = (emitter.bind(low, "e"), emitter.bind(high, "e"))
             vector_rows(emitter, self.stage, edges, at, vectors=False)
         emitter.statements.append(n.If(fits, tuple(fast), tuple(small)))
 
-    def _rows(self, emitter: Emitter, at: Place, begin: n.Expr, end: n.Expr) -> None:
+    def _rows(self, emitter: Emitter, at: Place, edges: Ranges) -> None:
         def row(j: n.Expr) -> None:
             def block(i: n.Expr) -> None:
                 self._block(emitter, at, i, j)
 
-            self._steps(emitter, self.inner, begin, end, self.width, block)
+            self._steps(emitter, self.inner, *edges[self.inner], self.columns, block)
 
-        zero = n.const(0)
-        self._steps(emitter, self.lanes, zero, self.extents[self.lanes], n.LANES, row)
+        self._steps(emitter, self.lanes, *edges[self.lanes], n.LANES, row)
 
     def _steps(
         self,
@@ -221,9 +236,9 @@ class Blocks:
         emitter.statements.append(n.For(var, begin, end, step, tuple(inside)))
 
     def _block(self, emitter: Emitter, at: Place, i: n.Expr, j: n.Expr) -> None:
-        view = Turned(emitter, i, self.width)
+        view = Turned(emitter, i, self.width, self.columns)
         outer, emitter.turned = emitter.turned, view
-        for column in range(self.width):
+        for column in range(self.columns):
             view.place = column
             here = {**at, self.inner: s.add(i, n.const(column))}
             here[self.lanes] = n.Ramp(j, n.const(1), n.LANES)
