@@ -425,7 +425,7 @@ class Emitter:
     def _gather(
         self, buffer: n.Buffer, indices: tuple[n.Expr, ...], guard: n.Expr | None, lanes: int
     ) -> n.Expr:
-        if self.turned is not None and guard is None and self.mask is None:
+        if self.turned is not None and guard is None:
             found = self.turned.gather(buffer, indices)
             if found is not None:
                 return found

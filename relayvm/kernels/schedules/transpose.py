@@ -37,8 +37,11 @@ class Turned:
     it, and place number c of the inner axis is `inner + c`.
     """
 
-    def __init__(self, emitter: Emitter, inner: n.Expr, width: int, columns: int) -> None:
+    def __init__(
+        self, emitter: Emitter, inner: n.Expr, width: int, columns: int, count: int
+    ) -> None:
         self.emitter, self.inner, self.width, self.columns = emitter, inner, width, columns
+        self.count = count
         self.known: dict[tuple[n.Buffer, tuple[n.Expr, ...]], list[n.Expr]] = {}
         self.place = 0
 
@@ -68,13 +71,14 @@ class Turned:
     def _turned(self, buffer: n.Buffer, outer: list[n.Expr], first: n.Expr) -> list[n.Expr]:
         rows = []
         mask = n.Mask(n.const(self.columns), self.width) if self.columns < self.width else None
-        for row in range(n.LANES):
+        for row in range(self.count):
             place = tuple(
                 s.add(i.base, s.mul(i.stride, n.const(row))) if isinstance(i, n.Ramp) else i
                 for i in outer
             )
             value: n.Expr = n.Load(buffer, (*place, first), self.width, mask)
             rows.append(self.emitter.bind(n.cast(value, UINT8) if buffer.dtype.is_bool else value))
+        rows += [_zeros(rows[0])] * (n.LANES - self.count)
         columns = turned(rows, buffer.dtype.itemsize_bytes, self.emitter.bind)
         if buffer.dtype.is_bool:
             columns = [self.emitter.bind(n.call("not_equal", c, _zeros(c))) for c in columns]
@@ -162,6 +166,9 @@ class Blocks:
         # Of short rows, what a vector has beside them is not used.
         is_short = known is not None and MIN_COLUMNS <= known < self.width
         self.columns = known if known is not None and is_short else self.width
+        size = self.extents[lanes]
+        is_short = isinstance(size, n.Const) and MIN_COLUMNS <= int(size.value) < n.LANES
+        self.rows = int(size.value) if isinstance(size, n.Const) and is_short else n.LANES
         self.outer = [
             k for k, e in enumerate(self.extents) if e != n.const(1) and k not in (inner, lanes)
         ]
@@ -171,7 +178,7 @@ class Blocks:
         """Whether both axes have room for a block."""
         return s.both(
             s.compare("less_equal", n.const(self.columns), self.extents[self.inner]),
-            s.compare("less_equal", n.const(n.LANES), self.extents[self.lanes]),
+            s.compare("less_equal", n.const(self.rows), self.extents[self.lanes]),
         )
 
     def chunks(self, axis: int) -> n.Expr:
@@ -216,7 +223,7 @@ class Blocks:
 
             self._steps(emitter, self.inner, *edges[self.inner], self.columns, block)
 
-        self._steps(emitter, self.lanes, *edges[self.lanes], n.LANES, row)
+        self._steps(emitter, self.lanes, *edges[self.lanes], self.rows, row)
 
     def _steps(
         self,
@@ -236,15 +243,17 @@ class Blocks:
         emitter.statements.append(n.For(var, begin, end, step, tuple(inside)))
 
     def _block(self, emitter: Emitter, at: Place, i: n.Expr, j: n.Expr) -> None:
-        view = Turned(emitter, i, self.width, self.columns)
+        view = Turned(emitter, i, self.width, self.columns, self.rows)
         outer, emitter.turned = emitter.turned, view
+        if self.rows < n.LANES:
+            emitter.mask = n.Mask(n.const(self.rows), n.LANES)
         for column in range(self.columns):
             view.place = column
             here = {**at, self.inner: s.add(i, n.const(column))}
             here[self.lanes] = n.Ramp(j, n.const(1), n.LANES)
             indices = tuple(here.get(k, n.const(0)) for k in range(len(self.extents)))
-            emit_stage(emitter, self.stage, indices, None)
-        emitter.turned = outer
+            emit_stage(emitter, self.stage, indices, emitter.mask)
+        emitter.turned, emitter.mask = outer, None
 
 
 def widest_item_bytes(context: Context, stage: Stage) -> int:
