@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 _lock = threading.Lock()
 
 
-def make_native(executable: Executable) -> None:
+def make_native(executable: Executable, inline: bool = True) -> None:
     """Give an executable the code that the engine `jit` runs, unless it has it.
 
-    Raises RelayError `bad-option` where this host cannot compile or run such code.
+    Without `inline` all but control is done by C bodies (a test mode). Raises RelayError `bad-option` where this host cannot compile or run such code.
     """
     with _lock:
         if not lib.rvm_program_is_native(executable.handle):
             program = executable.program()
-            _attach(executable, program, program_image(program))
+            _attach(executable, program, program_image(program, inline))
 
 
-def program_image(program: Program) -> Image:
+def program_image(program: Program, inline: bool = True) -> Image:
     """Return the code of all functions of a program for this host."""
     host = this_host()
     if importlib.util.find_spec("llvmlite") is None:
@@ -46,7 +46,7 @@ def program_image(program: Program) -> Image:
         )
     from relayvm.vm.jit.llvm import compile_object
 
-    text = module_text(program, host)
+    text = module_text(program, host, inline)
     data = compile_object(text, host.triple, host.cpu, host.features)
     entries = {
         "functions": tuple(f"f{i}" for i in range(len(program.functions))),

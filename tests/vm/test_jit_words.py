@@ -1,0 +1,124 @@
+"""Each instruction on words gives the same bits interpreted, by its C body from compiled code, and
+lowered in place, on edge values of every dtype."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from relayvm.base.dtypes import DTYPES, DType
+from relayvm.vm import isa
+from relayvm.vm.executable import Executable
+from relayvm.vm.jit import make_native
+from relayvm.vm.jit.module import INLINE
+from relayvm.vm.machine import VirtualMachine
+from tests.vm.programs import entry, executable
+from tests.vm.test_word_instructions import samples, type_of
+
+BOOL = DTYPES[0]
+# Instructions whose C body is called from compiled code; all others are lowered in place.
+BY_BODY = {
+    *(isa.word_name(n, d) for n in ("floor_divide", "floor_mod", "mod") for d in DTYPES[9:]),
+    *(isa.cast_name(d, DTYPES[9]) for d in (*DTYPES[1:9], DTYPES[11])),
+    isa.cast_name(DTYPES[9], DTYPES[10]),
+    "ref_new_word",
+    "ref_new",
+    "ref_read_word",
+    "ref_read",
+    "ref_write_word",
+    "ref_write",
+    "ref_take",
+    "array_new",
+    "array_length",
+    "array_set_word",
+    "array_push_word",
+    "array_get",
+    "array_set",
+    "array_push",
+    "tensor_dim",
+    "tensor_rank",
+    "tensor_view",
+    "tensor_view_take",
+    "slice_view",
+    "tensor_from_words",
+    "box_word",
+    "unbox_word",
+    "check_dim",
+    "tensor_check",
+}
+
+
+def test_these_instructions_are_lowered_in_place():
+    assert set(isa.ISA) - INLINE == BY_BODY
+    assert set(isa.ISA) >= INLINE
+
+
+def rows_of(dtype: DType) -> list[tuple[str, tuple[DType, ...], DType]]:
+    """Return the instructions that read words of a dtype: name, operands, result."""
+    rows = []
+    numeric = not dtype.is_bool
+    if numeric:
+        rows += [(isa.word_name(n, dtype), (dtype, dtype), dtype) for n in isa.ARITHMETIC]
+        rows += [(isa.word_name(n, dtype), (dtype,), dtype) for n in isa.UNARY]
+    else:
+        rows += [(name, (dtype, dtype), dtype) for name in isa.LOGICAL]
+        rows += [("logical_not", (dtype,), dtype), ("select", (dtype, dtype, dtype), dtype)]
+    if not dtype.is_float:
+        rows += [(isa.word_name(n, dtype), (dtype, dtype), dtype) for n in isa.BITWISE]
+        rows.append((isa.word_name("bitwise_not", dtype), (dtype,), dtype))
+    if dtype.is_integer:
+        rows += [(isa.word_name(n, dtype), (dtype, dtype), dtype) for n in isa.SHIFTS]
+    rows += [(isa.word_name(n, dtype), (dtype, dtype), BOOL) for n in isa.COMPARISONS]
+    rows += [(isa.cast_name(dtype, t), (dtype,), t) for t in DTYPES if t is not dtype]
+    return rows
+
+
+def program(rows) -> Executable:
+    text, entries = [], []
+    for i, (name, operands, result) in enumerate(rows):
+        count = len(operands)
+        registers = ", ".join(f"w{k}" for k in range(count))
+        text.append(
+            f'function f{i} "{name}" ({", ".join("w" * count)}) -> (w) '
+            f"registers {count + 1} 0 0 {{\n  {name} w{count}, {registers}\n  return (w{count})\n}}"
+        )
+        parameters = [(f"x{k}", type_of(d)) for k, d in enumerate(operands)]
+        entries.append(entry(i, name, parameters, type_of(result)))
+    return executable("\n".join(text), entries)
+
+
+def edges(dtype: DType) -> list:
+    """Return edge values, for floats also the least numbers and NaNs of other bits."""
+    values = list(samples(dtype))
+    if dtype.is_float:
+        whole = np.dtype(f"u{dtype.itemsize_bytes}").type
+        one, sign = int(np.ones(1, dtype.numpy).view(whole)[0]), 1 << (dtype.bits - 1)
+        infinity = int(np.full(1, np.inf, dtype.numpy).view(whole)[0])
+        bits = [1, sign | 1, one - 1, one + 1, infinity - 1, infinity + 1, sign | (infinity + 3)]
+        values += [np.array(b, whole).view(dtype.numpy)[()] for b in bits]
+    return values
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_three_ways_give_the_same_bits(dtype):
+    rows = rows_of(dtype)
+    exes = [program(rows) for _ in range(3)]
+    make_native(exes[1], inline=False)
+    engines = ("interpreter", "jit", "jit")
+    interpreter, body, inline = (VirtualMachine(e, engine=k) for e, k in zip(exes, engines))
+    values = edges(dtype)
+    for name, operands, _ in rows:
+        for args in product(values, repeat=len(operands)):
+            wanted = interpreter.invoke(name, *args)
+            for vm in (body, inline):
+                given = vm.invoke(name, *args)
+                assert is_same(given, wanted, args), (name, args, given, wanted)
+
+
+def is_same(given, wanted, args) -> bool:
+    """Of two NaNs, either may be the result of an operation."""
+    if given.tobytes() == wanted.tobytes():
+        return True
+    return sum(bool(np.isnan(a)) for a in args) > 1 and bool(np.isnan(given) & np.isnan(wanted))
