@@ -27,7 +27,8 @@ _lock = threading.Lock()
 def make_native(executable: Executable, inline: bool = True) -> None:
     """Give an executable the code that the engine `jit` runs, unless it has it.
 
-    Without `inline` all but control is done by C bodies (a test mode). Raises RelayError `bad-option` where this host cannot compile or run such code.
+    Without `inline` all but control is done by C bodies (a test mode). Raises RelayError
+    `bad-option` where this host cannot compile or run such code.
     """
     with _lock:
         if not lib.rvm_program_is_native(executable.handle):
