@@ -234,9 +234,10 @@ class _Walk:
         return ("free", id(variable)) if number is None else number
 
     def _bind_types(self, params: tuple[TypeParam, ...]) -> None:
-        self.put(("params", len(params)))
+        # Anew: what a pass made of one definition may share the parameters of another.
+        self.put(("params", *(isinstance(param, DimVar) for param in params)))
         for param in params:
-            self.put((isinstance(param, DimVar), self._bind(param)))
+            self._bind_anew(param)
 
     # --- expressions ---------------------------------------------------------------------
 
@@ -374,9 +375,7 @@ class _Walk:
                     self.put(("fn", len(type_.arg_types), len(type_.type_constraints)))
                     if type_.type_params:
                         waiting.append(_Outside.of(type_.type_params, self.numbers))
-                        self.put(("params", *(isinstance(p, DimVar) for p in type_.type_params)))
-                        for param in type_.type_params:
-                            self._bind_anew(param)
+                        self._bind_types(type_.type_params)
                 case TypeRelation():
                     self.put(("relation", type_.name, len(type_.args)))
                     self._attrs(sorted((type_.attrs or {}).items(), key=_name))

@@ -40,8 +40,9 @@ class Module:
     """Functions and data types in the order of their definition.
 
     `library` names the definitions that came from the prelude: they are no entries and are not
-    printed by default. `inferred` is what the last type inference left, for the next one to
-    start from.
+    printed by default, unless the module is `altered`: a pass gave one of them another body, so
+    that a reader of the text would have another program. `inferred` is what the last type inference
+    left, for the next one to start from.
     """
 
     functions: Mapping[str, Function] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class Module:
     library: frozenset[str] = frozenset()
     attrs: Attrs = NO_ATTRS
     inferred: Inferred | None = field(default=None, compare=False, repr=False, kw_only=True)
+    altered: bool = field(default=False, compare=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "functions", MappingProxyType(dict(self.functions)))
@@ -58,7 +60,7 @@ class Module:
         return f"<Module of {len(self.functions)} functions, {len(self.types)} types>"
 
     def __str__(self) -> str:
-        """Return the text of the program, without what came from the prelude."""
+        """Return the text of the program, without what came as it is from the prelude."""
         from relayvm.ir.printer import print_module
 
         return print_module(self)

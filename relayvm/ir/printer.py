@@ -82,7 +82,7 @@ def print_module(
     parts: list[str] = []
     if module.attrs:
         parts.append(_print_attrs(module, section))
-    hidden = frozenset() if library else module.library
+    hidden = frozenset() if library else _hidden(module)
     reserved = reserved_names(module.types)
     for name, data in module.types.items():
         if name not in hidden:
@@ -93,6 +93,15 @@ def print_module(
             parts.append(printer.definition(name, function))
     text = "\n".join(parts)
     return "".join([text, "\n", *section.parts()]) if section.constants and metadata else text
+
+
+def _hidden(module: Module) -> frozenset[str]:
+    """Return what a reader of the text has from the prelude, or does not need."""
+    if not module.altered:
+        return module.library
+    from relayvm.ir.parser.library import unused_library
+
+    return unused_library(module)
 
 
 def print_expr(

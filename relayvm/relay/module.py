@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from relayvm.base.diagnostics import Diagnostic, RelayError, error
+from relayvm.base.dims import DimVar
 from relayvm.base.source import Source
 from relayvm.compiler.infer_types import infer_types
 from relayvm.ir.expr import (
@@ -82,6 +83,7 @@ class IRModule:
         self._functions: dict[str, Function] = {}
         self._types: dict[str, TypeData] = {}
         self._library: frozenset[str] = frozenset()
+        self._altered = False
         self._attrs = as_attrs(attrs)
         self._vars: dict[str, GlobalVar] = {}
         self._type_vars: dict[str, GlobalTypeVar] = {}
@@ -98,7 +100,9 @@ class IRModule:
         """The program as passes take it."""
         if self._module is None:
             functions = with_own_binders(self._functions)
-            self._module = Module(functions, self._types, self._library, self._attrs)
+            self._module = Module(
+                functions, self._types, self._library, self._attrs, altered=self._altered
+            )
         return self._module
 
     def _changed(self) -> None:
@@ -163,7 +167,9 @@ class IRModule:
             return self._function(expr.name)
         made = with_one_binder_each(expr if isinstance(expr, Function) else Function((), expr))
         assert isinstance(made, Function)
-        return made
+        # A size that is written as a variable of TVM's stands for any: a parameter of the function.
+        sizes = tuple(v for v in free_type_vars(made) if isinstance(v, DimVar))
+        return replace(made, type_params=(*made.type_params, *sizes)) if sizes else made
 
     def __delitem__(self, var: Name) -> None:
         """Remove a function."""
@@ -306,6 +312,7 @@ class IRModule:
         self._functions = dict(module.functions)
         self._types = dict(module.types)
         self._library = module.library
+        self._altered = module.altered
         self._attrs = module.attrs
         self._changed()
 
@@ -384,6 +391,7 @@ def wrap(module: Module, like: IRModule | None = None) -> IRModule:
     result._functions = dict(module.functions)
     result._types = dict(module.types)
     result._library = module.library
+    result._altered = module.altered
     result._attrs = module.attrs or NO_ATTRS
     result._module = module
     if like is not None:

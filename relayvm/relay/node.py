@@ -120,14 +120,16 @@ def as_shape(values: object) -> tuple[Dim, ...]:
 
 
 def as_dtype(value: object) -> DType:
-    """Return an element type by its name, as text or as numpy's; raises RelayError
-    `unknown-dtype`.
+    """Return an element type by its name, as text or as numpy's, or that of a tensor type; raises
+    RelayError `unknown-dtype`.
     """
+    if isinstance(value, TensorType):
+        value = value.dtype
     if isinstance(value, DType):
         return value
     try:
         name = value if isinstance(value, str) else np.dtype(value).name  # type: ignore[call-overload]
-    except TypeError:
+    except (TypeError, ValueError):
         name = repr(value)
     if name not in BY_NAME:
         known = ", ".join(f"`{n}`" for n in BY_NAME)

@@ -103,7 +103,8 @@ def _incomplete(executable: Executable) -> RelayError:
     return error(
         "late-constants",
         f"this executable lacks constants, which are bound late: {listed}{more}",
-        help="`exe.with_constants(arrays)` returns the executable that has them",
+        help="`exe.with_constants(arrays)` returns the executable that has them; by TVM's names, "
+        "`load_late_bound_consts(path)` puts them in",
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import relayvm as tvm
 from relayvm import relay
 from relayvm.base.diagnostics import RelayError
+from relayvm.ir import structural_equal
 from relayvm.ir.module import Module
 from relayvm.relay.module import unwrap, wrap
 
@@ -216,3 +218,39 @@ def test_a_name_that_is_not_there_is_a_value_error():
             ask("nope")
     with pytest.raises(ValueError, match="no constructor with the tag 7"):
         mod.get_constructor(7)
+
+
+def test_a_size_that_is_a_variable_becomes_a_parameter_of_the_function():
+    n = tvm.te.size_var("n")
+    x = relay.var("x", shape=(n, 3))
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], x + x)))
+    assert [str(p) for p in mod["main"].type_params] == ["n"]
+    assert structural_equal(mod, relay.parse(mod.astext()))
+    data = np.ones((2, 3), np.float32)
+    for kind in ("debug", "vm"):
+        run = relay.create_executor(kind, mod).evaluate()
+        np.testing.assert_array_equal(run(data).numpy(), data * 2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        relay.transform.ToANormalForm(),
+        relay.transform.LambdaLift(),
+        relay.transform.PartialEvaluate(),
+        relay.transform.DeadCodeElimination(inline_once=True),
+        relay.transform.FuseOps(3),
+    ],
+    ids=lambda change: change.info.name,
+)
+def test_what_a_pass_changes_in_the_library_is_in_the_text(change):
+    text = "def @main(%l: List[int32]) { (@length(%l), @rev(@map(fn (%x) { %x + 1 }, %l))) }"
+    mod = relay.transform.InferType()(change(relay.transform.InferType()(relay.parse(text))))
+    again = relay.parse(mod.astext())
+    assert structural_equal(mod, again)
+    assert again.astext() == mod.astext()
+
+
+def test_text_has_of_the_library_no_more_than_was_changed():
+    mod = relay.parse("def @main(%l: List[int32]) { @length(%l) }")
+    assert "def @length" not in relay.transform.InferType()(mod).astext()

@@ -259,3 +259,9 @@ def test_nodes_are_copied_with_other_fields():
     assert relay.function.FunctionWithFields(function) is function
     assert relay.expr.VarWithFields(X) is X
     assert relay.expr.VarWithFields(X, relay.base.Id("z")).name_hint == "z"
+
+
+def test_the_dtype_of_a_constant_may_be_a_scalar_type():
+    assert relay.const(0, relay.scalar_type("int32")).data.dtype == "int32"
+    with pytest.raises(RelayError, match="there is no dtype"):
+        relay.const(0, relay.TupleType([]))

@@ -84,7 +84,8 @@ def test_no_machine_runs_without_the_constants(whole: relayvm.Executable) -> Non
     assert str(failure) == (
         "error[late-constants]: this executable lacks constants, which are bound late: "
         f"`{first}`, `{second}`\n"
-        "help: `exe.with_constants(arrays)` returns the executable that has them"
+        "help: `exe.with_constants(arrays)` returns the executable that has them; by TVM's "
+        "names, `load_late_bound_consts(path)` puts them in"
     )
     assert lib.rvm_machine_new(small.handle, 1 << 30, 1 << 30, 100) == ffi.NULL
     assert refusal(lambda: small.split_constants(0)).code == "late-constants"

@@ -170,7 +170,8 @@ def _parts(value: Expr, known: dict[Expr, tuple[Rows, ...]]) -> tuple[Rows, ...]
 
 def _rows_taken(call: Call, source: Rows) -> tuple[Rows, ...] | None:
     operand, result = call.args[0].checked_type, call.checked_type
-    assert isinstance(operand, TensorType) and isinstance(call.op, Operator)
+    if not isinstance(operand, TensorType) or not isinstance(call.op, Operator):
+        return None  # a tuple of one part
     attrs = call.op.complete_attrs(call.attrs)
     if call.op.name == "strided_slice":
         first, *others = slice_ranges(operand.shape, SliceSpec(**attrs))
