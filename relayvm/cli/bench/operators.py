@@ -82,22 +82,22 @@ def _made_up(op: Operator) -> Row | None:
 
 
 def measure(row: Row, elements: int) -> Measured | None:
-    """Return the times of a call, or None where made-up operands mean nothing to it."""
+    """Return the times of a call, or None where its operands mean nothing or no kernel runs."""
     rng = np.random.default_rng(0)
     known = sizes(elements)
     values = [_array(rng, kind, shape, known) for kind, shape in row.operands]
     try:
         vm, meaning = _compiled(row, values, known)
-        vm.run(*values)
-    except RelayError as err:
-        print(err)
+        kernel = min(vm.profile(*values).kernel_time_ns for _ in range(PROFILES)) * 1e-9
+    except RelayError:
+        return None
+    if not kernel:
         return None
     calls: list[Callable[[], Any]] = [lambda: vm.run(*values), meaning]
     peer = _torch_call(row, values)
     if peer is not None:
         calls.append(peer)
     call, numpy, *torch = alternating_seconds(calls)
-    kernel = min(vm.profile(*values).kernel_time_ns for _ in range(PROFILES)) * 1e-9
     return Measured(row, elements, kernel, call, numpy, torch[0] if torch else None)
 
 
