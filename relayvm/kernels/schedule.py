@@ -26,6 +26,7 @@ from relayvm.kernels.schedules.program import program_phases
 from relayvm.kernels.schedules.rows import group_phase, group_stages
 from relayvm.kernels.schedules.single_rows import box_phase, position_phase
 from relayvm.kernels.schedules.transpose import transpose_phase
+from relayvm.kernels.schedules.unread import without_unread
 
 _log = logging.getLogger("relayvm")
 
@@ -63,6 +64,10 @@ def _scheduled(computation: Computation, target: Target) -> n.Nest:
                 phases += program_phases(parts.context, stage.program, parts.scratch)
                 continue
             phases += _stage_phases(parts.context, stage, kept, registers)
+    parts.private += parts.context.private
+    phases, unread = without_unread(phases, (*parts.scratch, *parts.private))
+    parts.scratch = [b for b in parts.scratch if b.name not in unread]
+    parts.private = [b for b in parts.private if b.name not in unread]
     return finish(computation.name, parts, phases)
 
 

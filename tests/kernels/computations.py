@@ -81,6 +81,20 @@ def dense(r: Random) -> Case:
     return r.case("dense", (x, w, b), (y,), arrays, [expected])
 
 
+def dense_and_gelu(r: Random) -> Case:
+    (m, vm), (k, vk), (u, vu) = r.size(15), r.size(36), r.size(90)
+    x = c.placeholder("x", (m, k), "float32")
+    w = c.placeholder("w", (u, k), "float32")
+    b = c.placeholder("b", (u,), "float32")
+    d = _sum_product((m, u), k, lambda i, j, q: (x[i, q], w[j, q]))
+    z = c.compute((m, u), lambda i, j: d[i, j] + b[j])
+    half = c.compute((m, u), lambda i, j: z[i, j] * 0.5)
+    e = c.compute((m, u), lambda i, j: c.scalar("erf", z[i, j] * 0.5**0.5))
+    y = c.compute((m, u), lambda i, j: half[i, j] * (e[i, j] + 1.0))
+    arrays = [r.array((vm, vk)), r.array((vu, vk)), r.array((vu,))]
+    return r.case("gelu", (x, w, b), (y,), arrays)
+
+
 def matmul(r: Random) -> Case:
     (m, vm), (k, vk), (u, vu) = r.size(7), r.size(36), r.size(22)
     dtype = ["float32", "float64", "int8", "int32", "float16"][r.integer(0, 4)]
@@ -591,6 +605,7 @@ def pad_images(r: Random) -> Case:
 
 FAMILIES = (
     dense,
+    dense_and_gelu,
     matmul,
     batch_matmul,
     tree_node,

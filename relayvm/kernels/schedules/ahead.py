@@ -6,7 +6,7 @@ lines of a row by itself, but each tile starts new rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from relayvm.base.abi import Access
 from relayvm.kernels import loops as n
@@ -17,19 +17,61 @@ LINE_BYTES = 64
 
 @dataclass(frozen=True)
 class Ahead:
-    """What is fetched ahead: where `var` moves on by `step`, if a condition holds."""
+    """What is fetched ahead: where `var` moves on by `step`, if a condition holds.
+
+    Of places that lie side by side only one of `shares` is fetched, the one that has number
+    `share`.
+    """
 
     condition: n.Expr
     var: n.Expr
     step: int
+    shares: int = 1
+    share: n.Expr = field(default_factory=lambda: n.const(0))
 
     def fetch(self, statements: list[n.Stmt]) -> n.Stmt:
         """Return prefetches for the vectors that statements load at a place that moves."""
-        return n.If(self.condition, tuple(_prefetches(statements, self.var, self.step)))
+        places = _places(statements, self.var, self.step)
+        found: dict[n.Prefetch, None] = {}
+        for run in _runs(places):
+            size, rest = divmod(len(run), self.shares)
+            share = s.mul(self.share, n.const(size)) if not rest else n.const(0)
+            size = size if not rest else len(run)
+            for place in run[:size]:
+                found.update(dict.fromkeys(place.lines(share)))
+        return n.If(self.condition, tuple(found))
 
 
-def _prefetches(statements: list[n.Stmt], var: n.Expr, step: int) -> list[n.Stmt]:
-    found: dict[n.Prefetch, None] = {}
+@dataclass(frozen=True)
+class _Place:
+    """Where a vector is loaded: `axis` is the one along which it moves, `offset` its constant."""
+
+    load: n.Load
+    indices: tuple[n.Expr, ...]
+    axis: int
+    offset: int
+
+    @property
+    def line(self) -> tuple[object, ...]:
+        """What places have in common that lie side by side."""
+        rest = s.sub(self.indices[self.axis], n.const(self.offset))
+        return (self.load.buffer, *self.indices[: self.axis], rest, *self.indices[self.axis + 1 :])
+
+    def lines(self, share: n.Expr) -> list[n.Prefetch]:
+        """Return prefetches of all lines of a vector, moved on by a share."""
+        indices = list(self.indices)
+        indices[self.axis] = s.add(indices[self.axis], share)
+        item = self.load.dtype.itemsize_bytes
+        return [
+            n.Prefetch(
+                self.load.buffer, (*indices[:-1], s.add(indices[-1], n.const(offset // item)))
+            )
+            for offset in range(0, max(self.load.lanes * item, 1), LINE_BYTES)
+        ]
+
+
+def _places(statements: list[n.Stmt], var: n.Expr, step: int) -> list[_Place]:
+    found: dict[_Place, None] = {}
     for stmt in statements:
         if not isinstance(stmt, n.Let) or not isinstance(stmt.value, n.Load):
             continue
@@ -37,13 +79,27 @@ def _prefetches(statements: list[n.Stmt], var: n.Expr, step: int) -> list[n.Stmt
         if load.lanes == 1 or load.buffer.access is not Access.DENSE:
             continue
         moved = tuple(_moved(index, var, step) for index in load.indices)
-        if moved == load.indices:
-            continue
-        size = load.lanes * load.dtype.itemsize_bytes
-        for offset in range(0, max(size, 1), LINE_BYTES):
-            elements = n.const(offset // load.dtype.itemsize_bytes)
-            found[n.Prefetch(load.buffer, (*moved[:-1], s.add(moved[-1], elements)))] = None
+        for axis, (new, old) in enumerate(zip(moved, load.indices)):
+            if new != old:
+                found[_Place(load, moved, axis, s.polynomial(new).get((), 0))] = None
+                break
     return list(found)
+
+
+def _runs(places: list[_Place]) -> list[list[_Place]]:
+    """Return places in groups of those that lie side by side, in order."""
+    lines: dict[tuple[object, ...], list[_Place]] = {}
+    for place in places:
+        lines.setdefault(place.line, []).append(place)
+    runs: list[list[_Place]] = []
+    for line in lines.values():
+        line.sort(key=lambda place: place.offset)
+        for number, place in enumerate(line):
+            if number and place.offset == line[number - 1].offset + 1:
+                runs[-1].append(place)
+            else:
+                runs.append([place])
+    return runs
 
 
 def _moved(index: n.Expr, var: n.Expr, step: int) -> n.Expr:

@@ -21,6 +21,7 @@ from relayvm.kernels.schedules.boxes import is_apart, lane_loop, product, run_fr
 from relayvm.kernels.schedules.elementwise import emit_stage, last_axis
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame, Reduction
 from relayvm.kernels.schedules.grid import Ranges, Side, grid_phase, tile_loops
+from relayvm.kernels.schedules.late import Sums, has_costly_epilogue, sums_of
 from relayvm.kernels.schedules.plan import Stage
 from relayvm.kernels.schedules.reduction import Rule, combined, lane_rule, rule_of
 
@@ -35,6 +36,8 @@ LONG = 512
 TALL = 6
 # Where more rows share the weights, the time to fetch them does not count.
 MANY_ROWS = 64
+# So many tiles of rows take turns to fetch the next block of columns.
+TURNS = 2
 
 Place = dict[int, n.Expr]
 
@@ -75,7 +78,8 @@ def contraction_phase(context: Context, stage: Stage, registers: int) -> n.Phase
     try:
         tiling = Tiling(context, stage, extents, registers)
         tiling.check()
-        return tiling.phase()
+        tiling.is_late = has_costly_epilogue(stage, context.buffers.keys())
+        return tiling.phase_in_some_form()
     except (NotAContraction, CannotVectorise):
         return None
 
@@ -155,6 +159,11 @@ class Tiling:
         self.context, self.stage, self.extents = context, stage, extents
         self.column_axis = last_axis(extents)
         self.base: dict[int, n.Expr] = {}
+        # How many columns a block of the grid has, in a phase of the stage alone.
+        self.block: int | None = None
+        # Whether sums wait for the end of their block, and where those of this block do.
+        self.is_late = False
+        self.sums: Sums | None = None
         self.probe = self._probed()
         outer = [k for k, e in enumerate(extents) if e != n.const(1) and k != self.column_axis]
         own = self.probe.axes_with(self.column_axis)
@@ -186,12 +195,25 @@ class Tiling:
             return None
         return int(rows.value)
 
+    def phase_in_some_form(self) -> n.Phase:
+        """Return the phase; its epilogue is computed in the tiles if it has no vector form."""
+        own = len(self.context.private)
+        try:
+            return self.phase()
+        except CannotVectorise:
+            if not self.is_late:
+                raise
+        del self.context.private[own:]
+        self.is_late, self.sums = False, None
+        return self.phase()
+
     def phase(self) -> n.Phase:
         """Return the phase: blocks of columns, of each all rows."""
         emitter = Emitter(self.context, no_reduction)
         if self.column_axis is None:
             return self._single(emitter)
-        columns = Side(self.column_axis, self.extents[self.column_axis], self._column_block())
+        self.block = self._column_block()
+        columns = Side(self.column_axis, self.extents[self.column_axis], self.block)
         sides = [Side(k, self.extents[k], 1) for k in self.outer if k not in self.inner_outer]
         sides.append(columns)
         sides += [Side(k, self.extents[k], 1) for k in self.inner_outer]
@@ -255,6 +277,13 @@ class Tiling:
     ) -> None:
         """Emit a box of results; where it is aligned, it is one block of a grid."""
         fixed = fixed or {}
+        if self.is_late and self.sums is None:
+            self.sums = self._sums(ranges)
+            if self.sums is not None:
+                self._box(emitter, ranges, aligned, fixed)
+                self._finish_sums(emitter, ranges)
+                self.sums = None
+                return
         has_rows = self.row_axis is not None and self.row_axis not in fixed
 
         def rows(emitter: Emitter, at: Place) -> None:
@@ -278,6 +307,40 @@ class Tiling:
 
         outer = [k for k in self.outer if k not in fixed]
         self._outer_loops(emitter, outer, fixed, ranges, rows)
+
+    def _sums(self, ranges: Ranges) -> Sums | None:
+        """Return where the sums of a block of the grid wait; None where tiles finish them."""
+        columns = ranges[self.column_axis or 0]
+        width = s.sub(columns[1], columns[0])
+        most = self.block or 0
+        if isinstance(width, n.Const):
+            most = min(most, int(width.value))
+        if most < n.LANES:
+            return None
+        rows: tuple[n.Expr, n.Expr] = (n.const(0), n.const(1))
+        height = 1
+        if self.row_axis is not None:
+            rows, height = ranges[self.row_axis], self.few_rows or 4 * self.heights[0]
+        dtypes = [record.reduction.dtype for record in self._trial_records()]
+        return sums_of(self.context, dtypes, (height, most), rows, columns)
+
+    def _trial_records(self) -> list[Record]:
+        axes = tuple(n.Var(f"p{k}") for k in range(len(self.extents)))
+        return discover(self.context, self.stage, axes)
+
+    def _finish_sums(self, emitter: Emitter, ranges: Ranges) -> None:
+        sums = self.sums
+        assert sums is not None
+        at = {k: ranges[k][0] for k in self.outer}
+
+        def done(row: n.Expr, column: n.Expr, values: list[n.Expr], mask: n.Expr | None) -> None:
+            place = {**at, self.column_axis or 0: column}
+            if self.row_axis is not None:
+                place[self.row_axis] = row
+            indices = tuple(place.get(k, n.const(0)) for k in range(len(self.extents)))
+            finish(emitter, self.stage, indices, values, mask)
+
+        sums.finish(emitter, done)
 
     def _outer_loops(
         self,
@@ -360,7 +423,7 @@ class Tiling:
         for kind in dict.fromkeys(kinds):
             numbers = [k for k, each in enumerate(kinds) if each == kind]
             records = {cell: [found[cell][k] for k in numbers] for cell in cells}
-            ahead = self._ahead(at, columns) if rows > 1 else None
+            ahead = self._ahead(at, rows, columns) if rows > 1 else ()
             tiles = self._reduced(emitter, kind[0], cells, records, ahead)
             for row in range(rows):
                 for number, tile, record in zip(numbers, tiles, records[(row, 0)]):
@@ -371,24 +434,41 @@ class Tiling:
         column = zero if columns == 1 else n.Ramp(zero, n.const(1), columns)
         for row in range(rows):
             values = [results[row][k] for k in range(len(self.probe.lengths))]
-            finish(emitter, self.stage, self._indices(at, row, column), values, None)
+            if self.sums is None:
+                finish(emitter, self.stage, self._indices(at, row, column), values, None)
+                continue
+            here = s.add(
+                at.get(-1 if self.row_axis is None else self.row_axis, n.const(0)), n.const(row)
+            )
+            self.sums.put(emitter, here, at[self.column_axis or 0], values)
 
-    def _ahead(self, at: Place, columns: int) -> Ahead | None:
+    def _ahead(self, at: Place, rows: int, columns: int) -> tuple[Ahead, ...]:
         """Return how to fetch what the next columns need.
 
-        It pays where weights are known to come from afar, for the first rows that use them.
+        It pays where weights are known to come from afar, for the first rows that use them: tiles
+        of the greatest height take turns to fetch the next block, lower ones fetch the next tile.
         """
         column, row = at.get(self.column_axis or 0), at.get(self.row_axis or 0, n.const(0))
-        rows = self.extents[self.row_axis] if self.row_axis is not None else n.const(1)
-        if isinstance(rows, n.Const) and int(rows.value) > MANY_ROWS:
-            return None
+        total = self.extents[self.row_axis] if self.row_axis is not None else n.const(1)
+        if isinstance(total, n.Const) and int(total.value) > MANY_ROWS:
+            return ()
         weights = sum(self._known_length(length) for length in self.probe.lengths)
         count = self.extents[self.column_axis or 0]
         size = 4 * weights * int(count.value) if isinstance(count, n.Const) else 0
         if not isinstance(column, n.Var) or size <= self.context.cache_bytes // 2:
-            return None
+            return ()
         first = s.compare("equal", row, n.const(0))
-        return Ahead(first, column, columns) if first != n.const(False, BOOL) else None
+        if first == n.const(False, BOOL):
+            return ()
+        if self.block is None or rows < max(4, self.heights[0]) or columns % TURNS:
+            return (Ahead(first, column, columns),)
+        together = n.const(TURNS * rows)
+        turn = s.floordiv(row, n.const(rows))
+        few = s.both(first, s.compare("less", total, together))
+        turns = Ahead(s.compare("less", row, together), column, self.block, TURNS, turn)
+        # Where no rows follow, the first ones fetch the rest, too.
+        rest = [Ahead(few, column, self.block, TURNS, n.const(k)) for k in range(1, TURNS)]
+        return (turns, *(rest if few != n.const(False, BOOL) else ()))
 
     def _reduced(
         self,
@@ -396,7 +476,7 @@ class Tiling:
         length: n.Expr,
         cells: list[tuple[int, int]],
         records: dict[tuple[int, int], list[Record]],
-        ahead: Ahead | None,
+        ahead: tuple[Ahead, ...],
     ) -> list[n.Tile]:
         """Emit the loop over the reduced axis; return the tiles of partials, one a reduction."""
         rules = [lane_rule(r.reduction, self.context.dots) for r in records[cells[0]]]
@@ -416,8 +496,9 @@ class Tiling:
                         value = n.select(mask, value, held)
                     emitter.statements.append(n.TileStore(tile, n.const(number), value))
             emitter.share_loads, emitter.run = shared, None
-            if ahead is not None and mask is None:
-                emitter.statements.append(ahead.fetch(emitter.statements[first:]))
+            if mask is None:
+                done = emitter.statements[first:]
+                emitter.statements += [each.fetch(done) for each in ahead]
 
         lane_loop(emitter, length, step, lanes=width)
         return tiles

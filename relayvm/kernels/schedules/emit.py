@@ -80,7 +80,7 @@ class Context:
     `broadcasts` are the sizes to which its strided operands are broadcast at run time. `windows`
     holds, by the name of a buffer that is a part of its tensor, where on which axes it begins.
     `cache_bytes` is what a core's own cache holds; `dots` is what the target has for sums of small
-    integers, see `machine.dot_kind`.
+    integers, see `machine.dot_kind`. `private` is memory of each worker that phases came to need.
     """
 
     names: Names
@@ -90,6 +90,7 @@ class Context:
     windows: dict[str, dict[int, n.Expr]] = field(default_factory=dict)
     cache_bytes: int = 1 << 19
     dots: str = ""
+    private: list[n.Buffer] = field(default_factory=list)
 
     def place(self, buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> tuple[n.Expr, ...]:
         """Return where in a buffer the element of its tensor at `indices` is."""

@@ -26,7 +26,7 @@ class Partials:
         length: n.Expr,
         records: list[list[Record]],
         registers: int,
-        ahead: Ahead | None = None,
+        ahead: tuple[Ahead, ...] = (),
     ) -> None:
         self.emitter, self.length, self.records = emitter, length, records
         self.ahead = ahead
@@ -137,8 +137,7 @@ class Partials:
                 emitter.prover.add_range(k, n.const(0), full, n.LANES)
                 for part, offset in enumerate(offsets):
                     self._step(tiles, part, s.add(k, offset))
-                if self.ahead is not None:
-                    body.append(self.ahead.fetch(body))
+                body += [each.fetch(body) for each in self.ahead]
             emitter.statements.append(n.For(k, n.const(0), full, n.LANES, tuple(body)))
         for part, offset in enumerate(offsets if full != self.length else ()):
             position = s.add(full, offset)
