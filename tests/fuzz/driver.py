@@ -51,11 +51,23 @@ def build_driver(
     return made
 
 
-def run(driver: Path, files: list[bytes], folder: Path, emulator: Sequence[str] = ()) -> list[str]:
-    """Return what the driver says of each file; fails if a sanitizer stopped it."""
+def run(
+    driver: Path,
+    files: list[bytes],
+    folder: Path,
+    emulator: Sequence[str] = (),
+    codes: Sequence[bytes] = (),
+    engine: str = "",
+) -> list[str]:
+    """Return what the driver says of each file; fails if a sanitizer stopped it.
+
+    With an `engine`, `codes` are the compiled code of each file, as `fuzz_main.c` reads it.
+    """
     path = folder / "files"
-    path.write_bytes(b"".join(struct.pack("<I", len(f)) + f for f in files))
-    done = subprocess.run([*emulator, driver, path], capture_output=True, timeout=120, check=False)
+    behind = codes or [b""] * len(files)
+    path.write_bytes(b"".join(struct.pack("<I", len(f)) + f + c for f, c in zip(files, behind)))
+    command = [*emulator, driver, path, *([engine] if engine else [])]
+    done = subprocess.run(command, capture_output=True, timeout=240, check=False)
     lines = done.stdout.decode(errors="replace").split("\n")[:-1]
     if done.returncode != 0:
         (ROOT / "build" / "fuzz" / "failing.rvm").write_bytes(files[len(lines)])

@@ -1,6 +1,8 @@
 /* Loads each executable of a file of many and runs every function of those that are accepted, within limits, on
  * values of every kind. Prints one line for each; anything wrong is for the sanitizers to find.
- * The file: for each executable, its size as 4 bytes, then its bytes. */
+ * The file: for each executable, its size as 4 bytes, then its bytes. With a second argument, `interpreter` or `native`,
+ * each is followed by its compiled code: margin (8 bytes), size (4) and bytes of the image, and for each function the
+ * offsets of its code and of what enters it (4 each). Then a line says all that came of the runs, in a checksum. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,12 +106,47 @@ static void link_kernels(rvm_program *program) {
             program->kernels[k].phases[p] = k < KERNELS ? phases[k] : rvm_kernel_empty;
 }
 
+/* --- what came of a run --------------------------------------------------------------------------- */
+
+static uint64_t digest;
+
+static void note(uint64_t word) {
+    digest = (digest ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    digest ^= digest >> 29;
+}
+
+static void note_trap(const rvm_machine *machine) {
+    const rvm_trap_record *trap = rvm_machine_trap(machine);
+    for (const char *c = trap->message; *c; c++) note((uint8_t)*c);
+    note(trap->num_frames);
+    note(trap->skipped);
+    for (uint32_t i = 0; i < trap->num_frames; i++) {
+        note(trap->frames[i].function);
+        note(trap->frames[i].unit);
+    }
+    for (uint32_t i = 0; i < trap->num_registers; i++) {
+        note(trap->registers[i].slot);
+        note(trap->registers[i].kind ? trap->registers[i].layout : trap->registers[i].word);
+    }
+}
+
+static void note_outcome(const rvm_machine *machine, const rvm_function *function, int32_t trap,
+                         const uint64_t *results) {
+    note((uint64_t)trap);
+    if (trap != 0) note_trap(machine);
+    for (uint32_t i = 0; trap == 0 && i < function->num_results; i++) {
+        const rvm_object *object = (const void *)(uintptr_t)results[i];
+        note(function->result_class[i] == RVM_CLASS_WORD ? results[i] : (uint64_t)object->kind << 16 | object->layout);
+    }
+}
+
 static int32_t run(rvm_machine *machine, const rvm_function *function) {
     uint64_t args[MAX_PARAMS], results[MAX_PARAMS];
     for (uint32_t i = 0; i < function->num_params; i++)
         args[i] = function->param_class[i] == RVM_CLASS_WORD ? random_word()
                                                              : random_object(machine->program, 0);
     const int32_t trap = machine_run(machine, function->index, args, results);
+    note_outcome(machine, function, trap, results);
     for (uint32_t i = 0; i < function->num_params; i++)
         if (function->param_class[i] == RVM_CLASS_BORROWED) rvm_value_release(args[i]);
     for (uint32_t i = 0; trap == 0 && i < function->num_results; i++)
@@ -118,7 +155,7 @@ static int32_t run(rvm_machine *machine, const rvm_function *function) {
     return trap;
 }
 
-static void run_all(rvm_program *program) {
+static void run_all(rvm_program *program, int is_native, int is_told) {
     uint32_t runs = 0, traps = 0;
     link_kernels(program);
     rvm_machine *machine = rvm_machine_new(program, MAX_MEMORY, MAX_STEPS, MAX_DEPTH);
@@ -131,6 +168,8 @@ static void run_all(rvm_program *program) {
         printf("accepted 0 0: no memory for a machine\n");
         return;
     }
+    if (is_native && !rvm_machine_set_native(machine)) abort();
+    digest = 1;
     for (uint32_t f = 0; f < program->num_functions; f++) {
         const rvm_function *function = &program->functions[f];
         if (function->num_params > MAX_PARAMS || function->num_results > MAX_PARAMS) continue;
@@ -139,14 +178,35 @@ static void run_all(rvm_program *program) {
     }
     rvm_stats stats;
     rvm_machine_stats(machine, &stats);
+    if (is_told)
+        printf("%u %u steps %llu digest %016llx: ", runs, traps, (unsigned long long)stats.steps,
+               (unsigned long long)digest);
     printf("accepted %u %u: %lld objects are left\n", runs, traps, (long long)stats.live_objects);
     rvm_machine_free(machine);
+}
+
+/* Gives a program the compiled code that follows it in the file. */
+static void link_native(rvm_program *program, FILE *file) {
+    uint64_t margin;
+    uint32_t size, *offsets = malloc((program->num_functions * 2 + 1) * sizeof *offsets);
+    if (offsets == NULL || fread(&margin, sizeof margin, 1, file) != 1 || fread(&size, sizeof size, 1, file) != 1) exit(2);
+    uint8_t *image = malloc(size + 1u);
+    if (image == NULL || fread(image, 1, size, file) != size ||
+        fread(offsets, 2 * sizeof *offsets, program->num_functions, file) != program->num_functions)
+        exit(2);
+    const void *base = rvm_program_map_code(program, image, size, NULL, 0);
+    if (base == NULL ||
+        rvm_program_set_native(program, base, offsets, offsets + program->num_functions, margin) != 0)
+        exit(2);
+    free(image);
+    free(offsets);
 }
 
 static int next_size(FILE *file, uint32_t *size) { return fread(size, sizeof *size, 1, file) == 1; }
 
 int main(int count, char **arguments) {
-    FILE *file = count == 2 ? fopen(arguments[1], "rb") : NULL;
+    const int is_told = count == 3, is_native = is_told && strcmp(arguments[2], "native") == 0;
+    FILE *file = count >= 2 ? fopen(arguments[1], "rb") : NULL;
     if (file == NULL) return 2;
     uint32_t size;
     for (uint64_t number = 0; next_size(file, &size); number++) {
@@ -159,7 +219,8 @@ int main(int count, char **arguments) {
         if (program == NULL) {
             printf("rejected %s: %s\n", error.code, error.message);
         } else {
-            run_all(program);
+            if (is_told) link_native(program, file);
+            run_all(program, is_native, is_told);
             rvm_program_release(program);
         }
         fflush(stdout);

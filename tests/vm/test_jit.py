@@ -175,7 +175,7 @@ def test_a_trap_below_owned_values_frees_them():
         relayvm.parse(
             """
         def @deep(%n: int32, %l: List[int32], %r: ref(List[int32])) -> List[int32] {
-          if (%n == 0) { match (%l) { Nil => Nil } }
+          if (%n == 0) { match? (%l) { Nil => Nil } }
           else { Cons(%n, @deep(%n - 1, Cons(%n, %l), ref(%l))) }
         }
         def @main(%n: int32) -> int32 { length(@deep(%n, Nil, ref(Nil))) }

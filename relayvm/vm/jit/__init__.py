@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from relayvm.base.abi import Image
 from relayvm.base.diagnostics import error
 from relayvm.base.link import link_object
-from relayvm.vm.jit.host import this_host
+from relayvm.vm.jit.host import Host, this_host
 from relayvm.vm.jit.module import enter_name, margin_bytes, module_text
 from relayvm.vm.library import ffi, lib
 
@@ -36,9 +36,9 @@ def make_native(executable: Executable, inline: bool = True) -> None:
             _attach(executable, program, program_image(program, inline))
 
 
-def program_image(program: Program, inline: bool = True) -> Image:
-    """Return the code of all functions of a program for this host."""
-    host = this_host()
+def program_image(program: Program, inline: bool = True, host: Host | None = None) -> Image:
+    """Return the code of all functions of a program for a host, by default this one."""
+    host = host or this_host()
     if importlib.util.find_spec("llvmlite") is None:
         raise error(
             "bad-option",

@@ -14,8 +14,8 @@ _LAST = ("instruction_combine", "simplify_cfg")
 
 @functools.lru_cache(maxsize=1)
 def _initialize() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
 
 
 def compile_object(text: str, triple: str, cpu: str, features: str) -> bytes:
