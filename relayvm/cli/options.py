@@ -111,7 +111,7 @@ def add_machine_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a machine: engine, threads and limits."""
     parser.add_argument(
         "--engine",
-        choices=("auto", "interpreter"),
+        choices=("auto", "interpreter", "jit"),
         default="auto",
         help="how bytecode runs (default: auto)",
     )

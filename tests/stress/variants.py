@@ -16,7 +16,9 @@ RUNTIME = ROOT / "relayvm" / "vm" / "runtime"
 
 @lru_cache
 def build(variant: str) -> None:
-    """Build `stress` or `sanitize` in place."""
+    """Build `stress` or `sanitize` in place; nothing for the runtime itself, whose name is empty."""
+    if not variant:
+        return
     library = RUNTIME.parent / f"_runtime_{variant}.abi3.so"
     sources = [p for p in RUNTIME.rglob("*") if p.suffix in (".c", ".h", ".inc", ".py")]
     if library.exists() and library.stat().st_mtime > max(p.stat().st_mtime for p in sources):
