@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from relayvm.base.error_codes import ERROR_CODES
 from relayvm.base.source import Span
@@ -111,12 +111,15 @@ class RelayError(RuntimeError):
 class Trap(RelayError):
     """A failure of a running program: reason, source line and call stack, innermost frame first.
 
-    The machine that raised it stays usable.
+    The machine that raised it stays usable. In a row of calls, `index` is the number of the call
+    and `results` are those of the calls before.
     """
 
     def __init__(self, diagnostic: Diagnostic, stack: tuple[str, ...] = ()):
         super().__init__(diagnostic)
         self.stack = stack
+        self.index: int | None = None
+        self.results: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
         frames = "".join(f"\n  at {frame}" for frame in self.stack)

@@ -58,6 +58,12 @@ def array_argument(value: Any, type_: ValueType, where: str, symbols: Symbols) -
     array = _as_array(value, dtype, type_, where)
     if array.dtype != dtype.numpy and array.dtype.newbyteorder("=") != dtype.numpy:
         raise wrong(where, type_, array, _cast_help(where, dtype))
+    check_sizes(array, type_, where, symbols)
+    return np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
+
+
+def check_sizes(array: Any, type_: ValueType, where: str, symbols: Symbols) -> None:
+    """Check the shape of an array; symbols are treated as `array_argument` does."""
     if array.ndim != len(type_.dims):
         raise wrong(where, type_, array)
     for axis, (size, dim) in enumerate(zip(array.shape, type_.dims)):
@@ -65,7 +71,6 @@ def array_argument(value: Any, type_: ValueType, where: str, symbols: Symbols) -
             _check_named(dim, size, f"axis {axis} of {where}", symbols)
         elif dim is not None and dim != size:
             raise wrong(where, type_, array)
-    return np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
 
 
 def _check_named(dim: str, size: int, place: str, symbols: Symbols) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 import relayvm
 from relayvm.base.diagnostics import RelayError, Trap
+from relayvm.vm.calling import Call
 from relayvm.vm.library import ffi, lib
-from relayvm.vm.machine import VirtualMachine, _Call
+from relayvm.vm.machine import VirtualMachine
 from relayvm.vm.profile import Profile
 
 TEXT = """
@@ -81,25 +82,24 @@ def test_an_entry_is_named_and_may_have_no_kernels(vm: VirtualMachine) -> None:
 
 def test_a_call_that_is_not_measured_fills_no_rows(exe: relayvm.Executable) -> None:
     machine = VirtualMachine(exe)
-    call = _Call(machine, machine._entry("main"))
+    call = Call(machine, machine._entry("main"))
     rows = ffi.new("rvm_kernel_profile[]", lib.rvm_program_num_kernels(exe.handle))
-    call.call.profile = kept = ffi.new("rvm_profile *", [rows])
-    call((3, X), {})
+    kept = ffi.new("rvm_profile *", [rows])
+    call((3, X), {}, profile=kept)
     first = [row.calls for row in rows]
     assert sum(first) == 4 and kept.time_ns > 0
     machine.run(3, X)
-    call.call.profile = ffi.NULL
     call((3, X), {})
     assert [row.calls for row in rows] == first
 
 
 def test_a_trap_in_a_measured_call_leaves_the_machine_unmeasured(exe: relayvm.Executable) -> None:
     machine = VirtualMachine(exe, max_steps=2000)
-    call = _Call(machine, machine._entry("main"))
+    call = Call(machine, machine._entry("main"))
     rows = ffi.new("rvm_kernel_profile[]", lib.rvm_program_num_kernels(exe.handle))
-    call.call.profile = kept = ffi.new("rvm_profile *", [rows])
+    kept = ffi.new("rvm_profile *", [rows])
     with pytest.raises(Trap, match="limit of 2000 steps"):
-        call((1 << 30, X), {})
+        call((1 << 30, X), {}, profile=kept)
     counted = sum(row.calls for row in rows)
     assert 0 < counted == machine.stats()["kernel_calls"] and kept.time_ns > 0
     machine.run(2, X)

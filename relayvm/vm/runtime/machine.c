@@ -113,10 +113,10 @@ static int32_t start(rvm_machine *m, const rvm_function *function, const uint64_
 }
 
 /* The host may keep results and hand them to other machines. */
-static int32_t share_results(rvm_machine *m, const rvm_function *function, const uint64_t *results) {
+int32_t machine_share_results(rvm_machine *m, const rvm_function *function, const uint64_t *results) {
     bool shared = true;
     for (unsigned i = 0; i < function->num_results; i++) {
-        if (function->result_class[i] == RVM_CLASS_OWNED) {
+        if (function->result_class[i] == RVM_CLASS_OWNED && results[i]) {
             shared = heap_share(&m->heap, word_object(results[i])) && shared;
         }
     }
@@ -124,7 +124,7 @@ static int32_t share_results(rvm_machine *m, const rvm_function *function, const
         return 0;
     }
     for (unsigned i = 0; i < function->num_results; i++) {
-        if (function->result_class[i] == RVM_CLASS_OWNED) {
+        if (function->result_class[i] == RVM_CLASS_OWNED && results[i]) {
             object_release(&m->heap, word_object(results[i]));
         }
     }
@@ -144,13 +144,16 @@ void machine_settle(rvm_machine *m) {
 #endif
 }
 
-int32_t machine_run(rvm_machine *m, uint32_t function, const uint64_t *args, uint64_t *results) {
+int32_t machine_start(rvm_machine *m, uint32_t function, const uint64_t *args, uint64_t *results) {
     atomic_store(&m->interrupted, 0);
-    const rvm_function *code = &m->program->functions[function];
     m->invocations++;
     heap_begin_scans(&m->heap);
-    int32_t trap = start(m, code, args, results);
-    return trap ? trap : share_results(m, code, results);
+    return start(m, &m->program->functions[function], args, results);
+}
+
+int32_t machine_run(rvm_machine *m, uint32_t function, const uint64_t *args, uint64_t *results) {
+    int32_t trap = machine_start(m, function, args, results);
+    return trap ? trap : machine_share_results(m, &m->program->functions[function], results);
 }
 
 const rvm_trap_record *rvm_machine_trap(const rvm_machine *m) {
@@ -161,9 +164,9 @@ void rvm_machine_interrupt(rvm_machine *m) {
     atomic_store(&m->interrupted, 1);
 }
 
-void rvm_machine_trim(rvm_machine *m) {
+bool rvm_machine_trim(rvm_machine *m) {
     if (atomic_exchange(&m->running, 1)) {
-        return;
+        return false;
     }
     frame_trim(m);
     native_trim(m);
@@ -171,6 +174,7 @@ void rvm_machine_trim(rvm_machine *m) {
     shared_cycles_settle(SHARED_CYCLES_TRIM);
     heap_trim(&m->heap);
     atomic_store(&m->running, 0);
+    return true;
 }
 
 /* It may read counters that the machine changes at that moment, which is meant. */

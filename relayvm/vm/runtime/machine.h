@@ -131,6 +131,9 @@ void rvm_machine_set_trace(rvm_machine *machine, rvm_trace trace, void *context)
  * o are owned by the caller and usable by any thread. Returns 0 or a trap code; then `rvm_machine_trap` tells more and
  * there are no results. */
 int32_t machine_run(rvm_machine *machine, uint32_t function, const uint64_t *args, uint64_t *results);
+/* The two halves of it: between them, results belong to the machine alone, and those taken are set to 0. */
+int32_t machine_start(rvm_machine *machine, uint32_t function, const uint64_t *args, uint64_t *results);
+int32_t machine_share_results(rvm_machine *machine, const rvm_function *function, const uint64_t *results);
 /* A clock that never goes back. */
 int64_t machine_clock_ns(void);
 /* What is due when no value of the machine's own is left. */
@@ -138,7 +141,8 @@ void machine_settle(rvm_machine *machine);
 const rvm_trap_record *rvm_machine_trap(const rvm_machine *machine);
 
 void rvm_machine_interrupt(rvm_machine *machine);
-void rvm_machine_trim(rvm_machine *machine);
+/* False if the machine is running. */
+bool rvm_machine_trim(rvm_machine *machine);
 /* May be called while the machine runs; the counters are then those of different moments. */
 void rvm_machine_stats(const rvm_machine *machine, rvm_stats *stats);
 

@@ -34,7 +34,7 @@ void rvm_machine_set_threads(rvm_machine *machine, uint32_t num_threads, uint32_
 void rvm_machine_set_poll(rvm_machine *machine, rvm_poll poll, void *context);
 const rvm_trap_record *rvm_machine_trap(const rvm_machine *machine);
 void rvm_machine_interrupt(rvm_machine *machine);
-void rvm_machine_trim(rvm_machine *machine);
+bool rvm_machine_trim(rvm_machine *machine);
 void rvm_machine_stats(const rvm_machine *machine, rvm_stats *stats);
 bool rvm_machine_fail_allocation(rvm_machine *machine, int64_t k);
 bool rvm_is_stress_build(void);
@@ -76,18 +76,30 @@ typedef struct {
     uint64_t time_ns, steps;
 } rvm_profile;
 typedef struct {
+    void *data;
+    int64_t dims[8];
+    uint8_t dtype, rank;
+} rvm_destination;
+typedef struct {
     rvm_machine *machine;
-    const rvm_argument *args;
+    rvm_argument *args;
     uint64_t *results;
     rvm_value_info *infos;
+    rvm_destination *destinations;
+    const void **places[4];
     uint32_t function;
     rvm_profile *profile;
 } rvm_call;
 int32_t rvm_machine_invoke(rvm_call *call);
+int32_t rvm_machine_invoke_1(rvm_call *call, const void *a);
+int32_t rvm_machine_invoke_2(rvm_call *call, const void *a, const void *b);
+int32_t rvm_machine_invoke_3(rvm_call *call, const void *a, const void *b, const void *c);
+int32_t rvm_machine_invoke_4(rvm_call *call, const void *a, const void *b, const void *c, const void *d);
+int32_t rvm_machine_invoke_many(rvm_call *calls, uint32_t count, uint32_t *done);
+void rvm_machine_take(rvm_call *calls, uint32_t count);
 int rvm_value_equal(uint64_t a, uint64_t b);
 uint64_t rvm_value_new_list(const rvm_program *program, uint32_t nil, uint32_t cons, uint32_t item,
                             const uint64_t *items, uint64_t count);
-void rvm_machine_take_data(rvm_call *call, uint32_t result, void *to);
 uint64_t rvm_value_load_word(uint8_t dtype, const void *element);
 int32_t rvm_program_set_native(rvm_program *program, const void *base, const uint32_t *code_offsets,
                                const uint32_t *enter_offsets, uint64_t margin_bytes);

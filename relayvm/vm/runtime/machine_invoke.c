@@ -39,23 +39,58 @@ static int32_t take_arguments(rvm_machine *m, const rvm_function *code, const rv
     return trap;
 }
 
+static bool fits(const rvm_destination *to, const rvm_tensor *tensor) {
+    if (tensor->head.kind != RVM_TENSOR || tensor->dtype != to->dtype || tensor->rank != to->rank) {
+        return false;
+    }
+    for (unsigned i = 0; i < to->rank; i++) {
+        if (tensor->dims[i] != to->dims[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Copied before they are shared: most never become values that others see. */
+static int32_t fill_destinations(rvm_call *call, const rvm_function *code) {
+    int32_t answer = 0;
+    for (uint32_t i = 0; i < code->num_results; i++) {
+        const rvm_destination *to = &call->destinations[i];
+        if (!to->data || code->result_class[i] != RVM_CLASS_OWNED) {
+            continue;
+        }
+        if (!fits(to, word_tensor(call->results[i]))) {
+            answer = RVM_CALL_MISFIT;
+            continue;
+        }
+        rvm_value_copy_data(call->results[i], to->data);
+        object_release(&call->machine->heap, word_object(call->results[i]));
+        call->results[i] = 0;
+    }
+    return answer;
+}
+
 static int32_t invoke(rvm_call *call) {
     rvm_machine *m = call->machine;
     const rvm_function *code = &m->program->functions[call->function];
-    int32_t trap = take_arguments(m, code, call->args, m->invoke_values);
+    int32_t answer = 0, trap = take_arguments(m, code, call->args, m->invoke_values);
     if (!trap) {
-        trap = machine_run(m, call->function, m->invoke_values, call->results);
+        trap = machine_start(m, call->function, m->invoke_values, call->results);
+        if (!trap) {
+            answer = call->destinations ? fill_destinations(call, code) : 0;
+            trap = machine_share_results(m, code, call->results);
+        }
         drop_objects(m, code, m->invoke_values, RVM_CLASS_BORROWED);
         machine_settle(m);
     }
     for (uint32_t i = 0; i < code->num_results; i++) {
         if (trap) {
             call->results[i] = 0;
-        } else if (code->result_class[i] == RVM_CLASS_OWNED) {
+        } else if (code->result_class[i] == RVM_CLASS_OWNED && call->results[i]) {
             rvm_value_inspect(call->results[i], &call->infos[i]);
         }
     }
-    return trap;
+    return trap ? trap : answer;
 }
 
 static int32_t invoke_measured(rvm_call *call) {
@@ -63,33 +98,85 @@ static int32_t invoke_measured(rvm_call *call) {
     const uint64_t steps = m->total_steps;
     const int64_t begin = machine_clock_ns();
     m->profile = call->profile->kernels;
-    int32_t trap = invoke(call);
+    int32_t answer = invoke(call);
     m->profile = NULL;
     call->profile->time_ns += (uint64_t)(machine_clock_ns() - begin);
     call->profile->steps += m->total_steps - steps;
-    return trap;
+    return answer;
 }
 
-int32_t rvm_machine_invoke(rvm_call *call) {
-    if (atomic_exchange(&call->machine->running, 1)) {
-        return -1;
+int32_t rvm_machine_invoke_many(rvm_call *calls, uint32_t count, uint32_t *done) {
+    rvm_machine *m = calls->machine;
+    *done = 0;
+    if (atomic_exchange(&m->running, 1)) {
+        return RVM_CALL_BUSY;
     }
-    const bool cyclic = call->machine->program->cyclic;
+    const bool cyclic = m->program->cyclic;
     if (cyclic) {
         shared_cycles_enter();
     }
-    int32_t trap = call->profile ? invoke_measured(call) : invoke(call);
+    int32_t answer = 0;
+    while (answer <= 0 && *done < count) {
+        rvm_call *call = &calls[*done];
+        int32_t last = call->profile ? invoke_measured(call) : invoke(call);
+        answer = last ? last : answer;
+        *done += last <= 0;
+    }
     if (cyclic) {
         shared_cycles_leave();
         shared_cycles_settle(SHARED_CYCLES_RUN);
     }
-    atomic_store(&call->machine->running, 0);
-    return trap;
+    atomic_store(&m->running, 0);
+    return answer;
 }
 
-void rvm_machine_take_data(rvm_call *call, uint32_t result, void *to) {
-    uint64_t value = call->results[result];
-    call->results[result] = 0;
-    rvm_value_copy_data(value, to);
-    object_release(&call->machine->heap, word_object(value));
+int32_t rvm_machine_invoke(rvm_call *call) {
+    uint32_t done;
+    return rvm_machine_invoke_many(call, 1, &done);
+}
+
+int32_t rvm_machine_invoke_1(rvm_call *call, const void *a) {
+    *call->places[0] = a;
+    return rvm_machine_invoke(call);
+}
+
+int32_t rvm_machine_invoke_2(rvm_call *call, const void *a, const void *b) {
+    *call->places[1] = b;
+    return rvm_machine_invoke_1(call, a);
+}
+
+int32_t rvm_machine_invoke_3(rvm_call *call, const void *a, const void *b, const void *c) {
+    *call->places[2] = c;
+    return rvm_machine_invoke_2(call, a, b);
+}
+
+int32_t rvm_machine_invoke_4(rvm_call *call, const void *a, const void *b, const void *c, const void *d) {
+    *call->places[3] = d;
+    return rvm_machine_invoke_3(call, a, b, c);
+}
+
+static void take(rvm_call *call, rvm_heap *heap) {
+    const rvm_function *code = &call->machine->program->functions[call->function];
+    for (uint32_t i = 0; i < code->num_results; i++) {
+        if (code->result_class[i] == RVM_CLASS_OWNED && call->results[i] && call->destinations[i].data &&
+            call->infos[i].kind == RVM_TENSOR) {
+            rvm_value_copy_data(call->results[i], call->destinations[i].data);
+            object_release(heap, word_object(call->results[i]));
+            call->results[i] = 0;
+        }
+    }
+}
+
+void rvm_machine_take(rvm_call *calls, uint32_t count) {
+    rvm_machine *m = calls->machine;
+    const bool mine = !atomic_exchange(&m->running, 1);
+    rvm_heap *heap = mine ? &m->heap : heap_host_lock();
+    for (uint32_t i = 0; i < count; i++) {
+        take(&calls[i], heap);
+    }
+    if (mine) {
+        atomic_store(&m->running, 0);
+    } else {
+        heap_host_unlock();
+    }
 }

@@ -49,21 +49,43 @@ typedef struct rvm_argument {
     int64_t dims[RVM_MAX_RANK];
 } rvm_argument;
 
+/* Where a result goes that is a tensor of this type; null data: nowhere. */
+typedef struct rvm_destination {
+    void *data;
+    int64_t dims[RVM_MAX_RANK];
+    uint8_t dtype, rank;
+} rvm_destination;
+
+enum { RVM_CALL_PLACES = 4, RVM_CALL_BUSY = -1, RVM_CALL_MISFIT = -2 };
+
 /* A call of a function with room for its arguments and results; it may be used again. */
 typedef struct rvm_call {
     rvm_machine *machine;
-    const rvm_argument *args;
+    rvm_argument *args;
     uint64_t *results;
-    rvm_value_info *infos; /* of the results that are objects */
+    rvm_value_info *infos;         /* of the results that are left as objects */
+    rvm_destination *destinations; /* of the results; null: none has one */
+    const void **places[RVM_CALL_PLACES]; /* of addresses that change from call to call: in `args`, `destinations` */
     uint32_t function;
     rvm_profile *profile; /* where the call is measured; null: it is not */
 } rvm_call;
 
-/* As machine_run; the arguments must be of the function's classes. -1 if the machine is running. Results are 0 where
- * there are none. */
+/* As machine_run; the arguments must be of the function's classes. Elements of results that fit their destinations are
+ * copied there, and the result is 0. RVM_CALL_BUSY if the machine is running: nothing was consumed. RVM_CALL_MISFIT if
+ * it ran but not all destinations are filled; then these results are owned objects, too. Results are 0 where there are
+ * none. */
 int32_t rvm_machine_invoke(rvm_call *call);
-/* Copies the elements of a result and drops it into the pools of the machine, which must not be running. */
-void rvm_machine_take_data(rvm_call *call, uint32_t result, void *to);
+/* The same, with the addresses that the first places get. */
+int32_t rvm_machine_invoke_1(rvm_call *call, const void *a);
+int32_t rvm_machine_invoke_2(rvm_call *call, const void *a, const void *b);
+int32_t rvm_machine_invoke_3(rvm_call *call, const void *a, const void *b, const void *c);
+int32_t rvm_machine_invoke_4(rvm_call *call, const void *a, const void *b, const void *c, const void *d);
+/* Runs calls of one machine in order, up to the first that traps; `done` is their number without that one. Nobody else
+ * runs on the machine in between. The answer is of the last that ran, MISFIT if any was. */
+int32_t rvm_machine_invoke_many(rvm_call *calls, uint32_t count, uint32_t *done);
+/* Copies the results that are left as tensors to their destinations, whose sizes the caller has made fit, and drops
+ * them: into the pools of the machine, if that is not running. */
+void rvm_machine_take(rvm_call *calls, uint32_t count);
 uint64_t rvm_value_load_word(uint8_t dtype, const void *element);
 
 /* value_graph.c: 1 if equal, 0 if not, -1 if memory ran out. NaN, references and functions equal only themselves. */
