@@ -81,7 +81,7 @@ def _version(name: str) -> str:
 
 def run_cache(options: argparse.Namespace) -> int:
     """Show or clear the kernel cache."""
-    from relayvm.kernels.cache import cache_info, clear_cache
+    from relayvm.base.cache import cache_info, clear_cache
 
     if options.clear:
         clear_cache()

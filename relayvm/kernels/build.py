@@ -14,15 +14,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from relayvm.base import cache as cache_module
 from relayvm.base import link as link_module
 from relayvm.base.abi import DimCheck, DimSource, Image, Kernel
+from relayvm.base.cache import NEST, kernel_cache
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import DimVar
 from relayvm.base.link import merge_images
 from relayvm.base.settings import setting
 from relayvm.base.target import Target
 from relayvm.kernels import lower, pool
-from relayvm.kernels.cache import NEST, kernel_cache
 from relayvm.kernels.codegen.contract import check_contract, signature_text
 from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.kernels.compute import Tensor
@@ -208,7 +209,8 @@ def compiler_version() -> str:
     root = Path(__file__).parent
     for path in sorted(root.rglob("*.py")):
         digest.update(path.read_bytes())
-    digest.update(Path(link_module.__file__).read_bytes())
+    for module in (link_module, cache_module):
+        digest.update(Path(str(module.__file__)).read_bytes())
     binding = importlib.util.find_spec("llvmlite")
     if binding is not None and binding.origin is not None:
         # Read, not imported: a build that finds all in the cache must not load LLVM.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from relayvm.base.abi import DimSource, Kernel
+from relayvm.base.cache import cache_info, clear_cache
 from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import DimVar, dim_value, symbol
 from relayvm.base.dtypes import INT8
@@ -16,7 +17,6 @@ from relayvm.base.target import Target
 from relayvm.kernels import build
 from relayvm.kernels import compute as te
 from relayvm.kernels.build import KernelRequest, build_kernels, build_native, cached_image
-from relayvm.kernels.cache import cache_info, clear_cache
 from relayvm.kernels.parser import parse_nest
 from tests.kernels.images import LoadedImage
 

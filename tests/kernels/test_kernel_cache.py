@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from relayvm.base.abi import Image
-from relayvm.kernels.cache import KernelCache, image_from_bytes, image_to_bytes
+from relayvm.base.cache import KernelCache, image_from_bytes, image_to_bytes
 
 KEY = "ab" + "0" * 62
 

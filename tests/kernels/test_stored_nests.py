@@ -7,12 +7,12 @@ import zlib
 import pytest
 
 from relayvm.base.abi import DimCheck, DimSource
+from relayvm.base.cache import cache_info, kernel_cache
 from relayvm.base.dims import DimVar, dim_floordiv, symbol
 from relayvm.base.target import Target
 from relayvm.kernels import build, lower
 from relayvm.kernels import compute as c
 from relayvm.kernels.build import KernelRequest, build_kernels
-from relayvm.kernels.cache import cache_info, kernel_cache
 from relayvm.kernels.printer import print_nest
 from relayvm.kernels.stored import computation_key, kernel_from_bytes, kernel_to_bytes
 

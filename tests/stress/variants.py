@@ -16,7 +16,7 @@ RUNTIME = ROOT / "relayvm" / "vm" / "runtime"
 
 @lru_cache
 def build(variant: str) -> None:
-    """Build `stress` or `sanitize` in place; nothing for the runtime itself, whose name is empty."""
+    """Build `stress` or `sanitize` in place; the runtime itself, without a name, is there."""
     if not variant:
         return
     library = RUNTIME.parent / f"_runtime_{variant}.abi3.so"

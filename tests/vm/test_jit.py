@@ -12,6 +12,7 @@ import relayvm
 from relayvm.base.diagnostics import RelayError, Trap
 from relayvm.vm.executable import Executable, load
 from relayvm.vm.jit import host, make_native
+from relayvm.vm.jit.engine import native_key
 from relayvm.vm.jit.module import MOST_OPTIMISED
 from relayvm.vm.jit.writer import MOST_ARGUMENTS
 from relayvm.vm.machine import VirtualMachine
@@ -398,10 +399,26 @@ def test_other_machines_are_told_apart(monkeypatch):
 
 
 def test_without_llvmlite_the_engine_is_refused(monkeypatch):
-    monkeypatch.setattr("relayvm.vm.jit.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setenv("RELAYVM_CACHE", "")
+    monkeypatch.setattr("relayvm.vm.jit.engine.importlib.util.find_spec", lambda name: None)
     with pytest.raises(RelayError, match="needs llvmlite") as caught:
         VirtualMachine(loops(), engine="jit")
     assert caught.value.code == "bad-option"
+
+
+def test_the_cache_holds_code_that_needs_no_compiler(monkeypatch, tmp_path):
+    monkeypatch.setenv("RELAYVM_CACHE", str(tmp_path))
+    assert VirtualMachine(lists(), engine="jit").invoke("sum", [1, 2]) == 3
+    (name,) = (p for p in tmp_path.glob("kernels/??/*") if len(p.name) > 40)
+    compiled = native_key(lists())
+    assert name.name == compiled[2:]
+    assert native_key(lists(), inline=False) != compiled != native_key(loops())
+    monkeypatch.setattr("relayvm.vm.jit.engine.program_image", lambda *_: pytest.fail("compiled"))
+    assert VirtualMachine(lists(), engine="jit").invoke("sum", [1, 2]) == 3
+    name.write_bytes(b"damage")
+    monkeypatch.undo()
+    monkeypatch.setenv("RELAYVM_CACHE", str(tmp_path))
+    assert VirtualMachine(lists(), engine="jit").invoke("sum", [1, 2]) == 3
 
 
 def test_the_setting_names_the_engine(monkeypatch):

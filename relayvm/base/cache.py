@@ -1,4 +1,4 @@
-"""The disk cache of nests and compiled kernels: content-addressed, private to the user, bounded,
+"""The disk cache of nests and of compiled code: content-addressed, private to the user, bounded,
 safe against damage and races.
 
 An entry's name is a hash of everything its code depends on, so entries never go stale; a damaged

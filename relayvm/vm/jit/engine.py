@@ -1,0 +1,107 @@
+"""From an executable to code that its machines run: from the user's cache, or compiled now."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relayvm.base import link
+from relayvm.base.abi import Image
+from relayvm.base.cache import kernel_cache
+from relayvm.base.diagnostics import error
+from relayvm.vm import isa
+from relayvm.vm.file import decode
+from relayvm.vm.file.format import SECTIONS
+from relayvm.vm.jit.host import Host, this_host
+from relayvm.vm.jit.module import enter_name, margin_bytes, module_text
+from relayvm.vm.library import ffi, lib
+from relayvm.vm.program import Program
+
+if TYPE_CHECKING:
+    from relayvm.vm.executable import Executable
+
+_lock = threading.Lock()
+
+
+def make_native(executable: Executable, inline: bool = True) -> None:
+    """Give an executable the code that the engine `jit` runs, unless it has it.
+
+    Without `inline` all but control is done by C bodies (a test mode). Raises RelayError
+    `bad-option` where this host cannot compile or run such code.
+    """
+    with _lock:
+        if not lib.rvm_program_is_native(executable.handle):
+            _attach(executable, _image(executable, inline))
+
+
+def _image(executable: Executable, inline: bool) -> Image:
+    cache, key = kernel_cache(), native_key(executable, inline)
+    image = cache.get(key)
+    if image is None:
+        image = program_image(executable.program(), inline)
+        cache.put(key, image)
+    return image
+
+
+def native_key(executable: Executable, inline: bool = True) -> str:
+    """Return the hash of all that an executable's code depends on: program, host, compiler."""
+    digest = hashlib.sha256(f"{this_host()} {inline} {compiler_version()}".encode())
+    for section in SECTIONS:
+        if section.name != "data":  # constants
+            digest.update(executable.section(section.name))
+    return digest.hexdigest()
+
+
+@functools.lru_cache(maxsize=1)
+def compiler_version() -> str:
+    """Return what identifies this compiler: its sources, and LLVM's binding if it is there."""
+    digest = hashlib.sha256()
+    paths = [*sorted(Path(__file__).parent.glob("*.py"))]
+    paths += [Path(str(module.__file__)) for module in (isa, decode, link)]
+    binding = importlib.util.find_spec("llvmlite")
+    if binding is not None and binding.origin is not None:
+        # Read, not imported: what finds all in the cache must not load LLVM.
+        paths.append(Path(binding.origin).with_name("_version.py"))
+    for path in paths:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def program_image(program: Program, inline: bool = True, host: Host | None = None) -> Image:
+    """Return the code of all functions of a program for a host, by default this one.
+
+    Its entries are offsets of `functions`, of what enters each from C, and the `margin` of stack.
+    """
+    host = host or this_host()
+    if importlib.util.find_spec("llvmlite") is None:
+        raise error(
+            "bad-option",
+            "the engine `jit` needs llvmlite, which is not installed",
+            help="the engine `interpreter` runs everywhere",
+        )
+    from relayvm.vm.jit.llvm import compile_object
+
+    text = module_text(program, host, inline)
+    data = compile_object(text, host.triple, host.cpu, host.features)
+    names = {
+        "functions": tuple(f"f{i}" for i in range(len(program.functions))),
+        "enter": tuple(map(enter_name, program.functions)),
+    }
+    image = link.link_object(data, host.triple, (), names)
+    image.entries["margin"] = (margin_bytes(program),)
+    return image
+
+
+def _attach(executable: Executable, image: Image) -> None:
+    from relayvm.vm.executable import map_image
+
+    base = map_image(executable.handle, image)
+    functions = ffi.new("uint32_t[]", image.entries["functions"])
+    enter = ffi.new("uint32_t[]", image.entries["enter"])
+    (margin,) = image.entries["margin"]
+    if lib.rvm_program_set_native(executable.handle, base, functions, enter, margin) != 0:
+        raise error("out-of-memory", "there is no memory for the native code")
