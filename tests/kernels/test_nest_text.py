@@ -28,11 +28,11 @@ nest @total {
     let e0 = (floor_divide($n, 16) * 16)
     for k0 = 0 to e0 step 16 {
       let x0 = in0[k0]:16
-      acc0[0] = (acc0[0] + x0)
+      acc0[0] = (x0 + acc0[0])
     }
     if less(e0, $n) {
       let x1 = in0[e0]:16?mask(($n - e0), 16)
-      acc0[0] = select(mask(($n - e0), 16), (acc0[0] + x1), acc0[0])
+      acc0[0] = select(mask(($n - e0), 16), (x1 + acc0[0]), acc0[0])
     }
     let v0 = tree(add, acc0[0])
     out0[] = v0
@@ -70,7 +70,11 @@ def test_naive_nests_read_back_and_keep_the_rules(family):
         ("in0[k0]:16", "in0[k0]:3", "expected a power of two up to 64, found `3`"),
         ("$n - e0", "$m - e0", "expected a dim of the nest, found `m`"),
         ("tree(add", "tree(divide", "expected an operator of a tree, found `divide`"),
-        ("x0)", "k0)", "expected operands of one dtype and width that suit `add`, found `)`"),
+        (
+            "+ acc0[0])",
+            "+ k0)",
+            "expected operands of one dtype and width that suit `add`, found `)`",
+        ),
         ("phase b0", "phase 1", "expected a variable, found `1`"),
         ("{\n    tile", "{\n    ; tile", "`;` cannot stand in a nest"),
     ],
