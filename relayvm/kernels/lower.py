@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from relayvm.base.abi import (
     ALIGN_BYTES,
@@ -49,6 +50,7 @@ from relayvm.kernels.compute import (
 from relayvm.kernels.index import simplify as s
 from relayvm.kernels.index.bounds import ensure_bounds
 from relayvm.kernels.schedules.emit import Context, Emitter, Names
+from relayvm.kernels.schedules.moves import moves_all
 from relayvm.kernels.schedules.plan import (
     Stage,
     body_of,
@@ -129,7 +131,7 @@ def skeleton(
         operands.append(_buffer(context, f"out{number}", tensor, "output", _access(tensor)))
     if computation.strided:
         context.broadcast_along(topological(outputs))
-    chosen = plan(outputs, forced)
+    chosen = plan(outputs, forced, partial(moves_all, context))
     scratch: list[n.Buffer] = []
     for tensor in chosen.kept:
         if tensor not in context.buffers:

@@ -95,6 +95,24 @@ def dense_and_gelu(r: Random) -> Case:
     return r.case("gelu", (x, w, b), (y,), arrays)
 
 
+def dense_to_heads(r: Random) -> Case:
+    """Two layers of one operand, their columns cut into heads."""
+    (m, vm), k, heads, width = r.size(9), r.integer(1, 40), r.integer(1, 3), r.integer(1, 20)
+    u = heads * width
+    x = c.placeholder("x", (m, k), "float32")
+    weights = [c.placeholder(name, (u, k), "float32") for name in ("v", "w")]
+    outputs, arrays = [], [r.array((vm, k))]
+    expected = []
+    for w in weights:
+        d = _sum_product((m, u), k, lambda i, j, q, w=w: (x[i, q], w[j, q]))
+        z = c.compute((m, u), lambda i, j, d=d: d[i, j] + 1.0)
+        outputs.append(c.compute((heads, m, width), lambda h, i, q, z=z: z[i, h * width + q]))
+        arrays.append(r.array((u, k)))
+        whole = arrays[0] @ arrays[-1].T + 1
+        expected.append(whole.reshape(vm, heads, width).transpose(1, 0, 2))
+    return r.case("heads", (x, *weights), tuple(outputs), arrays, expected)
+
+
 def matmul(r: Random) -> Case:
     (m, vm), (k, vk), (u, vu) = r.size(7), r.size(36), r.size(22)
     dtype = ["float32", "float64", "int8", "int32", "float16"][r.integer(0, 4)]
@@ -606,6 +624,7 @@ def pad_images(r: Random) -> Case:
 FAMILIES = (
     dense,
     dense_and_gelu,
+    dense_to_heads,
     matmul,
     batch_matmul,
     tree_node,

@@ -453,7 +453,8 @@ class Tiling:
         if isinstance(total, n.Const) and int(total.value) > MANY_ROWS:
             return ()
         weights = sum(self._known_length(length) for length in self.probe.lengths)
-        count = self.extents[self.column_axis or 0]
+        own = [self.extents[k] for k in self.outer if k not in self.inner_outer]
+        count = product((self.extents[self.column_axis or 0], *own))
         size = 4 * weights * int(count.value) if isinstance(count, n.Const) else 0
         if not isinstance(column, n.Var) or size <= self.context.cache_bytes // 2:
             return ()

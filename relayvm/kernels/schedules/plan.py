@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from relayvm.base.dims import Dim, dims_equal
+from relayvm.base.dims import Dim, dim_mul, dims_equal
 from relayvm.kernels.compute import (
     ArgReduce,
     Cast,
@@ -24,6 +24,7 @@ from relayvm.kernels.compute import (
 )
 
 MAX_INLINE_DEPTH = 40
+FEW_TOGETHER = 2
 CHEAP = frozenset(
     ("add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "fma", "floor")
     + ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "ceil", "round")
@@ -146,8 +147,15 @@ def topological(outputs: Iterable[Tensor]) -> list[Tensor]:
     return order
 
 
-def plan(outputs: tuple[Tensor, ...], forced: frozenset[Tensor] = frozenset()) -> Plan:
-    """Choose what is kept in memory (`forced` in any case) and group it to stages."""
+def plan(
+    outputs: tuple[Tensor, ...],
+    forced: frozenset[Tensor] = frozenset(),
+    moves: Callable[[Use], bool] | None = None,
+) -> Plan:
+    """Choose what is kept in memory (`forced` in any case) and group it to stages.
+
+    `moves` tells whether a use takes every element exactly once, if at other indices.
+    """
     order = topological(outputs)
     uses = _uses(order)
     kept: set[Tensor] = set(outputs) | forced
@@ -160,7 +168,7 @@ def plan(outputs: tuple[Tensor, ...], forced: frozenset[Tensor] = frozenset()) -
     for tensor in reversed(order):
         if tensor in kept or not isinstance(tensor.op, Compute):
             continue
-        if _must_keep(tensor, uses, kept, inlined):
+        if _must_keep(tensor, uses, kept, inlined, moves):
             kept.add(tensor)
     for tensor in order:
         if isinstance(tensor.op, Compute):
@@ -195,10 +203,11 @@ def _must_keep(
     uses: dict[Tensor, list[Use]],
     kept: set[Tensor],
     inlined: dict[Tensor, Tensor],
+    moves: Callable[[Use], bool] | None,
 ) -> bool:
     """Decide for a tensor all of whose readers are decided."""
     if has_reduction(tensor):
-        reader = _reader_in_place(tensor, uses, kept)
+        reader = _reader_in_place(tensor, uses, kept, moves)
         return reader is None or not _run_together(inlined.setdefault(reader, tensor), tensor)
     readers = uses.get(tensor, [])
     body = body_of(tensor).body
@@ -230,15 +239,21 @@ def _ends_chain(tensor: Tensor, uses: dict[Tensor, list[Use]]) -> bool:
 
 
 def _reader_in_place(
-    tensor: Tensor, uses: dict[Tensor, list[Use]], kept: set[Tensor]
+    tensor: Tensor,
+    uses: dict[Tensor, list[Use]],
+    kept: set[Tensor],
+    moves: Callable[[Use], bool] | None,
 ) -> Tensor | None:
     """Return the kept tensor to which one chain of readers leads, each of which reads only at its
-    own index; None if there is none.
+    own index, or each element once; None if there is none.
     """
     current = tensor
     while current not in kept or current is tensor:
         readers = uses.get(current, [])
-        if len({u.reader for u in readers}) != 1 or not all(_is_identity(u) for u in readers):
+        if len({u.reader for u in readers}) != 1:
+            return None
+        moved = moves is not None and len(readers) == 1 and moves(readers[0])
+        if not moved and not all(_is_identity(u) for u in readers):
             return None
         current = readers[0].reader
         if has_reduction(current):
@@ -326,7 +341,32 @@ def _may_join(tensor: Tensor, stage: Stage, kept: set[Tensor]) -> bool:
         return False
     if not same_shape(tensor.shape, stage.shape):
         return False
+    if _are_siblings(tensor, stage, kept):
+        return False
     return all(identity_only(tensor, other, kept) for other in stage.tensors)
+
+
+def _are_siblings(tensor: Tensor, stage: Stage, kept: set[Tensor]) -> bool:
+    """Return whether a tensor and a stage sum independently of each other over many rows.
+
+    Together each would have a part of the registers, with which rows are shared less. Few rows
+    only read their weights, which they do as well together.
+    """
+    rows: Dim = 1
+    for extent in tensor.shape[:-1]:
+        rows = dim_mul(rows, extent)
+    if isinstance(rows, int) and rows <= FEW_TOGETHER:
+        return False
+    if any(reads(tensor, other, kept) for other in stage.tensors):
+        return False
+    return all(_inlines_product(t, kept) for t in (tensor, *stage.tensors))
+
+
+def _inlines_product(tensor: Tensor, kept: set[Tensor]) -> bool:
+    return any(
+        isinstance(m, Reduce) and isinstance(m.body, Scalar) and m.body.name == "multiply"
+        for m in inlined_nodes(tensor, kept)
+    )
 
 
 def identity_only(tensor: Tensor, other: Tensor, kept: set[Tensor]) -> bool:

@@ -267,9 +267,21 @@ static rvm_program *program_new(rvm_load_error *error) {
     return program;
 }
 
+#define LARGE_PAGE_BYTES ((size_t)2 << 20)
+#define MANY_PAGES_BYTES ((size_t)4 << 20)
+
+/* Weights that fill many pages lie in large ones: each call of a kernel reads all of them, and would look up a small
+ * page for every few rows. */
 static void *aligned_memory(size_t bytes, rvm_load_error *error) {
-    void *memory = bytes > SIZE_MAX - 128 ? NULL : aligned_alloc(64, ((bytes + 63) & ~(size_t)63) + 64);
+    const size_t align = bytes >= MANY_PAGES_BYTES ? LARGE_PAGE_BYTES : 64;
+    void *memory = NULL;
+    if (bytes <= SIZE_MAX - 2 * LARGE_PAGE_BYTES)
+        memory = aligned_alloc(align, (bytes + 64 + align - 1) & ~(align - 1));
     if (memory == NULL) out_of_memory(error);
+#ifdef MADV_HUGEPAGE
+    else if (align == LARGE_PAGE_BYTES)
+        madvise(memory, (bytes + align - 1) & ~(align - 1), MADV_HUGEPAGE);
+#endif
     return memory;
 }
 
