@@ -353,6 +353,11 @@ ERROR_CODES: dict[str, str] = {
         "The message has the reason that the system gave. Files are written whole under another "
         "name first, so an older file of this name is as it was."
     ),
+    "no-c-compiler": (
+        "The library for C programs cannot be built: there is no C compiler, or it failed.\n\n"
+        "`relayvm library` runs `cc`, or the command that the environment variable CC holds; the "
+        "message has the first error that it printed."
+    ),
     "bad-tree": (
         "A text is not a list of binary trees in Penn Treebank brackets.\n\n"
         "A leaf is `(LABEL token)`, a node `(LABEL left right)`; a file has one tree a line."

@@ -1,5 +1,5 @@
-"""`relayvm compile` and `relayvm opt`: from Relay text to executables and between forms of a
-program.
+"""`relayvm compile`, `opt` and `library`: from Relay text to executables, between forms of a
+program, and the library for C programs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,15 @@ def add_commands(commands: Any) -> None:
     """Add the commands of this file to the parser."""
     _add_compile(commands)
     _add_opt(commands)
+    library = add_command(commands, "library", "build the library that runs executables from C")
+    library.add_argument(
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="where relayvm.h and librelayvm.so are written",
+    )
+    library.set_defaults(run=run_library)
 
 
 def _add_compile(commands: Any) -> None:
@@ -150,4 +159,13 @@ def run_opt(options: argparse.Namespace) -> int:
     module = run_passes(module, split_steps(options.passes))
     text = print_module(module, show_types=options.show_types, library=options.library)
     sys.stdout.write(text)
+    return 0
+
+
+def run_library(options: argparse.Namespace) -> int:
+    """Build the C library."""
+    from relayvm.vm.runtime.c_library import build_library
+
+    for path in build_library(options.output):
+        print(path)
     return 0

@@ -33,6 +33,8 @@ def abi_header() -> str:
     }
     lines += [f"#define RVM_{name} {value}" for name, value in constants.items()]
     lines.append("\n" + _enum("TRAP", {t.name: t.value for t in abi.TrapCode}))
+    codes = " ".join(f'X({t.name}, "{code}")' for t, (code, _) in abi.TRAP_CODES.items())
+    lines.append(f"#define RVM_TRAP_CODES(X) {codes}\n")
     lines.append(_enum("ACCESS", {a.name: a.value for a in abi.Access}))
     lines.append(_enum("DIRECTION", {d.name: d.value for d in abi.Direction}))
     lines.append(_enum("DTYPE", {d.name.upper(): d.code for d in DTYPES}))

@@ -27,6 +27,8 @@ enum {
     RVM_TRAP_BAD_VALUE = 10
 };
 
+#define RVM_TRAP_CODES(X) X(INDEX_OUT_OF_RANGE, "index-out-of-range") X(SHAPE_MISMATCH, "run-time-shape") X(MATCH_FAILED, "match-failed") X(OUT_OF_MEMORY, "out-of-memory") X(OUT_OF_STEPS, "out-of-steps") X(OUT_OF_DEPTH, "out-of-depth") X(INTERRUPTED, "interrupted") X(EMPTY_REFERENCE, "empty-reference") X(SIZE_OVERFLOW, "size-overflow") X(BAD_VALUE, "bad-value")
+
 enum {
     RVM_ACCESS_DENSE = 0,
     RVM_ACCESS_STRIDED = 1,

@@ -1,0 +1,56 @@
+/* Inside the C library: what its files share. The public side is relayvm.h. */
+#ifndef RVM_LIBRARY_H
+#define RVM_LIBRARY_H
+
+#include "../machine.h"
+#include "../value.h"
+#include "json.h"
+#include "relayvm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct rvm_executable {
+    _Atomic int64_t references;
+    rvm_program *program;
+    rvm_arena arena; /* of all below */
+    size_t num_entries, num_data_types;
+    rvm_entry_description *entries;
+    rvm_data_type *data_types;
+};
+
+/* A tensor of the caller's (`lent`), or an object. */
+struct rvm_value {
+    _Atomic int64_t references;
+    rvm_executable *executable;
+    const rvm_type *type; /* NULL for tensors: they tell it themselves */
+    uint64_t item;        /* an object with one count, or 0 */
+    rvm_tensor_view lent;
+};
+
+/* Fill in the error, if there is one; return -1. */
+int library_fail(rvm_error *error, const char *code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int library_out_of_memory(rvm_error *error);
+
+extern const char *const library_dtype_names[RVM_NUM_DTYPES];
+
+void executable_retain(rvm_executable *executable);
+
+/* manifest.c: fills in entries and data types; 0 or -1. */
+int manifest_read(rvm_executable *executable, rvm_error *error);
+
+/* values.c */
+/* Consumes `item`; NULL if memory is out, then it is dropped. `type` may be NULL for tensors. */
+rvm_value *value_of_item(rvm_executable *executable, const rvm_type *type, uint64_t item, rvm_error *error);
+/* Refuses a value that is not of a type; `where` names its place. 0 or -1. */
+int value_check(const rvm_executable *executable, const rvm_value *value, const rvm_type *type, const char *where,
+                rvm_error *error);
+/* The word, or an owned object, of a checked value in a place of a class. False if memory is out. */
+bool value_place(const rvm_value *value, bool is_word, uint64_t *place);
+/* The value of a word or of an object that is consumed. */
+rvm_value *value_of_place(rvm_executable *executable, const rvm_type *type, bool is_word, uint64_t place,
+                          rvm_error *error);
+/* The layout of a type if the program has it so: of that kind and number of fields. Else NULL. */
+const rvm_layout *layout_of(const rvm_executable *executable, int32_t number, uint8_t kind, size_t num_fields);
+
+#endif
