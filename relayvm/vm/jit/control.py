@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from relayvm.base.abi import Access
+from relayvm.vm.jit import kernels
 from relayvm.vm.jit.objects import tag_of
 from relayvm.vm.jit.writer import (
     KNOWN_TRAP,
@@ -150,13 +151,8 @@ def _call(w: Writer, instr: Instr) -> None:
     assert isinstance(callee, int) and isinstance(args, tuple) and isinstance(dst, tuple)
     _check_depth(w)
     words = [w.load(r) for r in args]
-    _empty(w, _consumed(args, w.program.functions[callee].params))
+    w.empty(_consumed(args, w.program.functions[callee].params))
     _call_function(w, f"@f{callee}", words, dst)
-
-
-def _empty(w: Writer, registers: set[str]) -> None:
-    assert w.full is not None
-    w.full = w.full - registers
 
 
 def _closure_code(w: Writer, closure: str, signature: int) -> str:
@@ -184,7 +180,7 @@ def _call_closure(w: Writer, instr: Instr) -> None:
     function = _closure_code(w, closure, signature)
     _check_depth(w)
     words = [w.load(r) for r in (closure, *args)]
-    _empty(w, {closure} | _consumed(args, w.program.signatures[signature].params))
+    w.empty({closure} | _consumed(args, w.program.signatures[signature].params))
     _call_function(w, function, words, dst)
 
 
@@ -228,6 +224,23 @@ def _kernel_reuse(w: Writer, instr: Instr) -> None:
 
 
 def _call_kernel(w: Writer, k: Any, given: Any, inputs: Any, outputs: Any) -> None:
+    row = w.program.kernels[k].signature
+    if not w.inline or w.host.is_stress or not kernels.is_fixed(row, given):
+        _call_by_body(w, k, given, inputs, outputs)
+        return
+    slow, done = w.name("slow"), w.name("done")
+    full = w.full
+    kernels.call(w, k, given, inputs, outputs, slow)
+    w.do(f"br label %{done}")
+    after, w.full = w.full, full
+    with w.aside(slow):
+        _call_by_body(w, k, given, inputs, outputs)
+        w.do(f"br label %{done}")
+    assert w.full == after
+    w.block(done)
+
+
+def _call_by_body(w: Writer, k: Any, given: Any, inputs: Any, outputs: Any) -> None:
     """The operands stand in a list, inputs first, of which the C function gets the places."""
     assert w.full is not None
     w.store_list(inputs)
@@ -235,7 +248,7 @@ def _call_kernel(w: Writer, k: Any, given: Any, inputs: Any, outputs: Any) -> No
     fuel = w.address("%m", w.host.offsets["fuel"])
     state = w.value("load i64, ptr %state")
     w.do(f"store i64 {w.value(f'ashr i64 {state}, 32')}, ptr {fuel}")
-    _empty(w, {r for i, r in enumerate(inputs) if i < 32 and given >> i & 1})
+    w.empty({r for i, r in enumerate(inputs) if i < 32 and given >> i & 1})
     places = (f"ptr @places_0_{len(inputs)}", f"ptr @places_{len(inputs)}_{len(outputs)}")
     w.places |= {(0, len(inputs)), (len(inputs), len(outputs))}
     index = w.host.calls["kernel"]

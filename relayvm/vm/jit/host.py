@@ -27,6 +27,18 @@ FIELDS = (
     "layout_native",
     "fields",
     "shape",
+    "profile",
+    "kernel_calls",
+    "kernel_dims",
+    "kernels",
+    "kernel_bytes",
+    "kernel_phases",
+    "kernel_calls_host",
+    "tensor_dtype",
+    "tensor_storage",
+    "tensor_data",
+    "tensor_dims",
+    "storage_foreign",
     "array_length",
     "array_items",
 )
@@ -39,6 +51,8 @@ CALLS = (
     "wrong_layout",
     "not_callable",
     "named",
+    "tensor",
+    "stopped",
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from relayvm.vm.isa import ISA
 from relayvm.vm.jit import control, words
 from relayvm.vm.jit.host import Host
+from relayvm.vm.jit.kernels import shape_name
 from relayvm.vm.jit.objects import OBJECTS
 from relayvm.vm.jit.writer import (
     INVARIANT,
@@ -21,7 +22,7 @@ from relayvm.vm.program import FunctionCode, Instr, Program
 # LLVM's time grows faster than the size of a function: larger ones are compiled without effort.
 MOST_OPTIMISED = 2000
 # Stack that a function and the C code below it may use before the next look at the limit.
-_C_MARGIN_BYTES = 128 * 1024
+_C_MARGIN_BYTES = 256 * 1024
 _BYTES_PER_INSTRUCTION = 64
 
 INLINE = frozenset(words.WORDS) | frozenset(OBJECTS) | frozenset(control.CONTROL)
@@ -36,13 +37,18 @@ def margin_bytes(program: Program) -> int:
 def module_text(program: Program, host: Host, inline: bool = True) -> str:
     """Return the module; without `inline` all but control is done by the bodies in C."""
     places: set[tuple[int, int]] = set()
+    shapes: set[tuple[int, ...]] = set()
     parts = [f'target triple = "{host.triple}"\n', words.declarations()]
     parts.append("declare i64 @llvm.read_register.i64(metadata)\n")
     for index in range(len(program.functions)):
-        parts.append(_function_text(program, index, host, inline, places))
+        w = Writer(program, index, host, inline)
+        parts.append(_function_text(w))
+        places |= w.places
+        shapes |= w.shapes
     for shape in sorted({_shape(function) for function in program.functions}):
         parts.append(_enter_text(*shape, host))
     parts += [_places_text(*pair) for pair in sorted(places)]
+    parts += [_shape_text(dims) for dims in sorted(shapes)]
     parts.append("attributes #0 = { nounwind }\nattributes #1 = { nounwind noinline optnone }\n")
     parts.append("!0 = !{}\n")
     parts.append('!1 = !{!"branch_weights", i32 1000000, i32 1}\n')
@@ -70,20 +76,21 @@ def _places_text(first: int, count: int) -> str:
 # --- functions ------------------------------------------------------------------------------------
 
 
-def _function_text(
-    program: Program, index: int, host: Host, inline: bool, places: set[tuple[int, int]]
-) -> str:
-    w = Writer(program, index, host)
+def _shape_text(dims: tuple[int, ...]) -> str:
+    items = ", ".join(f"i64 {d}" for d in dims)
+    return f"@{shape_name(dims)} = internal constant [{len(dims)} x i64] [{items}], align 8\n"
+
+
+def _function_text(w: Writer) -> str:
     function = w.code
     w.full = {r for r in w.parameters if r[0] == "o"}
     control.enter(w)
-    _write_code(w, inline)
-    places |= w.places
+    _write_code(w)
     size = sum(instr.name != "label" for instr in function.code)
     attributes = "#0" if size <= MOST_OPTIMISED else "#1"
     kind = result_type(len(function.results))
     names = [f"i64 %a{i}" for i in range(min(len(w.parameters), MOST_ARGUMENTS))]
-    head = f"define hidden tailcc {kind} @f{index}({', '.join(['ptr %m, i64 %given', *names])})"
+    head = f"define hidden tailcc {kind} @f{w.index}({', '.join(['ptr %m, i64 %given', *names])})"
     entry = _entry_lines(w)
     pending = "pending:\n  ret " + _pending(len(function.results))
     body = "\n".join([*entry, *w.lines, *w.cold, pending])
@@ -101,6 +108,7 @@ def _entry_lines(w: Writer) -> list[str]:
     banks = (("w", w.code.words), ("o", w.code.owned), ("b", w.code.borrowed))
     lines = [f"  %{letter}{i} = alloca i64" for letter, count in banks for i in range(count)]
     lines += ["  %state = alloca i64", "  %out = alloca i64"]
+    lines += [f"  %{name} = alloca i64" for name in sorted(w.locals)]
     lines.append(f"  %list = alloca [{w.list_words} x i64]")
     lines.append("  store i64 %given, ptr %state")
     for i, register in enumerate(w.parameters[:MOST_ARGUMENTS]):
@@ -116,7 +124,7 @@ def _entry_lines(w: Writer) -> list[str]:
     return lines
 
 
-def _write_code(w: Writer, inline: bool) -> None:
+def _write_code(w: Writer) -> None:
     waiting: dict[str, set[str]] = {}
     for instr in w.code.code:
         if instr.name == "label":
@@ -130,7 +138,7 @@ def _write_code(w: Writer, inline: bool) -> None:
             continue
         w.unit, w.next_unit = w.next_unit, w.next_unit + _units(instr)
         if w.full is not None:
-            _write(w, instr, inline, waiting)
+            _write(w, instr, waiting)
 
 
 def _units(instr: Instr) -> int:
@@ -144,7 +152,7 @@ def _units(instr: Instr) -> int:
     return units
 
 
-def _write(w: Writer, instr: Instr, inline: bool, waiting: dict[str, set[str]]) -> None:
+def _write(w: Writer, instr: Instr, waiting: dict[str, set[str]]) -> None:
     row = ISA[instr.name]
     if row.control:
         control.CONTROL[instr.name](w, instr)
@@ -163,11 +171,11 @@ def _write(w: Writer, instr: Instr, inline: bool, waiting: dict[str, set[str]]) 
     lowering = words.WORDS.get(instr.name)
     if lowering is not None and words.needs_half(instr.name) and not w.host.has_half:
         lowering = None
-    if inline and lowering is not None:
+    if w.inline and lowering is not None:
         dst, *sources = instr.operands
         values = [w.load(s) if isinstance(s, str) else str(s) for s in sources]
         w.store(str(dst), lowering(w, *values))
-    elif inline and instr.name in OBJECTS:
+    elif w.inline and instr.name in OBJECTS:
         OBJECTS[instr.name](w, instr)
     else:
         w.body(instr)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from relayvm.vm.isa import ISA
 from relayvm.vm.jit.writer import Writer
 from relayvm.vm.program import Instr
 
@@ -69,13 +70,23 @@ def _retain(w: Writer, instr: Instr) -> None:
 
 def _release(w: Writer, instr: Instr) -> None:
     (src,) = (str(operand) for operand in instr.operands)
-    place, count = _count(w, w.load(src))
+    release(w, w.load(src))
+
+
+def release_by_body(w: Writer, word: str) -> None:
+    """Drop a count by the C body."""
+    w.call(ISA["release"].opcode, "void", [f"i64 {word}"])
+
+
+def release(w: Writer, word: str) -> None:
+    """Drop a count; the last one, and those of shared objects, by the C body."""
+    place, count = _count(w, word)
     before = w.value(f"sub i32 {count}, 2")
     stays = w.value(f"icmp ult i32 {before}, {_STICKY - 2}")
     drop, keep, done = w.name("drop"), w.name("keep"), w.name("done")
     w.branch(stays, keep, drop)
     w.block(drop)
-    w.body(instr)
+    release_by_body(w, word)
     w.do(f"br label %{done}")
     w.block(keep)
     less = w.value(f"sub i32 {count}, 1")

@@ -43,22 +43,30 @@ class Writer:
     """The text of one function on its way; `full` are its full owned registers at this place, None
     where control never comes."""
 
-    def __init__(self, program: Program, index: int, host: Host) -> None:
+    def __init__(self, program: Program, index: int, host: Host, inline: bool = True) -> None:
         self.program = program
         self.index = index
         self.code: FunctionCode = program.functions[index]
         self.host = host
+        self.inline = inline
         self.lines: list[str] = []
         self.cold: list[str] = []
         self.count = 0
         self.list_words = 1
         self.places: set[tuple[int, int]] = set()  # lists of numbers that calls of kernels take
+        self.shapes: set[tuple[int, ...]] = set()  # dims of tensors that are made
+        self.locals: set[str] = set()
         self.full: set[str] | None = set()
         self.unit = 0
         self.next_unit = 0
         self.parameters = parameter_registers(self.code.params)
         named = {register for register, _ in self.code.register_names}
         self.named_words = [r for r in self.parameters if r[0] == "w" and r in named]
+
+    def empty(self, registers: set[str]) -> None:
+        """Note that owned registers are empty from here on."""
+        assert self.full is not None
+        self.full = self.full - registers
 
     # --- text -------------------------------------------------------------------------------------
 
@@ -97,6 +105,11 @@ class Writer:
         """Return a field of the machine."""
         place = self.address("%m", self.host.offsets[field])
         return self.value(f"load {kind}, ptr {place}{suffix}")
+
+    def local(self, name: str) -> str:
+        """Return a variable of the function, which holds a word."""
+        self.locals.add(name)
+        return f"%{name}"
 
     def pointer(self, word: str) -> str:
         """Return the pointer that a word is."""

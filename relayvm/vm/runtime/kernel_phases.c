@@ -25,7 +25,7 @@ typedef struct phase_run {
 
 #define NO_TRAP UINT64_MAX
 
-static int32_t kernel_trap(rvm_machine *m, const rvm_kernel *kernel, int32_t code) {
+int32_t kernel_trap(rvm_machine *m, const rvm_kernel *kernel, int32_t code) {
     if (code == RVM_TRAP_INDEX_OUT_OF_RANGE) {
         return trap_set(m, code, "an index in `%s` is outside its axis", kernel->name);
     }

@@ -9,6 +9,7 @@
 #include "bodies_tensor.h"
 #include "generated/bodies.inc"
 #include "generated/opcodes.h"
+#include "kernel_phases.h"
 
 #define FIRST_BYTES ((uint64_t)64 * 1024)
 #define LARGEST_STEP_BYTES ((uint64_t)16 * 1024 * 1024)
@@ -111,6 +112,7 @@ bool rvm_machine_set_native(rvm_machine *m) {
     native->stack = (uint8_t *)stack + 4096;
     native->constants = m->program->constant_objects;
     native->layouts = m->program->layouts;
+    native->kernels = m->program->kernels;
     set_usable(native, FIRST_BYTES);
     return true;
 }
@@ -204,6 +206,15 @@ static int32_t native_kernel(rvm_machine *m, uint32_t kernel, uint32_t given, co
     return on_host_stack(kernel_there, &call);
 }
 
+/* A tensor for a kernel's output; 0 where memory is out. */
+static uint64_t native_tensor(rvm_machine *m, uint32_t dtype, uint32_t rank, const int64_t *dims, int64_t elements) {
+    return object_word(tensor_new(&m->heap, (uint8_t)dtype, rank, dims, elements));
+}
+
+static int32_t native_stopped(rvm_machine *m, uint32_t kernel, int32_t code) {
+    return kernel_trap(m, &m->program->kernels[kernel], code);
+}
+
 /* Records one function that a trap leaves, and drops what it owns. `code` is 0 for those that wait for a call. */
 static void native_trapped(rvm_machine *m, uint32_t number, uint32_t unit, int32_t code, int64_t state) {
     const rvm_function *function = &m->program->functions[number];
@@ -238,7 +249,7 @@ static int32_t native_named(rvm_machine *m, uint32_t code) {
 }
 
 #define NATIVE_CALLS(X)                                                                           \
-    X(deeper) X(settle) X(safepoint) X(kernel) X(trapped) X(wrong_layout) X(not_callable) X(named)
+    X(deeper) X(settle) X(safepoint) X(kernel) X(trapped) X(wrong_layout) X(not_callable) X(named) X(tensor) X(stopped)
 
 enum {
     BEFORE_CALLS = RVM_NUM_OPCODES - 1,
@@ -286,6 +297,18 @@ uint64_t rvm_native_offset(const char *name) {
         {"layout_native", offsetof(rvm_layout, native)},
         {"fields", offsetof(rvm_cell, fields)},
         {"shape", offsetof(rvm_cell, shape)},
+        {"profile", offsetof(rvm_machine, profile)},
+        {"kernel_calls", offsetof(rvm_machine, kernel_calls)},
+        {"kernel_dims", offsetof(rvm_machine, kernel_dims)},
+        {"kernels", offsetof(rvm_machine, native.kernels)},
+        {"kernel_bytes", sizeof(rvm_kernel)},
+        {"kernel_phases", offsetof(rvm_kernel, phases)},
+        {"kernel_calls_host", offsetof(rvm_kernel, calls_host)},
+        {"tensor_dtype", offsetof(rvm_tensor, dtype)},
+        {"tensor_storage", offsetof(rvm_tensor, storage)},
+        {"tensor_data", offsetof(rvm_tensor, data)},
+        {"tensor_dims", offsetof(rvm_tensor, dims)},
+        {"storage_foreign", offsetof(rvm_storage, foreign)},
         {"array_length", offsetof(rvm_array, length)},
         {"array_items", offsetof(rvm_array, items)},
     };

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 struct rvm_function;
+struct rvm_kernel;
 struct rvm_layout;
 struct rvm_machine;
 struct rvm_program;
@@ -22,6 +23,7 @@ typedef struct rvm_native {
     const void *const *calls; /* bodies by opcode, then the functions of native.c */
     void **constants;
     const struct rvm_layout *layouts;
+    const struct rvm_kernel *kernels;
     uint64_t *slots; /* registers that a trapped function leaves to be recorded and released */
     uint64_t limit;  /* where the stack ends for now; compiled code looks before each call */
     int64_t trap;    /* code of the pending trap */
