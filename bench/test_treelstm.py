@@ -35,6 +35,9 @@ def test_trees_one_by_one(setup, compare, benchmark) -> None:
         numpy=lambda: [treelstm.numpy_encode(tree, vectors, weights) for tree in trees],
     )
     benchmark.extra_info["us per token"] = benchmark.stats["median"] / count_tokens(trees) * 1e6
+    sweep = treelstm.read_sweep_us(trees, weights)
+    benchmark.extra_info["read sweep, us per token"] = sweep
+    benchmark.extra_info["aim, us per token"] = 1.12 * sweep + 0.9
 
 
 def test_time_outside_kernels(setup, benchmark) -> None:

@@ -74,7 +74,10 @@ def run_treelstm(options: argparse.Namespace) -> int:
     )
     for row in rows:
         table.add_row(
-            row.name, f"{row.us_per_token:.2f}", f"{row.ratio:.2f}", f"{row.max_error:.1e}"
+            row.name,
+            f"{row.us_per_token:.2f}",
+            f"{row.ratio:.2f}",
+            "" if row.max_error is None else f"{row.max_error:.1e}",
         )
     Console().print(table)
     return 0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relayvm.cli.bench.machine_rates import read_rate
 from relayvm.cli.bench.trees import Node, Tree, count_tokens, post_order, word_vectors
 
 if TYPE_CHECKING:
@@ -134,12 +135,26 @@ def compile_program(weights: Weights, path: Path = PROGRAM) -> Executable:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the result: microseconds per token, and how many times slower than ours."""
+    """One line of the result: microseconds per token, and how many times slower than ours.
+
+    `max_error` is None where nothing is computed.
+    """
 
     name: str
     us_per_token: float
     ratio: float
-    max_error: float
+    max_error: float | None
+
+
+def read_sweep_us(trees: Sequence[Tree], w: Weights) -> float:
+    """Return the microseconds per token that reading alone takes: of all weights of a leaf for
+    each leaf, and of a node for each node, at the rate of sweeps over as many bytes.
+    """
+    tokens = count_tokens(trees)
+    nodes = tokens - len(trees)  # of a binary tree
+    leaf, node = w.leaf_weight.nbytes, w.node_weight.nbytes
+    rate = read_rate(leaf + node)
+    return (tokens * leaf + nodes * node) / rate / tokens * 1e6
 
 
 def measure(
@@ -150,7 +165,8 @@ def measure(
     repeat: int = 5,
     progress: Callable[[], None] = lambda: None,
 ) -> list[Row]:
-    """Return a row for this machine, numpy, and PyTorch where it is installed, on one thread.
+    """Return a row for this machine, numpy, and PyTorch where it is installed, on one thread, and
+    one for reading the weights alone.
 
     All run one tree a call over all trees, in alternation; the median of `repeat` passes counts.
     The error is the greatest difference of a root's states to numpy's. `progress` is called after
@@ -180,7 +196,8 @@ def measure(
         torch.set_num_threads(threads)
     tokens = count_tokens(trees)
     own = float(np.median(times["relayvm"]))
-    return [
+    sweep = read_sweep_us(trees, weights)
+    rows = [
         Row(
             name,
             float(np.median(times[name])) / tokens * 1e6,
@@ -189,6 +206,7 @@ def measure(
         )
         for name in runs
     ]
+    return [*rows, Row("read sweep", sweep, sweep * tokens / own / 1e6, None)]
 
 
 def _max_error(roots: list[Any], expected: list[Any]) -> float:
