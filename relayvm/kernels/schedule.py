@@ -17,6 +17,7 @@ from relayvm.kernels.lower import (
 )
 from relayvm.kernels.schedules.columns import column_contraction_phase
 from relayvm.kernels.schedules.contraction import contraction_phase
+from relayvm.kernels.schedules.convolution import convolution_phase
 from relayvm.kernels.schedules.elementwise import column_phase, elementwise_phase
 from relayvm.kernels.schedules.emit import Context
 from relayvm.kernels.schedules.machine import cache_bytes, dot_kind, vector_registers
@@ -79,6 +80,7 @@ def _stage_phases(
         phase = (
             position_phase(context, stage)
             or contraction_phase(context, stage, registers)
+            or convolution_phase(context, stage, registers)
             or column_contraction_phase(context, stage, registers)
             or box_phase(context, stage)
             or column_phase(context, stage)

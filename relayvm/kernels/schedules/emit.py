@@ -126,6 +126,8 @@ class Emitter:
         # Conditions on indices that were met; where loops end at their borders, most are decided.
         self.conditions: list[n.Expr] = []
         self.decides = False
+        # Whether elements a step apart that may be outside are loaded by masks, not by gathers.
+        self.masks_steps = False
         self.flat: tuple[tuple[n.Expr, ...], n.Expr] | None = None
         self.run: Run | None = None
         # What gives gathers across rows of memory instead, see `transpose.py`.
@@ -432,6 +434,10 @@ class Emitter:
                 return found
         if guard is None and self.mask is None:
             found = apart(self.prover, buffer, indices)
+            if found is not None:
+                return self.bind(found, "x")
+        elif self.masks_steps:
+            found = apart(self.prover, buffer, indices, may_mask=True)
             if found is not None:
                 return self.bind(found, "x")
         wide = tuple(n.broadcast(i, lanes) for i in indices)
