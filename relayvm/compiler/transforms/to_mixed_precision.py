@@ -299,13 +299,13 @@ class _Narrowing:
 
     def _cast_to(self, expr: Expr, wanted: Type) -> Recursive[Expr]:
         kind = expr.checked_type
-        if kind == wanted:
-            return expr
         if isinstance(kind, TupleType) and isinstance(wanted, TupleType):
-            parts: list[Expr] = []
-            for i, part in enumerate(wanted.fields):
-                parts.append((yield self._cast_to(_part(expr, i), part)))
-            return tuple_of(parts, expr.span)
+            # Types of tuples are not compared: that would look at all below once at each level.
+            parts = [_part(expr, i) for i in range(len(kind.fields))]
+            new: list[Expr] = []
+            for part, wanted_part in zip(parts, wanted.fields, strict=True):
+                new.append((yield self._cast_to(part, wanted_part)))
+            return expr if all(a is b for a, b in zip(parts, new)) else tuple_of(new, expr.span)
         if isinstance(kind, TensorType) and isinstance(wanted, TensorType):
             return self.cast(expr, wanted.dtype)
         return expr
