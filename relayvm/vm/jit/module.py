@@ -86,6 +86,7 @@ def _function_text(w: Writer) -> str:
     w.full = {r for r in w.parameters if r[0] == "o"}
     control.enter(w)
     _write_code(w)
+    w.write_leaving()
     size = sum(instr.name != "label" for instr in function.code)
     attributes = "#0" if size <= MOST_OPTIMISED else "#1"
     kind = result_type(len(function.results))
@@ -108,6 +109,7 @@ def _entry_lines(w: Writer) -> list[str]:
     banks = (("w", w.code.words), ("o", w.code.owned), ("b", w.code.borrowed))
     lines = [f"  %{letter}{i} = alloca i64" for letter, count in banks for i in range(count)]
     lines += ["  %state = alloca i64", "  %out = alloca i64"]
+    lines += ["  %unit = alloca i32", "  %code = alloca i32"]
     lines += [f"  %{name} = alloca i64" for name in sorted(w.locals)]
     lines.append(f"  %list = alloca [{w.list_words} x i64]")
     lines.append("  store i64 %given, ptr %state")

@@ -56,6 +56,7 @@ class Writer:
         self.places: set[tuple[int, int]] = set()  # lists of numbers that calls of kernels take
         self.shapes: set[tuple[int, ...]] = set()  # dims of tensors that are made
         self.locals: set[str] = set()
+        self.leaving: dict[tuple[str, ...], str] = {}  # blocks by the registers that they store
         self.full: set[str] | None = set()
         self.unit = 0
         self.next_unit = 0
@@ -221,18 +222,29 @@ class Writer:
         registers = sorted(self.full or ())
         if code != "0":
             registers += self.named_words
+        leaving = self.leaving.setdefault(tuple(registers), f"leave{len(self.leaving)}")
         with self.aside(label):
-            if registers:
-                slots = self.of_machine("slots", "ptr")
+            at = self.unit if unit is None else unit
+            self.do(f"store i32 {at}, ptr %unit")
+            self.do(f"store i32 {code}, ptr %code")
+            self.do(f"br label %{leaving}")
+        return label
+
+    def write_leaving(self) -> None:
+        """Write the blocks that traps share where the same registers are full."""
+        for registers, label in self.leaving.items():
+            with self.aside(label):
+                if registers:
+                    slots = self.of_machine("slots", "ptr")
                 for register in registers:
                     place = self.address(slots, 8 * self.slot(register))
                     self.do(f"store i64 {self.load(register)}, ptr {place}")
-            state = self.value("load i64, ptr %state")
-            at = self.unit if unit is None else unit
-            where = (f"i32 {self.index}", f"i32 {at}", f"i32 {code}", f"i64 {state}")
-            self.helper("trapped", "void", *where)
-            self.do("br label %pending")
-        return label
+                unit = self.value("load i32, ptr %unit")
+                code = self.value("load i32, ptr %code")
+                state = self.value("load i64, ptr %state")
+                where = (f"i32 {self.index}", f"i32 {unit}", f"i32 {code}", f"i64 {state}")
+                self.helper("trapped", "void", *where)
+                self.do("br label %pending")
 
     def slot(self, register: str) -> int:
         """Return the number of a register in the frame that an interpreter would have."""
