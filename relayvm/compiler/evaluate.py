@@ -349,7 +349,7 @@ class _Run:
         try:
             self.row[result] = ARRAY_MEANINGS[name](*args)
         except IndexError as reason:
-            raise self.trap("index-out-of-range", str(reason), node.span) from None
+            raise self.trap("index-out-of-range", f"`{name}`: {reason}", node.span) from None
         except OverflowError as reason:
             raise self.trap("size-overflow", str(reason), node.span) from None
 
