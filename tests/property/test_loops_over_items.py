@@ -158,3 +158,26 @@ def test_the_machine_gives_the_bits_of_the_steps_as_they_were_written(form, monk
                 machine.run(*short)
             reasons.append(caught.value.diagnostics[0].message)
         assert reasons[0] == reasons[1]
+
+
+def test_a_step_beyond_the_array_traps_after_the_steps_before_it():
+    text = """
+    def @main(%items: Array[Tensor[(1, 128), float32]], %w: Tensor[(150, 128), float32],
+              %small: Array[float32]) {
+      let %c = ref(0);
+      let %f = fn (%i: int32, %h: Tensor[(1, 150), float32]) -> Tensor[(1, 150), float32] {
+        if (%i <= array.length(%items)) {
+          let %p = nn.dense(array.get(%items, %i), %w, units=150);
+          let %t = array.get(%small, ref_read(%c));
+          ref_write(%c, ref_read(%c) + 1);
+          %f(%i + 1, tanh(%p + %h) * %t)
+        } else { %h }
+      };
+      %f(0, ones(shape=[1, 150], dtype="float32"))
+    }"""
+    items, w = [np.ones((1, 128), np.float32)] * 5, np.ones((150, 128), np.float32)
+    for count, wanted in ((2, "index 2 of an array of 2 items"), (9, "index 5 of an array of 5")):
+        for level in (0, 3):
+            vm = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text), opt_level=level))
+            with pytest.raises(relayvm.Trap, match=wanted):
+                vm.run(items, w, [np.float32(1)] * count)

@@ -133,7 +133,9 @@ class CountedSteps:
         return [c for c in data.constructors if c.name != lhs.constructor.name]
 
     def _is_whole(self, array: Expr) -> bool:
-        """Return True if the loop ends where an array does."""
+        """Return True if the loop ends where an array does, and takes no step beyond."""
+        if self.inclusive:
+            return False
         for binding in self.loop.prefix:
             if binding.var is self.limit and isinstance(binding.value, Call):
                 counted = binding.value.op is INTRINSICS["array.length"]
