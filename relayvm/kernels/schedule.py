@@ -17,7 +17,7 @@ from relayvm.kernels.lower import (
 )
 from relayvm.kernels.schedules.columns import column_contraction_phase
 from relayvm.kernels.schedules.contraction import contraction_phase
-from relayvm.kernels.schedules.convolution import convolution_phase
+from relayvm.kernels.schedules.convolution import convolution_phases
 from relayvm.kernels.schedules.elementwise import column_phase, elementwise_phase
 from relayvm.kernels.schedules.emit import Context
 from relayvm.kernels.schedules.machine import cache_bytes, dot_kind, vector_registers
@@ -66,6 +66,7 @@ def _scheduled(computation: Computation, target: Target) -> n.Nest:
                 continue
             phases += _stage_phases(parts.context, stage, kept, registers)
     parts.private += parts.context.private
+    parts.scratch += parts.context.scratch
     phases, unread = without_unread(phases, (*parts.scratch, *parts.private))
     parts.scratch = [b for b in parts.scratch if b.name not in unread]
     parts.private = [b for b in parts.private if b.name not in unread]
@@ -77,14 +78,16 @@ def _stage_phases(
 ) -> list[n.Phase]:
     phase: n.Phase | None
     if any(inlines_reduction(t, kept) for t in stage.tensors):
-        phase = (
-            position_phase(context, stage)
-            or contraction_phase(context, stage, registers)
-            or convolution_phase(context, stage, registers)
-            or column_contraction_phase(context, stage, registers)
-            or box_phase(context, stage)
-            or column_phase(context, stage)
-        )
+        phase = position_phase(context, stage) or contraction_phase(context, stage, registers)
+        if phase is None:
+            phases = convolution_phases(context, stage, registers)
+            if phases:
+                return phases
+            phase = (
+                column_contraction_phase(context, stage, registers)
+                or box_phase(context, stage)
+                or column_phase(context, stage)
+            )
     else:
         phase = transpose_phase(context, stage) or elementwise_phase(context, stage)
     if phase is not None:

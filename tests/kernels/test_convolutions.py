@@ -49,11 +49,13 @@ class Case:
     kernel: str = ""
     unknown: str = ""
     epilogue: str = "relu"
+    is_transposed: bool = False
 
     def __str__(self):
         name = f"{self.batch}x{self.inputs}-{self.outputs}of{self.groups}-"
         name += "x".join(map(str, self.space)) + "-" + "x".join(map(str, self.taps))
         name += f"-s{self.strides}p{self.padding}d{self.dilation}-{self.dtype}"
+        name += "-transposed" * self.is_transposed
         return name + f"-{self.layout}{self.kernel}-{self.unknown}-{self.epilogue}"
 
     def attributes(self):
@@ -79,11 +81,19 @@ class Case:
             if letter in self.unknown:
                 x_shape[axis] = symbol(dims[letter])
         w_shape = (self.outputs, self.inputs // self.groups, *self.taps)
+        if self.is_transposed:
+            w_shape = (self.inputs, self.outputs // self.groups, *self.taps)
         x = te.placeholder("x", plan.data.arranged(tuple(x_shape)), self.dtype)
         w = te.placeholder("w", plan.weight.arranged(w_shape), self.dtype)
-        sizes = result_sizes("conv", plan, tuple(x_shape), self.taps)
-        out_dtype = "int32" if self.dtype.endswith("int8") else self.dtype
-        conv = bilinear.result_tensor(x, w, plan, sizes, dtype_of(out_dtype))
+        out_dtype = dtype_of("int32" if self.dtype.endswith("int8") else self.dtype)
+        if self.is_transposed:
+            reach = self.strides - 1 + self.taps[0] - 2 * self.padding
+            sizes = [size * self.strides - self.strides + reach for size in x_shape[2:]]
+            shape = (x_shape[0], self.outputs, *sizes)
+            conv = bilinear.data_gradient_tensor(x, w, plan, shape, out_dtype)
+        else:
+            sizes = result_sizes("conv", plan, tuple(x_shape), self.taps)
+            conv = bilinear.result_tensor(x, w, plan, sizes, out_dtype)
         inputs, out = self._epilogue(conv, plan, [x, w])
         variables = tuple(dims[letter] for letter in "bhw" if letter in self.unknown)
         return Computation("conv", tuple(inputs), (out,), variables)
@@ -180,6 +190,12 @@ CASES = [
     Case(1, 7, 6, (9, 8), (3, 3), padding=1, kernel="HWIO"),
     Case(1, 6, 6, (9, 8), (3, 3), padding=1, groups=6, layout="NHWC", kernel="HWOI"),
     Case(1, 20, 20, (9, 8), (3, 3), padding=1, groups=20, layout="NHWC", kernel="HWOI"),
+    Case(1, 5, 6, (9, 20), (3, 3), padding=1, epilogue="none", is_transposed=True),
+    Case(2, 5, 6, (8, 9), (4, 4), strides=2, padding=1, is_transposed=True),
+    Case(1, 6, 4, (8, 9), (3, 3), strides=2, groups=2, is_transposed=True),
+    Case(1, 4, 4, (8, 20), (3, 3), padding=1, groups=4, is_transposed=True),
+    Case(2, 5, 6, (8, 9), (4, 4), strides=2, padding=1, unknown="bhw", is_transposed=True),
+    Case(1, 6, 6, (9, 20), (3, 3), padding=1, groups=6, kernel="HWOI"),
     Case(0, 3, 4, (5, 6), (3, 3)),
     Case(1, 0, 4, (5, 6), (3, 3), padding=1),
     Case(1, 3, 0, (5, 6), (3, 3), padding=1),

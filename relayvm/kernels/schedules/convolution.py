@@ -20,7 +20,7 @@ from relayvm.kernels.schedules.depthwise import depthwise_phase
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, flat_index
 from relayvm.kernels.schedules.grid import Ranges, Side, grid_phase, tile_loops
 from relayvm.kernels.schedules.plan import Stage
-from relayvm.kernels.schedules.windows import Windows, windows_of
+from relayvm.kernels.schedules.windows import Windows, weight_phase, windows_of
 
 # Pixels of a block: enough that weights are read seldom, few enough that the copy stays in cache.
 MAX_PIXELS = 256
@@ -35,26 +35,30 @@ SHORT = 192
 LINE = n.const(n.LANES)
 
 
-def convolution_phase(context: Context, stage: Stage, registers: int) -> n.Phase | None:
-    """Return the phase of a stage that is a convolution, or None where it has no such form."""
+def convolution_phases(context: Context, stage: Stage, registers: int) -> list[n.Phase]:
+    """Return the phases of a stage that is a convolution; none where it has no such form."""
     windows = windows_of(context, stage)
     if windows is None:
-        return None
+        return []
     try:
+        before = [] if windows.is_plain else [weight_phase(context, windows)]
         phase = depthwise_phase(context, windows)
-        if phase is not None:
-            return phase
     except (CannotVectorise, NotAContraction):
-        return None
+        return []
     for together in (True, False):
+        if phase is not None:
+            break
         schedule = _Convolution(context, windows, registers, together)
         try:
             phase = schedule.phase()
         except (CannotVectorise, NotAContraction):
             continue
         context.private.append(schedule.patches)
-        return phase
-    return None
+    if phase is None:
+        return []
+    if before:
+        context.scratch.append(windows.weight)
+    return [*before, phase]
 
 
 @dataclass(frozen=True)
@@ -275,7 +279,7 @@ class _Convolution:
         emitter.statements.append(n.Declare(sums))
         with emitter.block() as body:
             emitter.prover.add_range(turn, n.const(0), n.const(turns))
-            held = self._turn(emitter, turn, parts, row, rows, column, vectors)
+            held = self._turn(emitter, block, turn, parts, (row, rows), (column, vectors))
             for cell in range(cells):
                 values = [n.TileLoad(held, n.const(p * cells + cell)) for p in range(parts)]
                 place = s.add(s.mul(turn, n.const(cells)), n.const(cell))
@@ -318,14 +322,14 @@ class _Convolution:
     def _turn(
         self,
         emitter: Emitter,
+        block: _Block,
         turn: n.Expr,
         parts: int,
-        row: n.Expr,
-        rows: int,
-        column: n.Expr,
-        vectors: int,
+        tall: tuple[n.Expr, int],
+        wide: tuple[n.Expr, int],
     ) -> n.Tile:
         """Emit the sums of some partials of a tile, those that are folded together."""
+        (row, rows), (column, vectors) = tall, wide
         names, rule, cells = self.context.names, self.windows.rule, rows * vectors
         held = n.Tile(names.fresh("acc"), rule.dtype, n.LANES, parts * cells)
         lane = names.var("l")
@@ -347,7 +351,8 @@ class _Convolution:
                 for v in range(vectors)
             ]
             for r in range(rows):
-                weight = emitter.bind(self.windows.coefficient(s.add(row, n.const(r)), k), "x")
+                at = self._row(block, s.add(row, n.const(r)))
+                weight = emitter.bind(self.windows.coefficient(at, k), "x")
                 for v in range(vectors):
                     place = n.const(number * cells + r * vectors + v)
                     old = n.TileLoad(held, place)
@@ -372,6 +377,11 @@ class _Convolution:
                 step(number, whole)
             emitter.statements.append(n.If(condition, tuple(body)))
         return held
+
+    def _row(self, block: _Block, row: n.Expr) -> tuple[n.Expr, ...]:
+        """Return the first place of a block with another channel."""
+        axis = self.windows.row
+        return (*block.place[:axis], row, *block.place[axis + 1 :])
 
     def _finish(
         self, emitter: Emitter, block: _Block, row: n.Expr, column: n.Expr, value: n.Expr

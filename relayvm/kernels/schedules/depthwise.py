@@ -53,7 +53,7 @@ class _Planes:
         for k in (*w.outer, w.row):
             place[k] = ranges[k][0]
         self.weights = [
-            emitter.bind(n.broadcast(w.coefficient(place[w.row], n.const(k)), n.LANES))
+            emitter.bind(n.broadcast(w.coefficient(tuple(place), n.const(k)), n.LANES))
             for k in range(len(self.taps))
         ]
         if w.line is None:

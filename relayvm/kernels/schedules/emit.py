@@ -80,7 +80,8 @@ class Context:
     `broadcasts` are the sizes to which its strided operands are broadcast at run time. `windows`
     holds, by the name of a buffer that is a part of its tensor, where on which axes it begins.
     `cache_bytes` is what a core's own cache holds; `dots` is what the target has for sums of small
-    integers, see `machine.dot_kind`. `private` is memory of each worker that phases came to need.
+    integers, see `machine.dot_kind`. `private` is memory of each worker that phases came to need,
+    `scratch` what all see.
     """
 
     names: Names
@@ -91,6 +92,7 @@ class Context:
     cache_bytes: int = 1 << 19
     dots: str = ""
     private: list[n.Buffer] = field(default_factory=list)
+    scratch: list[n.Buffer] = field(default_factory=list)
 
     def place(self, buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> tuple[n.Expr, ...]:
         """Return where in a buffer the element of its tensor at `indices` is."""

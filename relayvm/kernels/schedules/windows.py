@@ -13,7 +13,7 @@ from relayvm.base.abi import Access
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
-from relayvm.kernels.schedules.boxes import product
+from relayvm.kernels.schedules.boxes import AxisValues, box_loops, product
 from relayvm.kernels.schedules.contraction import (
     NotAContraction,
     Record,
@@ -23,8 +23,12 @@ from relayvm.kernels.schedules.contraction import (
 )
 from relayvm.kernels.schedules.elementwise import last_axis
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame, flat_index
+from relayvm.kernels.schedules.grid import Ranges, Side, grid_phase
 from relayvm.kernels.schedules.plan import Stage
 from relayvm.kernels.schedules.reduction import Rule, rule_of
+
+# Elements of a weight that may be copied to be read in order.
+MAX_COPY = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +36,9 @@ class Windows:
     """A convolution: the axes of its stage, and how its weight lies in memory.
 
     `column` is the axis of pixels, `line` the one of rows of pixels just before, if there is one,
-    `row` that of results which share windows, `group` of them each. The weight is a matrix of
-    `row` and the reduced box in row-major order.
+    `row` that of results which share windows, `group` of them each. `weight` is memory over
+    `weight_axes` and the reduced box in row-major order: the operand, if it `is_plain`, else a copy
+    of the values of `factor`.
     """
 
     stage: Stage
@@ -45,7 +50,10 @@ class Windows:
     box: tuple[c.IndexVar, ...]
     sizes: tuple[n.Expr, ...]
     data: c.ScalarExpr
+    factor: c.ScalarExpr
     weight: n.Buffer
+    weight_axes: tuple[int, ...]
+    is_plain: bool
     rule: Rule
 
     @property
@@ -74,10 +82,33 @@ class Windows:
             return n.call("fma", a, b, old)
         return n.call(self.rule.op, n.call("multiply", a, b), old)
 
-    def coefficient(self, row: n.Expr, k: n.Expr) -> n.Expr:
+    def coefficient(self, place: tuple[n.Expr, ...], k: n.Expr) -> n.Expr:
         """Return one element of the weight."""
-        load = n.Load(self.weight, (s.add(s.mul(row, self.length), k),))
+        flat: n.Expr = n.const(0)
+        for axis in self.weight_axes:
+            flat = s.add(s.mul(flat, self.extents[axis]), place[axis])
+        load = n.Load(self.weight, (s.add(s.mul(flat, self.length), k),))
         return n.cast(load, self.rule.dtype)
+
+
+def weight_phase(context: Context, windows: Windows) -> n.Phase:
+    """Return the phase that copies the weight to where the convolution reads it."""
+    emitter = Emitter(context, no_reduction)
+    sides = [Side(k, windows.extents[k], 1) for k in windows.weight_axes]
+
+    def run(ranges: Ranges) -> None:
+        at = {k: ranges[k][0] for k in windows.weight_axes}
+        place = tuple(at.get(k, n.const(0)) for k in range(len(windows.extents)))
+        record = windows.record(context, place)
+
+        def step(inner: AxisValues, flat: n.Expr) -> None:
+            box = tuple(inner[a] for a in windows.box)
+            value = emitter.value(windows.factor, windows.inside(record, box))
+            emitter.statements.append(n.Store(windows.weight, (*at.values(), *box), value))
+
+        box_loops(emitter, windows.box, step)
+
+    return grid_phase(context, emitter, sides, run)
 
 
 def windows_of(context: Context, stage: Stage) -> Windows | None:
@@ -104,20 +135,41 @@ def _windows_of(context: Context, stage: Stage) -> Windows | None:
         return None
     views = [_View(context, record, axes, extents, factor) for factor in body.args]
     data, weight = views if column in views[0].axes else views[::-1]
-    rows = weight.axes - {column}
-    if column not in data.axes or column in weight.axes or len(rows) != 1:
+    if column not in data.axes or column in weight.axes or not weight.axes:
         return None
-    (row,) = rows
-    buffer = weight.matrix(axes[row])
-    if buffer is None:
-        return None
+    # Results along an axis that the data does not have share its windows.
+    row = max(weight.axes - data.axes, default=max(weight.axes))
     line = column - 1 if column - 1 in data.axes and column - 1 != row else None
     if len(box) == 1 and line is None:
         # A matrix of columns.
         return None
     group = data.group(row, axes[row], extents[row])
     sizes = tuple(context.dim(a.extent) for a in box)
-    return Windows(stage, extents, column, line, row, group, box, sizes, data.factor, buffer, rule)
+    places = tuple(sorted(weight.axes))
+    buffer = weight.matrix(axes[row]) if places == (row,) else None
+    is_plain = buffer is not None
+    if buffer is None:
+        shape = (*(extents[k] for k in places), *sizes)
+        whole = product(shape)
+        if not isinstance(whole, n.Const) or int(whole.value) > MAX_COPY:
+            return None
+        buffer = n.Buffer(context.names.fresh("weight"), rule.dtype, shape, "scratch")
+    return Windows(
+        stage,
+        extents,
+        column,
+        line,
+        row,
+        group,
+        box,
+        sizes,
+        data.factor,
+        weight.factor,
+        buffer,
+        places,
+        is_plain,
+        rule,
+    )
 
 
 class _View:
