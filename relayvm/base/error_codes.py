@@ -355,8 +355,8 @@ ERROR_CODES: dict[str, str] = {
     ),
     "no-c-compiler": (
         "The library for C programs cannot be built: there is no C compiler, or it failed.\n\n"
-        "`relayvm library` runs `cc`, or the command that the environment variable CC holds; the "
-        "message has the first error that it printed."
+        "`relayvm library` runs `cc`, or what `--compiler` says; the message has the first error "
+        "that it printed."
     ),
     "bad-tree": (
         "A text is not a list of binary trees in Penn Treebank brackets.\n\n"

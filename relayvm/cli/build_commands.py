@@ -5,6 +5,7 @@ program, and the library for C programs.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ def add_commands(commands: Any) -> None:
         required=True,
         metavar="FOLDER",
         help="where relayvm.h and librelayvm.so are written",
+    )
+    library.add_argument(
+        "--compiler", default="cc", metavar="COMMAND", help="the C compiler (default: cc)"
     )
     library.set_defaults(run=run_library)
 
@@ -166,6 +170,6 @@ def run_library(options: argparse.Namespace) -> int:
     """Build the C library."""
     from relayvm.vm.runtime.c_library import build_library
 
-    for path in build_library(options.output):
+    for path in build_library(options.output, shlex.split(options.compiler) or ["cc"]):
         print(path)
     return 0

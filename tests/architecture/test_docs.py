@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from relayvm.base.diagnostics import RelayError
 from relayvm.cli.main import main
 from relayvm.compiler.passes import run_passes
 from relayvm.ir.printer import print_module
+from relayvm.vm.runtime.c_library import build_library
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -76,6 +78,19 @@ def commands() -> list[tuple[Block, list[str]]]:
         (b, [line[2:] for line in b.text.splitlines() if line.startswith("$ ")])
         for b in blocks("console")
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", blocks("c"), ids=str)
+def test_programs_in_c_in_docs_run(block: Block, tmp_path: Path) -> None:
+    header, _ = build_library(tmp_path)
+    relayvm.compile(relayvm.parse(ROOT / "examples" / "c" / "mlp.relay")).save(tmp_path / "mlp.rvm")
+    (tmp_path / "run.c").write_text(block.text)
+    words = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{header.parent}", "run.c"]
+    words += ["-L.", "-lrelayvm", "-Wl,-rpath,.", "-o", "run"]
+    subprocess.run(words, cwd=tmp_path, check=True, timeout=100)
+    done = subprocess.run(["./run"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"3 numbers, the first is 0\.\d+\n", done.stdout) and not done.stderr
 
 
 @pytest.mark.slow

@@ -27,15 +27,15 @@ def sources() -> list[Path]:
 
 
 def build_library(
-    folder: str | os.PathLike[str], compiler: Sequence[str] = (), flags: Sequence[str] = ()
+    folder: str | os.PathLike[str], compiler: Sequence[str] = ("cc",), flags: Sequence[str] = ()
 ) -> tuple[Path, Path]:
     """Write the header and the library into a folder, which is made; return their paths.
 
-    The compiler is `cc`, or what the environment names as CC. Raises RelayError `no-c-compiler`
-    where there is none or it fails, and `unwritable-file`.
+    `compiler` is a command with its first options. Raises RelayError `no-c-compiler` where there is
+    none or it fails, and `unwritable-file`.
     """
     target = Path(folder)
-    command = [*(compiler or os.environ.get("CC", "cc").split()), *FLAGS, *OWN, *flags]
+    command = [*compiler, *FLAGS, *OWN, *flags]
     if shutil.which(command[0]) is None:
         raise error("no-c-compiler", f"there is no C compiler `{command[0]}`")
     try:
