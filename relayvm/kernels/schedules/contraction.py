@@ -223,13 +223,21 @@ class Tiling:
         return grid_phase(self.context, emitter, sides, lambda at: self._box(emitter, at))
 
     def _column_block(self) -> int:
-        """Return how many columns' weights take half of the cache at most."""
+        """Return how many columns' weights take half of the cache at most, with those of the next
+        block where these are fetched meanwhile.
+        """
         length = max((self._known_length(e) for e in self.probe.lengths), default=1)
         column = max(1, length) * 4 * self.probe.words * len(self.probe.lengths)
+        column *= 1 if self._has_many_rows else 2
         size = COLUMN_BLOCK
         while size > n.LANES and size * column > self.context.cache_bytes // 2:
             size //= 2
         return size
+
+    @property
+    def _has_many_rows(self) -> bool:
+        rows = self.extents[self.row_axis] if self.row_axis is not None else n.const(1)
+        return isinstance(rows, n.Const) and int(rows.value) > MANY_ROWS
 
     @staticmethod
     def _known_length(length: n.Expr) -> int:
@@ -450,7 +458,7 @@ class Tiling:
         """
         column, row = at.get(self.column_axis or 0), at.get(self.row_axis or 0, n.const(0))
         total = self.extents[self.row_axis] if self.row_axis is not None else n.const(1)
-        if isinstance(total, n.Const) and int(total.value) > MANY_ROWS:
+        if self._has_many_rows:
             return ()
         weights = sum(self._known_length(length) for length in self.probe.lengths)
         own = [self.extents[k] for k in self.outer if k not in self.inner_outer]
