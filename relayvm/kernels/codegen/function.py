@@ -25,9 +25,9 @@ from relayvm.kernels.loops import (
     Let,
     Nest,
     Phase,
+    Prefetch,
     Stmt,
     Store,
-    Prefetch,
     TileStore,
 )
 
