@@ -30,7 +30,7 @@ CHANNELS = 64
 MANY_BLOCKS = 16
 # Elements of a window that are copied in one round of a loop.
 MAX_UNROLLED = 8
-# Sums that are no longer spend their time in folding partials.
+# Sums that are no longer spend their time in folding partials, more of which then run at once.
 SHORT = 192
 LINE = n.const(n.LANES)
 
@@ -235,7 +235,7 @@ class _Convolution:
         most = 4 if self.registers >= n.LANES else 2
         length = _known(self.windows.length)
         if length is not None and length <= SHORT:
-            most //= 2
+            most = 1
         return tuple(w * n.LANES for w in (4, 2, 1) if w <= most)
 
     def _rows(self, block: _Block, emitter: Emitter, row: n.Expr, rows: int) -> None:
@@ -244,8 +244,11 @@ class _Convolution:
         def tile(emitter: Emitter, column: n.Expr, pixels: int) -> None:
             self._tile(emitter, block, row, rows, column, pixels // n.LANES)
 
-        last = tile_loops(emitter, n.const(0), block.count, self._widths(), tile)
-        if last == block.count:
+        count = block.count
+        if isinstance(count, n.Const):
+            count = n.const(_up(int(count.value)))
+        last = tile_loops(emitter, n.const(0), count, self._widths(), tile)
+        if last == count:
             return
         condition = s.compare("less", last, block.count)
         with emitter.block() as body:
@@ -306,7 +309,11 @@ class _Convolution:
                 places = (s.add(n.const(t), cell) for t in range(0, sums.size, cells))
                 value = self._folded(emitter, [n.TileLoad(sums, place) for place in places])
                 at = s.add(columns[0], s.mul(v, LINE))
+                outer = emitter.mask
+                if (_known(block.count) or 0) % n.LANES:
+                    emitter.mask = n.Mask(s.sub(block.count, at), n.LANES)
                 self._finish(emitter, block, s.add(rows[0], r), at, value)
+                emitter.mask = outer
             body.append(n.For(v, n.const(0), n.const(columns[1]), 1, tuple(inner)))
         emitter.statements.append(n.For(r, n.const(0), n.const(rows[1]), 1, tuple(body)))
 
