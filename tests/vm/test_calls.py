@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import threading
 import weakref
@@ -12,6 +13,8 @@ import pytest
 import relayvm
 from relayvm.base.diagnostics import RelayError, Trap
 from relayvm.vm.arrays import array_argument
+from relayvm.vm.executable import load
+from relayvm.vm.file.codec import encode
 from relayvm.vm.machine import VirtualMachine
 
 TEXT = """
@@ -161,6 +164,25 @@ def test_a_class_of_its_own_may_change_run(exe):
     machine = Doubled(exe)
     for _ in range(2):
         np.testing.assert_array_equal(machine.run(floats(2), floats(2)), floats(2) * 6)
+
+
+def test_a_manifest_that_is_wrong_about_sizes_harms_nobody(exe):
+    program = exe.program()
+    entries = []
+    for entry in program.entries:
+        if entry.name in ("same", "large"):
+            result = dataclasses.replace(entry.result, dims=(3,))
+            entry = dataclasses.replace(entry, result=result)
+        entries.append(entry)
+    wrong = load(encode(dataclasses.replace(program, entries=tuple(entries))), native=True)
+    vm = VirtualMachine(wrong, num_threads=1)
+    for i in range(4):
+        np.testing.assert_array_equal(vm.invoke("same", floats(4, i)), floats(4, i))
+        assert len(vm.invoke("large", floats(2000, i), 1.0)) == 2000
+        rows = vm.invoke_many("same", [(floats(4, i),), (floats(4, i + 1),)])
+        np.testing.assert_array_equal(rows, [floats(4, i), floats(4, i + 1)])
+    with pytest.raises((RelayError, ValueError)):
+        vm.invoke("same", floats(4), out=np.empty(3, np.float32))
 
 
 # --- results into arrays of the caller's ----------------------------------------------------------

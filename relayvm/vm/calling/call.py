@@ -84,6 +84,7 @@ class Call:
         if of_closures:
             self.objects.insert(0, 0)
         self.setters = [self._setter(i, p) for i, p in enumerate(entry.parameters)]
+        self.aimed = any(row.kind == LENT for row in self.rows)
         self.free: list[Record] = []
         self.batch: list[Record] = []
         self.calls: Any = None
@@ -140,7 +141,7 @@ class Call:
             return self(args, named, out)
 
         if self.skip or OTHER in self.kinds:
-            return function_of(None, None, {"general": general})
+            return function_of(None, (), False, {"general": general})
         results = [row.kind for row in self.rows]
         names: dict[str, Any] = {
             "general": general,
@@ -149,6 +150,8 @@ class Call:
             "push": self.free.append,
             "finish": self.finish,
             "drop": self._drop,
+            "checked": self._outs,
+            "filled": filled,
             "from_buffer": from_buffer,
             "ndarray": np.ndarray,
             "empty": empty,
@@ -161,7 +164,8 @@ class Call:
                 names[f"s{i}"] = static_shape(parameter.type)
         for i, row in enumerate(self.rows):
             names[f"e{i}"] = row.dtype.numpy if row.dtype else None
-        return function_of(self.kinds, results, names)
+        sized = all(row.shape is not None for row in self.rows if row.kind == LENT)
+        return function_of(self.kinds, results, sized, names)
 
     # --- records ------------------------------------------------------------------------------
 
@@ -313,10 +317,14 @@ class Call:
         return tuple(values)
 
     def _values(
-        self, record: Record, outs: Sequence[Any] | None, fresh: Sequence[Any] | None
+        self,
+        record: Record,
+        outs: Sequence[Any] | None,
+        fresh: Sequence[Any] | None,
+        take: bool = True,
     ) -> list[Any]:
         results, values = record.results, list(fresh or [None] * len(self.rows))
-        left = False
+        left: list[int] = []
         for i, row in enumerate(self.rows):
             out = None if outs is None else outs[i]
             if row.kind == WORD:
@@ -329,9 +337,11 @@ class Call:
                 values[i] = record.copies[i]() if copied else values[i] if out is None else out
             elif record.infos[i].kind == TENSOR:
                 values[i] = self._room(record, i, out)
-                left = True
-        if left:
+                left.append(i)
+        if left and take:
             lib.rvm_machine_take(record.call, 1)
+            for i in left:
+                record.destinations[i].data = record.homes[i] or ffi.NULL
         for i in range(len(values)):
             if self.rows[i].kind == OTHER and results[i]:
                 word, results[i] = results[i], 0
@@ -354,6 +364,7 @@ class Call:
 
     def _drop(self, record: Record) -> None:
         """Drop the arguments that a call did not come to take, and the results not taken."""
+        self._aim(record, None)
         for i in self.objects:
             if record.slots[i].word:
                 lib.rvm_value_release(record.slots[i].word)
@@ -396,9 +407,16 @@ class Call:
         place = "`out`" if len(self.rows) == 1 else f"item {i} of `out`"
         return f"{place} of `{self.entry.name}`"
 
+    def _takes(self, row: ResultRow, out: Any) -> bool:
+        """Tell quickly that a numpy array is as it should be; if not, the reason is not known."""
+        same = row.dtype is not None and out.dtype is row.dtype.numpy and out.shape == row.shape
+        return bool(same and out.flags.carray)
+
     def _outs(self, out: Any) -> tuple[Any, ...]:
         """Return the caller's arrays, one for a result; raises RelayError `wrong-argument`."""
         count = len(self.rows)
+        if count == 1 and type(out) is np.ndarray and self._takes(self.rows[0], out):
+            return (out,)
         outs = (out,) if count == 1 else out
         if not isinstance(outs, (tuple, list)) or len(outs) != count:
             message = (
@@ -423,7 +441,7 @@ class Call:
         if not tuples:
             return []
         calls, records = self._taken_batch(len(tuples))
-        done = ffi.new("uint32_t *")
+        done, code = ffi.new("uint32_t *"), 0
         try:
             for i, (record, args) in enumerate(zip(records, tuples)):
                 self._set_one(record, args, i)
@@ -432,7 +450,8 @@ class Call:
                 raise busy()
             for record in records[: done[0] + (code > 0)]:
                 self._given(record, code)
-            results = [self.finish(record, MISFIT) for record in records[: done[0]]]
+            results = self._results(records[: done[0]], code)
+            lib.rvm_machine_take(calls, done[0])
             if code > 0:
                 raise self._trap_of(done[0], len(tuples), results)
             return results
@@ -443,8 +462,19 @@ class Call:
         finally:
             for record in records:
                 record.kept.clear()
+                if code:
+                    self._aim(record, None)
             if len(records) <= KEPT_RECORDS:
                 self.calls, self.batch = calls, records
+
+    def _results(self, records: Sequence[Record], code: int) -> list[Any]:
+        """Return the results of calls; those left as tensors are still to be taken."""
+        if code == 0 and all(row.kind in (COPIED, WORD) for row in self.rows):
+            if len(self.rows) == 1:
+                return [record.copies[0]() for record in records]
+            return [tuple([copy() for copy in record.copies]) for record in records]
+        rows = [self._values(record, None, None, take=False) for record in records]
+        return [row[0] for row in rows] if len(self.rows) == 1 else [tuple(row) for row in rows]
 
     def _taken_batch(self, count: int) -> tuple[Any, list[Record]]:
         """Return records whose calls lie one behind the other."""
@@ -461,7 +491,8 @@ class Call:
                 kind = type(args).__name__
                 raise error("wrong-argument", f"arguments are a tuple, not a `{kind}`")
             self._set(record, args if len(args) == self.count else self._bind(tuple(args), {}))
-            self._aim(record, None)
+            if self.aimed:
+                self._aim(record, None)
         except RelayError as mistake:
             raise RelayError(_noted(mistake, f"in call {index}")) from None
 
@@ -472,6 +503,23 @@ class Call:
         trap = Trap(_noted(failure, f"in call {index} of {count}"), failure.stack)
         trap.index, trap.results = index, tuple(results)
         return trap
+
+
+def filled(outs: tuple[Any, ...] | None, result: Any) -> Any:
+    """Return a result whose arrays were copied into those of the caller's that are not None."""
+    if outs is None:
+        return result
+    if len(outs) == 1:
+        return _filled(outs[0], result)
+    return tuple(map(_filled, outs, result))
+
+
+def _filled(out: Any, value: Any) -> Any:
+    if out is None:
+        return value
+    if out is not value:
+        out[...] = value
+    return out
 
 
 def _noted(mistake: RelayError, text: str) -> Diagnostic:

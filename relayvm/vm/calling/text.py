@@ -24,8 +24,9 @@ def run(*args, out=None, **named):
 
 USUAL = """
 def run({parameters}*rest, out=None, **named):
-    if {last} or rest or named or out is not None:
+    if {last} or rest or named{unless}:
         return general(given(({arguments}*rest,)), named, out)
+    outs = None if out is None else checked(out)
     try:
         record = pop()
     except IndexError:
@@ -42,7 +43,7 @@ def run({parameters}*rest, out=None, **named):
             if not code:
                 {after}
             if code != {unreadable}:
-                return finish(record, code, None, {fresh})
+                return filled(outs, finish(record, code, None, {fresh}))
     except BaseException:
         drop(record)
         raise
@@ -53,13 +54,13 @@ def run({parameters}*rest, out=None, **named):
 
 
 def function_of(
-    kinds: Sequence[str] | None, results: Sequence[str] | None, names: dict[str, Any]
+    kinds: Sequence[str] | None, results: Sequence[str], sized: bool, names: dict[str, Any]
 ) -> Callable[..., Any]:
     """Return the function for arguments and results of these kinds; None: the general one alone.
 
-    `names` are what its text refers to.
+    `sized` says that results have the sizes that were checked; `names` are what the text refers to.
     """
-    text = GENERAL if kinds is None or results is None else _usual(kinds, results)
+    text = GENERAL if kinds is None else _usual(kinds, results, sized)
     scope = {**names, "MISSING": MISSING, "given": _given}
     exec(compile(text, "<call>", "exec"), scope)
     run: Callable[..., Any] = scope["run"]
@@ -70,7 +71,7 @@ def _given(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([a for a in args if a is not MISSING])
 
 
-def _usual(kinds: Sequence[str], results: Sequence[str]) -> str:
+def _usual(kinds: Sequence[str], results: Sequence[str], sized: bool) -> str:
     count, arrays = len(kinds), [i for i, kind in enumerate(kinds) if kind in (COPIED, LENT)]
     check = "type(a{0}) is ndarray and a{0}.shape == s{0} and a{0}.dtype is d{0}"
     copied = [i for i in arrays if kinds[i] == COPIED]
@@ -78,15 +79,19 @@ def _usual(kinds: Sequence[str], results: Sequence[str]) -> str:
     before += [f"v{i}[...] = a{i}" for i in copied]
     before += [f"set{i}(record, a{i}, None)" for i, kind in enumerate(kinds) if kind == WORD]
     fresh = [i for i, kind in enumerate(results) if kind == LENT]
-    before += [f"y{i} = empty(record.sizes[{i}], e{i})" for i in fresh]
+    room = (
+        "y{0} = empty(record.sizes[{0}], e{0}) if outs is None or outs[{0}] is None else outs[{0}]"
+    )
+    before += [room.format(i) for i in fresh]
     lent = [i for i in arrays if kinds[i] == LENT]
     buffers = [(f"a{i}", f"record.slots[{i}]") for i in lent]
     buffers += [(f"y{i}", f"record.destinations[{i}]") for i in fresh]
     late = [f"{slot}.data = from_buffer({name})" for name, slot in buffers[PLACES:]]
-    made = ", ".join(f"y{i}" if i in fresh else "None" for i in range(len(results)))
+    each = ", ".join(f"y{i}" if i in fresh else "None" for i in range(len(results)))
     return USUAL.format(
         parameters="".join(f"a{i}=MISSING, " for i in range(count)) + ("/, " if count else ""),
         arguments="".join(f"a{i}, " for i in range(count)),
+        unless="" if sized else " or out is not None",
         last=f"a{count - 1} is MISSING" if count else "False",
         shapes=_unpacked("s", lent, "shapes") if lent else "pass",
         usual=" and ".join(check.format(i) for i in arrays) or "True",
@@ -94,8 +99,8 @@ def _usual(kinds: Sequence[str], results: Sequence[str]) -> str:
         late="; ".join(late) or "pass",
         pointers="".join(f", from_buffer({name})" for name, _ in buffers[:PLACES]),
         unreadable=UNREADABLE,
-        after=_after(results, f"({made},)" if results else "None"),
-        fresh=f"({made},)" if fresh else "None",
+        after=_after(results, f"({each},)" if results else "None"),
+        fresh=f"({each},)" if fresh else "None",
     )
 
 
@@ -105,8 +110,9 @@ def _unpacked(letter: str, numbers: Sequence[int], attribute: str) -> str:
 
 def _after(results: Sequence[str], fresh: str) -> str:
     if OTHER in results or not results:
-        return f"return finish(record, code, None, {fresh})"
+        return f"return filled(outs, finish(record, code, None, {fresh}))"
     values = ", ".join(f"y{i}" if kind == LENT else f"c{i}()" for i, kind in enumerate(results))
     copied = [i for i, kind in enumerate(results) if kind != LENT]
     unpack = f"{_unpacked('c', copied, 'copies')}; " if copied else ""
-    return f"{unpack}return {values if len(results) == 1 else f'({values})'}"
+    value = values if len(results) == 1 else f"({values})"
+    return f"{unpack}return {value} if outs is None else filled(outs, {value})"
