@@ -59,8 +59,8 @@ def _product(
     `sum((x - a) * (w - b))` -> `sum(x * w) - a * sum(w) - b * sum(x - a)`: bytes stay bytes, and
     the sums of constant weights are constants.
     """
-    data, weight, first, second = args[0], args[1], args[3], args[5]
-    if types[5].rank and types[5].shape[0] != 1:
+    data, weight, first, second = args[:4]
+    if types[3].rank and types[3].shape[0] != 1:
         second = c.resized(second, types[1].shape[0])
     if types[0].dtype is not types[1].dtype:
         data, first = _signed(c, data, types[0].dtype, first)
@@ -125,8 +125,8 @@ def _layer(
         result = _product(c, core, types, args, attrs)
         given = attrs["out_dtype"]
         return result if given is INT32 else c("cast", result, dtype=given)
-    data = shifted(c, args[0], args[3])
-    zero = along(c, args[5], types[5], types[1], weight_axis)
+    data = shifted(c, args[0], args[2])
+    zero = along(c, args[3], types[3], types[1], weight_axis)
     weight = shifted(c, args[1], zero)
     given = attrs["out_dtype"]
     result = c(core, data, weight, **{**attrs, "out_dtype": INT32})
@@ -140,10 +140,10 @@ def _layer(
 def dense(
     data: Integer,
     weight: Integer,
-    input_scale: AnyTensor,
     input_zero_point: AnyTensor,
-    weight_scale: AnyTensor,
     weight_zero_point: AnyTensor,
+    input_scale: AnyTensor,
+    weight_scale: AnyTensor,
     *,
     units: Dim | None = None,
     out_dtype: DType = INT32,
@@ -158,7 +158,7 @@ def dense(
     >>> %s = float32 0.5
     >>> %z = int32 3
     >>> %o = int32 [0, 1]
-    >>> qnn.dense(%x, %w, %s, %z, %s, %o)
+    >>> qnn.dense(%x, %w, %z, %o, %s, %s)
     [[5, -2]]
     """
     attrs = {"units": units, "out_dtype": out_dtype}
@@ -188,10 +188,10 @@ def _(*types: TensorType, **attrs: Any) -> int:
 def contrib_dense_pack(
     data: Integer,
     weight: Integer,
-    input_scale: AnyTensor,
     input_zero_point: AnyTensor,
-    weight_scale: AnyTensor,
     weight_zero_point: AnyTensor,
+    input_scale: AnyTensor,
+    weight_scale: AnyTensor,
     *,
     units: Dim | None = None,
     out_dtype: DType = INT32,
@@ -203,7 +203,7 @@ def contrib_dense_pack(
     >>> %s = float32 0.5
     >>> %z = int32 3
     >>> %o = int32 0
-    >>> qnn.contrib_dense_pack(%x, %w, %s, %z, %s, %o)
+    >>> qnn.contrib_dense_pack(%x, %w, %z, %o, %s, %s)
     [[5, 1]]
     """
     name, attrs = "qnn.contrib_dense_pack", {"units": units, "out_dtype": out_dtype}
@@ -222,10 +222,10 @@ def _(c: Composer, types: Sequence[Any], args: Sequence[Any], attrs: dict[str, A
 def batch_matmul(
     x: Integer,
     y: Integer,
-    x_scale: AnyTensor,
     x_zero_point: AnyTensor,
-    y_scale: AnyTensor,
     y_zero_point: AnyTensor,
+    x_scale: AnyTensor,
+    y_scale: AnyTensor,
     *,
     out_dtype: DType = INT32,
     transpose_a: bool = False,
@@ -239,7 +239,7 @@ def batch_matmul(
     >>> %s = float32 0.5
     >>> %z = int32 3
     >>> %o = int32 0
-    >>> qnn.batch_matmul(%x, %y, %s, %z, %s, %o)
+    >>> qnn.batch_matmul(%x, %y, %z, %o, %s, %s)
     [[[5]]]
     """
     name = "qnn.batch_matmul"
@@ -267,10 +267,10 @@ def _output_axis(layout: str) -> int:
 def conv2d(
     data: Integer,
     weight: Integer,
-    input_scale: AnyTensor,
     input_zero_point: AnyTensor,
-    weight_scale: AnyTensor,
     weight_zero_point: AnyTensor,
+    input_scale: AnyTensor,
+    weight_scale: AnyTensor,
     *,
     strides: Ints = (1, 1),
     padding: Ints = (0, 0),
@@ -294,7 +294,7 @@ def conv2d(
     >>> %s = float32 0.5
     >>> %z = int32 3
     >>> %o = int32 0
-    >>> qnn.conv2d(%x, %w, %s, %z, %s, %o)
+    >>> qnn.conv2d(%x, %w, %z, %o, %s, %s)
     [[[[5, 10]]]]
     """
     attrs = _core_attrs(locals())
@@ -306,7 +306,7 @@ def conv2d(
 
 
 _OPERANDS = frozenset(
-    ["data", "weight", "input_scale", "input_zero_point", "weight_scale", "weight_zero_point"]
+    ["data", "weight", "input_zero_point", "weight_zero_point", "input_scale", "weight_scale"]
 )
 
 
@@ -323,10 +323,10 @@ def _(c: Composer, types: Sequence[Any], args: Sequence[Any], attrs: dict[str, A
 def conv2d_transpose(
     data: Integer,
     weight: Integer,
-    input_scale: AnyTensor,
     input_zero_point: AnyTensor,
-    weight_scale: AnyTensor,
     weight_zero_point: AnyTensor,
+    input_scale: AnyTensor,
+    weight_scale: AnyTensor,
     *,
     channels: Dim | None = None,
     kernel_size: Dims | None = None,
@@ -350,7 +350,7 @@ def conv2d_transpose(
     >>> %s = float32 0.5
     >>> %z = int32 3
     >>> %o = int32 0
-    >>> qnn.conv2d_transpose(%x, %w, %s, %z, %s, %o)
+    >>> qnn.conv2d_transpose(%x, %w, %z, %o, %s, %s)
     [[[[1, 4, 4]]]]
     """
     attrs = _core_attrs(locals())

@@ -21,7 +21,7 @@ CALLS = {
     "softmax": f"qnn.softmax(%x, {SCALES}, axis=1)",
     "tanh": f"qnn.tanh(%x, {SCALES})",
     "concatenate": "qnn.concatenate((%x, %x), (%s, %t), (%z, %o), %s, %z, axis=1)",
-    "dense": "qnn.dense(%x, %x, %s, %z, %t, %o)",
+    "dense": "qnn.dense(%x, %x, %z, %o, %s, %t)",
 }
 
 
@@ -117,7 +117,7 @@ def test_products_of_bytes_are_those_without_zero_points(form, dtypes, zeros) ->
         x, w = x[0], w[0]
     text = (
         f"def @main(%x: Tensor[{x.shape}, {x.dtype}], %w: Tensor[{w.shape}, {w.dtype}]) {{"
-        f" qnn.{form}(%x, %w, 0.5f, {zeros[0]}, 0.25f, {zeros[1]}, {attrs}) }}"
+        f" qnn.{form}(%x, %w, {zeros[0]}, {zeros[1]}, 0.5f, 0.25f, {attrs}) }}"
     )
     wide = x.astype(np.int64) - zeros[0], w.astype(np.int64) - zeros[1]
     expected = np.matmul(wide[0], np.swapaxes(wide[1], -1, -2)).astype(np.int32)

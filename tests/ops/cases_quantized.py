@@ -19,10 +19,11 @@ def with_scales(
     dtypes: dict[int, Any] | None = None,
     values: dict[int, Any] | None = None,
 ) -> Case:
-    """Return a case of operands `first`, then scales and zero points in turn."""
+    """Return a case of operands `first`, then scales (floats) and zero points (integers)."""
     count = len(first)
     given = dict(enumerate(scales, count))
-    kinds = {i: "float32" if (i - count) % 2 == 0 else "int32" for i in given}
+    one = {i: v[0] if isinstance(v, list) else v for i, v in given.items()}
+    kinds = {i: "float32" if isinstance(v, float) else "int32" for i, v in one.items()}
     shapes = tuple((len(v),) if isinstance(v, list) else () for v in scales)
     known = tuple(i for i, v in given.items() if isinstance(v, list) and len(v) == 1)
     fixed = {**(values or {}), **given}
@@ -104,7 +105,7 @@ def _simulated() -> list[Case]:
     return [*result, vector]
 
 
-_LAYER = [S, Z, 0.2, -4]
+_LAYER = [Z, -4, S, 0.2]
 
 QUANTIZED_CASES: dict[str, list[Case]] = {
     **{f"qnn.{name}": _unary() for name in UNARY},
@@ -155,7 +156,7 @@ QUANTIZED_CASES: dict[str, list[Case]] = {
     ],
     "qnn.dense": [
         *small(((2, 4), (3, 4)), _LAYER, types=("int8", "uint8", "int16")),
-        with_scales(((2, 4), (3, 4)), [S, Z, VECTOR, ZEROS], {}, {0: "uint8", 1: "int8"}),
+        with_scales(((2, 4), (3, 4)), [Z, ZEROS, S, VECTOR], {}, {0: "uint8", 1: "int8"}),
         with_scales(((4,), (3, 4)), _LAYER, {"units": 3}, {0: "int8", 1: "int8"}),
         with_scales(((0, 4), (3, 4)), _LAYER, {"out_dtype": "int64"}, {0: "int8", 1: "int8"}),
     ],
@@ -168,7 +169,7 @@ QUANTIZED_CASES: dict[str, list[Case]] = {
         *small(((1, 2, 4, 3), (3, 2, 2, 2)), _LAYER, {"padding": (1, 1)}, types=("int8", "uint8")),
         with_scales(
             ((1, 3, 3, 2), (2, 2, 2, 3)),
-            [S, Z, VECTOR, ZEROS],
+            [Z, ZEROS, S, VECTOR],
             {"data_layout": "NHWC", "kernel_layout": "HWIO", "strides": (2, 1)},
             {0: "uint8", 1: "int8"},
         ),
@@ -177,7 +178,7 @@ QUANTIZED_CASES: dict[str, list[Case]] = {
     "qnn.conv2d_transpose": [
         with_scales(
             ((1, 2, 2, 3), (2, 3, 2, 2)),
-            [S, Z, VECTOR, ZEROS],
+            [Z, ZEROS, S, VECTOR],
             {"strides": (2, 1), "padding": (1, 0)},
             {0: "uint8", 1: "int8"},
         ),

@@ -127,7 +127,7 @@ def test_layers_sum_integers_without_their_zero_points() -> None:
     x = rng.integers(0, 256, (2, 3, 5, 4)).astype(np.uint8)
     w = rng.integers(-128, 128, (4, 3, 2, 3)).astype(np.int8)
     zeros = i32([1, -2, 3, 0])
-    given = (x, w, f32(0.1), i32(128), f32([1, 2, 3, 4]), zeros)
+    given = (x, w, i32(128), zeros, f32(0.1), f32([1, 2, 3, 4]))
     result = run("qnn.conv2d", *given, padding=(1, 0))
     wide = np.pad(x.astype(int) - 128, ((0, 0), (0, 0), (1, 1), (0, 0)))
     kernel = w.astype(int) - zeros[:, None, None, None]
@@ -139,7 +139,7 @@ def test_layers_sum_integers_without_their_zero_points() -> None:
     assert result.dtype == np.int32
     assert np.array_equal(result, expected)
     a, b = x.reshape(2, 60)[:, :6], w.reshape(4, 18)[:, :6]
-    dense = run("qnn.dense", a, b, f32(0.1), i32(128), f32([1, 2, 3, 4]), zeros)
+    dense = run("qnn.dense", a, b, i32(128), zeros, f32(0.1), f32([1, 2, 3, 4]))
     assert np.array_equal(dense, (a.astype(int) - 128) @ (b.astype(int) - zeros[:, None]).T)
 
 

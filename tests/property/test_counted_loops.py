@@ -182,7 +182,7 @@ def @main(%x: Tensor[(?, 64), int8], %w: Tensor[(1024, 64), int8], %zero: int32)
   let %go = fn (%i: int32, %h: Tensor[(1, 1024), int32]) -> Tensor[(1, 1024), int32] {
     if (%i < take(shape_of(%x), 0, axis=0)) {
       let %word = expand_dims(take(%x, %i, axis=0), axis=0);
-      let %a = qnn.dense(%word, %w, 0.5f, %zero, 0.25f, 1);
+      let %a = qnn.dense(%word, %w, %zero, 1, 0.5f, 0.25f);
       let %b = nn.dense(%word, %w, out_dtype="int32");
       %go(%i + 1, right_shift(%h, 1) + %a - %b)
     } else { %h }

@@ -143,7 +143,7 @@ def conv2d(
         "qnn.conv2d",
         data,
         kernel,
-        *_all(input_scale, input_zero_point, kernel_scale, kernel_zero_point),
+        *_all(input_zero_point, kernel_zero_point, input_scale, kernel_scale),
         strides=spread(strides, 2),
         padding=full_padding(padding, 2),
         dilation=spread(dilation, 2),
@@ -181,7 +181,7 @@ def conv2d_transpose(
         "qnn.conv2d_transpose",
         data,
         weight,
-        *_all(input_scale, input_zero_point, kernel_scale, kernel_zero_point),
+        *_all(input_zero_point, kernel_zero_point, input_scale, kernel_scale),
         strides=spread(strides, 2),
         padding=full_padding(padding, 2),
         dilation=spread(dilation, 2),
@@ -207,7 +207,7 @@ def dense(
     out_dtype: str = "int32",
 ) -> Call:
     """Return the product of a quantized tensor with the transpose of a quantized weight."""
-    scales = _all(input_scale, input_zero_point, kernel_scale, kernel_zero_point)
+    scales = _all(input_zero_point, kernel_zero_point, input_scale, kernel_scale)
     return call("qnn.dense", data, weight, *scales, units=units, out_dtype=out_dtype)
 
 
@@ -227,7 +227,7 @@ def contrib_dense_pack(
         "qnn.contrib_dense_pack",
         data,
         weight,
-        *_all(input_scale, input_zero_point, kernel_scale, kernel_zero_point),
+        *_all(input_zero_point, kernel_zero_point, input_scale, kernel_scale),
         units=units,
         out_dtype=out_dtype,
         weight_layout=kernel_layout,
@@ -244,7 +244,7 @@ def batch_matmul(
     out_dtype: str = "int32",
 ) -> Call:
     """Return the products of two batches of quantized matrices, the second ones transposed."""
-    scales = _all(x_scale, x_zero_point, y_scale, y_zero_point)
+    scales = _all(x_zero_point, y_zero_point, x_scale, y_scale)
     return call("qnn.batch_matmul", x, y, *scales, out_dtype=out_dtype, transpose_b=True)
 
 
