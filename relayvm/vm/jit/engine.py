@@ -17,7 +17,7 @@ from relayvm.vm import isa
 from relayvm.vm.file import decode
 from relayvm.vm.file.format import SECTIONS
 from relayvm.vm.jit.host import Host, this_host
-from relayvm.vm.jit.module import enter_name, margin_bytes, module_text
+from relayvm.vm.jit.module import enter_name, is_large, margin_bytes, module_text
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.program import Program
 
@@ -86,7 +86,8 @@ def program_image(program: Program, inline: bool = True, host: Host | None = Non
     from relayvm.vm.jit.llvm import compile_object
 
     text = module_text(program, host, inline)
-    data = compile_object(text, host.triple, host.cpu, host.features)
+    effort = 0 if any(map(is_large, program.functions)) else 2
+    data = compile_object(text, host.triple, host.cpu, host.features, effort)
     names = {
         "functions": tuple(f"f{i}" for i in range(len(program.functions))),
         "enter": tuple(map(enter_name, program.functions)),

@@ -18,20 +18,20 @@ def _initialize() -> None:
     llvm.initialize_all_asmprinters()
 
 
-def compile_object(text: str, triple: str, cpu: str, features: str) -> bytes:
-    """Return the object file of a module's text."""
-    return bytes(_optimised(text, triple, cpu, features, bytes))
+def compile_object(text: str, triple: str, cpu: str, features: str, effort: int = 2) -> bytes:
+    """Return the object file of a module's text; `effort` is that of making machine code."""
+    return bytes(_compiled(text, triple, cpu, features, effort, bytes))
 
 
-def compile_assembly(text: str, triple: str, cpu: str, features: str) -> str:
+def compile_assembly(text: str, triple: str, cpu: str, features: str, effort: int = 2) -> str:
     """Return the assembly that `compile_object` encodes."""
-    return str(_optimised(text, triple, cpu, features, str))
+    return str(_compiled(text, triple, cpu, features, effort, str))
 
 
-def _optimised(text: str, triple: str, cpu: str, features: str, kind: type) -> Any:
+def _compiled(text: str, triple: str, cpu: str, features: str, effort: int, kind: type) -> Any:
     _initialize()
     machine = llvm.Target.from_triple(triple).create_target_machine(
-        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small"
+        cpu=cpu, features=features, opt=effort, reloc="pic", codemodel="small"
     )
     module = llvm.parse_assembly(text)
     module.verify()

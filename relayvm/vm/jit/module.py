@@ -19,11 +19,12 @@ from relayvm.vm.jit.writer import (
 )
 from relayvm.vm.program import FunctionCode, Instr, Program
 
-# LLVM's time grows faster than the size of a function: larger ones are compiled without effort.
+# LLVM's time grows with the square of a function's size: larger ones are compiled without effort,
+# and so is the machine code of all others beside them, as LLVM chooses that for a whole module.
 MOST_OPTIMISED = 2000
 # Stack that a function and the C code below it may use before the next look at the limit.
 _C_MARGIN_BYTES = 256 * 1024
-_BYTES_PER_INSTRUCTION = 64
+_BYTES_PER_INSTRUCTION = 256
 
 INLINE = frozenset(words.WORDS) | frozenset(OBJECTS) | frozenset(control.CONTROL)
 
@@ -32,6 +33,11 @@ def margin_bytes(program: Program) -> int:
     """Return the stack that any function may use unasked."""
     most = max((len(f.code) + f.words + f.owned for f in program.functions), default=0)
     return _C_MARGIN_BYTES + _BYTES_PER_INSTRUCTION * most
+
+
+def is_large(function: FunctionCode) -> bool:
+    """Tell whether a function is too large to be optimised."""
+    return sum(instr.name != "label" for instr in function.code) > MOST_OPTIMISED
 
 
 def module_text(program: Program, host: Host, inline: bool = True) -> str:
@@ -87,8 +93,7 @@ def _function_text(w: Writer) -> str:
     control.enter(w)
     _write_code(w)
     w.write_leaving()
-    size = sum(instr.name != "label" for instr in function.code)
-    attributes = "#0" if size <= MOST_OPTIMISED else "#1"
+    attributes = "#1" if is_large(function) else "#0"
     kind = result_type(len(function.results))
     names = [f"i64 %a{i}" for i in range(min(len(w.parameters), MOST_ARGUMENTS))]
     head = f"define hidden tailcc {kind} @f{w.index}({', '.join(['ptr %m, i64 %given', *names])})"

@@ -33,7 +33,7 @@ typedef struct rvm_native {
 } rvm_native;
 
 /* Gives a program compiled code: offsets from `base` of each function and of what enters it, and the stack that a
- * function and the C code it calls may use unasked. -1 where memory is out. Not while a machine of it runs. */
+ * function and the C code it calls may use unasked. -1 where memory is out. Machines that interpret may run meanwhile. */
 int32_t rvm_program_set_native(struct rvm_program *program, const void *base, const uint32_t *code_offsets,
                                const uint32_t *enter_offsets, uint64_t margin_bytes);
 bool rvm_program_is_native(const struct rvm_program *program);
