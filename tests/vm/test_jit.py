@@ -87,6 +87,7 @@ def test_the_stack_counts_as_memory():
     assert vm.invoke("depth", 1000) == 1000
 
 
+@pytest.mark.slow
 def test_a_runaway_recursion_ends_at_the_default_limit():
     exe = relayvm.compile(
         relayvm.parse("def @main(%x: int64) -> int64 { @main(%x + 1i64) + 1i64 }")

@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from math import prod
 
 from relayvm.base.abi import WORK_PER_STEP, Access, KernelSignature, Operand
-from relayvm.vm.jit.objects import release, release_by_body
+from relayvm.vm.jit.objects import is_tensor, release, release_by_body
 from relayvm.vm.jit.words import kind_of
 from relayvm.vm.jit.writer import Writer
 
 # A kernel of more work may be shared out to threads: kernel_phases.h.
 _MOST_WORK = 25_000
 _MOST_BYTES = 1 << 30
-_TENSOR = 1
-_KIND_OFFSET = 6
 
 
 def is_fixed(signature: KernelSignature, given: int) -> bool:
@@ -126,8 +124,7 @@ class _Call:
         """Go on where a value is a tensor of this dtype and these sizes."""
         w, offsets = self.w, self.w.host.offsets
         place = w.pointer(word)
-        kind = w.value(f"load i8, ptr {w.address(place, _KIND_OFFSET)}")
-        w.expect(w.value(f"icmp eq i8 {kind}, {_TENSOR}"), self.slow)
+        w.expect(is_tensor(w, place), self.slow)
         both = w.value(f"load i16, ptr {w.address(place, offsets['tensor_dtype'])}")
         wanted = operand.dtype.code | operand.rank << 8
         w.expect(w.value(f"icmp eq i16 {both}, {wanted}"), self.slow)

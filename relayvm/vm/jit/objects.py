@@ -14,7 +14,8 @@ from relayvm.vm.program import Instr
 
 ObjectLowering = Callable[[Writer, Instr], None]
 
-_CELL = 2
+_TENSOR, _CELL = 1, 2
+_KIND_OFFSET = 6
 _LAYOUT_OFFSET = 4
 _STICKY = 1 << 30
 _SMALL_LIMIT = 1024
@@ -233,6 +234,49 @@ def _array_get_word(w: Writer, instr: Instr) -> None:
     _finish(w, done)
 
 
+def _array_length(w: Writer, instr: Instr) -> None:
+    dst, src, type_ = instr.operands
+    place = w.pointer(w.load(str(src)))
+    done = _or_by_body(w, instr, _is_layout(w, place, type_))
+    at = w.address(place, w.host.offsets["array_length"])
+    w.store(str(dst), w.value(f"load i64, ptr {at}"))
+    _finish(w, done)
+
+
+def is_tensor(w: Writer, place: str) -> str:
+    """Return whether an object is a tensor."""
+    kind = w.value(f"load i8, ptr {w.address(place, _KIND_OFFSET)}")
+    return w.value(f"icmp eq i8 {kind}, {_TENSOR}")
+
+
+def _rank(w: Writer, place: str) -> str:
+    return w.value(f"load i8, ptr {w.address(place, w.host.offsets['tensor_dtype'] + 1)}")
+
+
+def _tensor_rank(w: Writer, instr: Instr) -> None:
+    dst, src = instr.operands
+    place = w.pointer(w.load(str(src)))
+    done = _or_by_body(w, instr, is_tensor(w, place))
+    w.store(str(dst), w.value(f"zext i8 {_rank(w, place)} to i64"))
+    _finish(w, done)
+
+
+def _tensor_dim(w: Writer, instr: Instr) -> None:
+    dst, src, axis = instr.operands
+    assert isinstance(axis, int)
+    place = w.pointer(w.load(str(src)))
+    enough, slow, done = w.name("enough"), w.name("slow"), w.name("done")
+    w.branch(is_tensor(w, place), enough, slow, likely=True)
+    w.block(enough)
+    w.expect(w.value(f"icmp ugt i8 {_rank(w, place)}, {axis}"), slow)
+    at = w.address(place, w.host.offsets["tensor_dims"] + 8 * axis)
+    w.store(str(dst), w.value(f"load i64, ptr {at}"))
+    with w.aside(slow):
+        w.body(instr, cold=True)
+        w.do(f"br label %{done}")
+    _finish(w, done)
+
+
 def _check_equal(w: Writer, instr: Instr) -> None:
     a, b = (w.load(str(operand)) for operand in instr.operands)
     _finish(w, _or_by_body(w, instr, w.value(f"icmp eq i64 {a}, {b}")))
@@ -251,5 +295,8 @@ OBJECTS: dict[str, ObjectLowering] = {
     "field_retain": _field_retain,
     "tag": _tag,
     "array_get_word": _array_get_word,
+    "array_length": _array_length,
+    "tensor_dim": _tensor_dim,
+    "tensor_rank": _tensor_rank,
     "check_equal": _check_equal,
 }
