@@ -222,6 +222,29 @@ def test_a_convolution_has_the_bits_of_the_naive_nest(case):
         assert got.tobytes() == expected.tobytes(), target
 
 
+def test_channels_may_be_unknown():
+    channels = DimVar("o")
+    x = te.placeholder("x", (1, 3, 6, 20), "float32")
+    w = te.placeholder("w", (symbol(channels), 3, 3, 3), "float32")
+
+    def element(b, o, i, j):
+        return te.reduce("sum", (3, 3, 3), lambda c, p, q: x[b, c, i + p, j + q] * w[o, c, p, q])
+
+    out = te.compute((1, symbol(channels), 4, 18), element)
+    computation = Computation("conv", (x, w), (out,), (channels,))
+    nest = schedule(computation)
+    assert nest.private
+    random = np.random.default_rng(5)
+    for count in (0, 1, 6, 70):
+        signature = kernel_signature(computation, nest, (), (), False)
+        assert [dim_value(p, {channels: count}) for p in signature.phases] == [-(-count // 64)]
+        shapes = ((1, 3, 6, 20), (count, 3, 3, 3))
+        arrays = [random.standard_normal(s).astype(np.float32) for s in shapes]
+        (got,) = interpret(nest, arrays, {"o": count})
+        (expected,) = interpret(lower(computation), arrays, {"o": count})
+        assert got.tobytes() == expected.tobytes()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES[1:12:3], ids=str)
 def test_a_block_reads_what_it_has_copied_itself(case):

@@ -107,7 +107,7 @@ class _Convolution:
         w, emitter = self.windows, Emitter(self.context, no_reduction)
         emitter.masks_steps = True
         sides = [Side(k, w.extents[k], 1) for k in w.outer]
-        sides.append(Side(-1, s.floordiv(w.extents[w.row], w.group), 1))
+        sides.append(Side(-1, w.groups, 1))
         if w.line is not None:
             sides.append(Side(w.line, w.extents[w.line], self.lines))
         sides.append(Side(w.column, w.extents[w.column], self.columns))

@@ -62,6 +62,13 @@ class Windows:
         return product(self.sizes)
 
     @property
+    def groups(self) -> n.Expr:
+        """How many groups of results there are along `row`, each with windows of its own."""
+        if self.group == self.extents[self.row]:
+            return n.const(1)
+        return s.floordiv(self.extents[self.row], self.group)
+
+    @property
     def outer(self) -> tuple[int, ...]:
         """The other axes, along which a block has one place."""
         inner = (self.column, self.line, self.row)
@@ -144,6 +151,8 @@ def _windows_of(context: Context, stage: Stage) -> Windows | None:
         # A matrix of columns.
         return None
     group = data.group(row, axes[row], extents[row])
+    if not isinstance(group, n.Const) and group != extents[row]:
+        return None
     sizes = tuple(context.dim(a.extent) for a in box)
     places = tuple(sorted(weight.axes))
     buffer = weight.matrix(axes[row]) if places == (row,) else None
