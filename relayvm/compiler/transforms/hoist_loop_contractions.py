@@ -78,16 +78,22 @@ def hoist_loop_contractions(module: Module) -> Module:
 
 
 def _hoist(function: Function, name: str, types: Mapping[str, TypeData]) -> Function:
+    found = False
+
     def local_loops(bindings: list[Binding], tail: Expr) -> Expr:
+        nonlocal found
         new = []
         for binding in bindings:
             value = binding.value
             if isinstance(value, Function) and not is_primitive(value):
                 value = _in_blocks(value, binding.var, types)
+                found = found or value is not binding.value
             new.append(binding if value is binding.value else replace(binding, value=value))
         return rebuild_block(new, tail)
 
     result = rewrite_blocks(function, local_loops, skip=is_primitive)
+    if not found:
+        result = function
     assert isinstance(result, Function)
     own = GlobalVar(name, span=result.span, checked_type=result.checked_type)
     return _in_blocks(result, own, types)

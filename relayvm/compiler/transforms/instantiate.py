@@ -96,6 +96,7 @@ def _is_polymorphic(module: Module) -> bool:
 
 def _without_local_params(function: Function) -> Function:
     """Copy each polymorphic let-bound function for the types of its calls; raises NotClosed."""
+    function = _without_other_names(function)
     while True:
         binding = _first_polymorphic_let(function)
         if binding is None:
@@ -105,6 +106,41 @@ def _without_local_params(function: Function) -> Function:
         if isinstance(node, Function) and type_params_only(node.type_params):
             raise NotClosed("a polymorphic function is a value")
     return function
+
+
+def _without_other_names(function: Function) -> Function:
+    """Call polymorphic globals and constructors by their names where a let gives them another, and
+    without their general types, of which there is no instance; raises NotClosed for other uses.
+    """
+    named: dict[int, Expr] = {}
+    for node in post_order(function.body):
+        if isinstance(node, Let):
+            value = named.get(id(node.value), node.value)
+            if isinstance(value, (GlobalVar, Constructor)) and _is_general(node.var):
+                named[id(node.var)] = value
+
+    def step(before: Expr, after: Expr) -> Expr:
+        if isinstance(before, Let) and id(before.var) in named:
+            assert isinstance(after, Let)
+            return after.body
+        if isinstance(after, Call) and isinstance(before, Call):
+            callee = named.get(id(before.op), before.op)
+            if isinstance(callee, (GlobalVar, Constructor)) and _is_general(callee):
+                return replace(after, op=replace(callee, checked_type=None))
+        return after
+
+    result = rebuild(function, step)
+    assert isinstance(result, Function)
+    for node in post_order(result.body):
+        is_name = isinstance(node, (GlobalVar, Constructor))
+        if id(node) in named or (is_name and _is_general(node)):
+            raise NotClosed("a polymorphic function is a value")
+    return result
+
+
+def _is_general(expr: Expr) -> bool:
+    kind = expr.checked_type
+    return isinstance(kind, FuncType) and bool(type_params_only(kind.type_params))
 
 
 def _first_polymorphic_let(function: Function) -> Let | None:
