@@ -113,6 +113,16 @@ def dense_to_heads(r: Random) -> Case:
     return r.case("heads", (x, *weights), tuple(outputs), arrays, expected)
 
 
+def product_of_heads(r: Random) -> Case:
+    """A product of each head, with the heads between its rows and columns."""
+    (m, vm), (k, vk), heads, width = r.size(5), r.size(20), r.integer(1, 4), r.integer(1, 20)
+    x = c.placeholder("x", (heads, m, k), "float32")
+    w = c.placeholder("w", (k, heads, width), "float32")
+    d = _sum_product((m, heads, width), k, lambda i, h, j, q: (x[h, i, q], w[q, h, j]))
+    arrays = [r.array((heads, vm, vk)), r.array((vk, heads, width))]
+    return r.case("product", (x, w), (d,), arrays, [np.einsum("hiq,qhj->ihj", *arrays)])
+
+
 def matmul(r: Random) -> Case:
     (m, vm), (k, vk), (u, vu) = r.size(7), r.size(36), r.size(22)
     dtype = ["float32", "float64", "int8", "int32", "float16"][r.integer(0, 4)]
@@ -625,6 +635,7 @@ FAMILIES = (
     dense,
     dense_and_gelu,
     dense_to_heads,
+    product_of_heads,
     matmul,
     batch_matmul,
     tree_node,

@@ -146,7 +146,8 @@ def _windows_of(context: Context, stage: Stage) -> Windows | None:
         return None
     # Results along an axis that the data does not have share its windows.
     row = max(weight.axes - data.axes, default=max(weight.axes))
-    line = column - 1 if column - 1 in data.axes and column - 1 != row else None
+    # All pixels of a block share the weights, which do not depend on its lines then.
+    line = column - 1 if column - 1 in data.axes - weight.axes and column - 1 != row else None
     if len(box) == 1 and line is None:
         # A matrix of columns.
         return None
