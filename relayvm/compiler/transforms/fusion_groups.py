@@ -306,8 +306,12 @@ class Groups:
         return max(producer.chain, consumer.chain)
 
     def _carries(self, index: int, group: Group) -> bool:
-        """Tell whether a node reads each row of a group's anchors for the same row of its own."""
-        pending = [(index, i) for i in self._inputs(index, group)]
+        """Tell whether a node reads each row of a group's anchors for the same row of its own.
+
+        What stands beside the rows, as a mask that is made of an argument, may have any shape.
+        """
+        computed = self._computed(group)
+        pending = [(index, i) for i in self._inputs(index, group) if i in computed]
         seen: set[int] = set()
         while pending:
             reader, source = pending.pop()
@@ -318,8 +322,17 @@ class Groups:
             if source in seen or self.nodes[source].anchor:
                 continue
             seen.add(source)
-            pending += [(source, i) for i in self._inputs(source, group)]
+            pending += [(source, i) for i in self._inputs(source, group) if i in computed]
         return True
+
+    def _computed(self, group: Group) -> set[int]:
+        """Return the members of a group that are its anchors or read them, in however many steps."""
+        computed: set[int] = set()
+        for member in group.members:
+            node = self.nodes[member]
+            if node.anchor or not computed.isdisjoint(node.inputs):
+                computed.add(member)
+        return computed
 
     def _fits(self, a: Group, b: Group) -> bool:
         """Tell whether a kernel can have what two groups need, counted with ease."""
