@@ -326,7 +326,7 @@ class Groups:
         return True
 
     def _computed(self, group: Group) -> set[int]:
-        """Return the members of a group that are its anchors or read them, in however many steps."""
+        """Return the members of a group that are its anchors or read them, at any distance."""
         computed: set[int] = set()
         for member in group.members:
             node = self.nodes[member]
