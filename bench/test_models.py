@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
@@ -11,9 +13,15 @@ from bench.models import bert, lstm
 LENGTHS = (12, 17, 24, 33, 40, 52, 64)
 THREADS = (1, 2)
 
+pytestmark = pytest.mark.skipif(
+    any(find_spec(name) is None for name in ("onnx", "onnxruntime")),
+    reason="ONNX Runtime is not installed",
+)
+
 
 def session(model: bytes, threads: int):
-    ort = pytest.importorskip("onnxruntime")
+    import onnxruntime as ort
+
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
