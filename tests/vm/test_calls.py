@@ -382,3 +382,19 @@ def test_calls_of_one_machine_from_two_threads_are_right_or_refused(exe):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_small_and_large_results_come_together() -> None:
+    text = """def @main[n](%x: Tensor[(n, 400), float32]) {
+        let %ones = ones(shape=[2], dtype="int32");
+        (sum(%x, axis=[0]), mean(%x, axis=[1]), %x + 1f, max(%x), exp(%x), %ones)
+    }"""
+    vm = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text)))
+    for rows in (1, 1, 9, 9, 400, 400, 2):
+        x = np.full((rows, 400), 0.5, np.float32)
+        total, mean, more, most, powers, ones = vm.run(x)
+        np.testing.assert_array_equal(total, x.sum(0))
+        np.testing.assert_array_equal(mean, x[:, 0])
+        np.testing.assert_array_equal(more, x + 1)
+        np.testing.assert_allclose(powers, np.exp(x), rtol=1e-6)
+        assert most == 0.5 and ones.tolist() == [1, 1]

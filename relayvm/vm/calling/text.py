@@ -112,7 +112,8 @@ def _after(results: Sequence[str], fresh: str) -> str:
     if OTHER in results or not results:
         return f"return filled(outs, finish(record, code, None, {fresh}))"
     values = ", ".join(f"y{i}" if kind == LENT else f"c{i}()" for i, kind in enumerate(results))
-    copied = [i for i, kind in enumerate(results) if kind != LENT]
-    unpack = f"{_unpacked('c', copied, 'copies')}; " if copied else ""
+    # The record has a place for every result.
+    copied = any(kind != LENT for kind in results)
+    unpack = f"{_unpacked('c', range(len(results)), 'copies')}; " if copied else ""
     value = values if len(results) == 1 else f"({values})"
     return f"{unpack}return {value} if outs is None else filled(outs, {value})"
