@@ -10,12 +10,10 @@ import pytest
 
 from relayvm.base.dtypes import DTYPES, DType
 from relayvm.vm import isa
-from relayvm.vm.executable import Executable
 from relayvm.vm.jit import make_native
 from relayvm.vm.jit.module import INLINE
 from relayvm.vm.machine import VirtualMachine
-from tests.vm.programs import entry, executable
-from tests.vm.test_word_instructions import samples, type_of
+from tests.vm.test_word_instructions import program, samples
 
 BOOL = DTYPES[0]
 # Instructions whose C body is called from compiled code; all others are lowered in place.
@@ -70,20 +68,6 @@ def rows_of(dtype: DType) -> list[tuple[str, tuple[DType, ...], DType]]:
     rows += [(isa.word_name(n, dtype), (dtype, dtype), BOOL) for n in isa.COMPARISONS]
     rows += [(isa.cast_name(dtype, t), (dtype,), t) for t in DTYPES if t is not dtype]
     return rows
-
-
-def program(rows) -> Executable:
-    text, entries = [], []
-    for i, (name, operands, result) in enumerate(rows):
-        count = len(operands)
-        registers = ", ".join(f"w{k}" for k in range(count))
-        text.append(
-            f'function f{i} "{name}" ({", ".join("w" * count)}) -> (w) '
-            f"registers {count + 1} 0 0 {{\n  {name} w{count}, {registers}\n  return (w{count})\n}}"
-        )
-        parameters = [(f"x{k}", type_of(d)) for k, d in enumerate(operands)]
-        entries.append(entry(i, name, parameters, type_of(result)))
-    return executable("\n".join(text), entries)
 
 
 def edges(dtype: DType) -> list:

@@ -9,6 +9,7 @@ import pytest
 
 from relayvm.base.dtypes import DTYPES, NUMERIC, DType
 from relayvm.vm import isa
+from relayvm.vm.executable import Executable
 from relayvm.vm.machine import VirtualMachine
 from tests.vm.programs import entry, executable
 
@@ -113,7 +114,11 @@ COMPARISONS = {
 
 
 def machine(instructions) -> VirtualMachine:
-    """Return a machine with an entry for each (instruction, operand dtypes, result dtype)."""
+    return VirtualMachine(program(instructions))
+
+
+def program(instructions) -> Executable:
+    """Return an executable with an entry for each (instruction, operand dtypes, result dtype)."""
     text, entries = [], []
     for i, (name, operands, result) in enumerate(instructions):
         count = len(operands)
@@ -124,7 +129,7 @@ def machine(instructions) -> VirtualMachine:
         )
         parameters = [(f"x{k}", type_of(d)) for k, d in enumerate(operands)]
         entries.append(entry(i, name, parameters, type_of(result)))
-    return VirtualMachine(executable("\n".join(text), entries))
+    return executable("\n".join(text), entries)
 
 
 def same(actual, expected) -> bool:
