@@ -36,8 +36,7 @@ def run_both(outputs, inputs, arrays, sizes, strided):
     dims = {names[v]: size for v, size in sizes.items()}
     plain = lower(computation)
     naive = interpret(plain, arrays, dims)
-    target = TARGETS[len(print_nest(plain)) % 2]
-    nest = schedule(computation, target)
+    nest = schedule(computation, TARGETS[len(print_nest(plain)) % 2])
     verify_nest(nest)
     count = len(inputs)
     shared = {f"out{o - count}": f"in{i}" for o, i in in_place_pairs(computation)}
@@ -64,6 +63,20 @@ def test_every_operator_keeps_its_bits_when_scheduled(symbolic, monkeypatch, cap
             kernels.compute_result(op, types, values, case.attrs, symbolic, case.known)
             unscheduled = [r for r in caplog.records if "is not scheduled" in r.getMessage()]
             assert not unscheduled, (name, case)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["wide", "narrow"])
+def test_products_of_bytes_keep_their_bits_where_zero_points_may_be_one_or_many(
+    target, monkeypatch, caplog
+):
+    monkeypatch.setattr(sys.modules[__name__], "TARGETS", (target, target))
+    monkeypatch.setattr(kernels, "run", run_both)
+    for case in cases.CASES["qnn.dense"]:
+        dtypes = next(cases.dtypes_of(OPS["qnn.dense"], case))
+        values = cases.values_of(case, dtypes, np.random.default_rng(3), special=False)
+        types = cases.types_of(case, dtypes)
+        kernels.compute_result(OPS["qnn.dense"], types, values, case.attrs, True, case.known)
+        assert not caplog.records, case
 
 
 def test_places_that_come_back_to_themselves_run_as_one_axis() -> None:

@@ -195,7 +195,7 @@ def test_workers_are_made_at_first_use_and_named():
         three.run(zeros(1))
         print(workers())
         three.run(zeros(64))
-        while "relayvm-2" not in workers(): pass
+        while len(workers()) < 2: pass  # each names itself as it begins
         print(workers())
     """
     assert in_a_process_of_its_own(text) == "[]\n[]\n['relayvm-1', 'relayvm-2']\n"
