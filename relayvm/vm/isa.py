@@ -241,6 +241,21 @@ def _cells() -> None:
         "dst = fields of src, which is dropped; nothing is counted if src is unique",
         both,
     )
+    _row(
+        row,
+        "cell_unpack_keep",
+        "memory:o_out src:o_in type:cell dst:fields_out",
+        "dst = fields of src, which is dropped; memory = where src was if it was unique, else "
+        "nothing",
+        both,
+    )
+    _row(
+        row,
+        "cell_reuse",
+        "dst:o_out memory:o_in type:cell fields:fields_in",
+        "dst = cell of fields, in this memory if that has the size",
+        both,
+    )
     _row(row, "tag", "dst:w_out src:ob type:data", "dst = number of src's constructor", both)
 
 

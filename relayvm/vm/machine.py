@@ -192,7 +192,8 @@ class VirtualMachine:
 
     def stats(self) -> dict[str, int]:
         """Return counters: bytes held, at most held, and mapped for frames; steps and calls; items
-        of arrays that had to be copied because somebody else held the array.
+        of arrays that had to be copied because somebody else held the array; cells (tuples,
+        constructors, closures) made anew, and in the memory of cells that a match took apart.
         """
         stats = ffi.new("rvm_stats *")
         lib.rvm_machine_stats(self.handle, stats)
@@ -205,6 +206,8 @@ class VirtualMachine:
             "invocations",
             "system_calls",
             "copied_items",
+            "new_cells",
+            "reused_cells",
         )
         return {name: getattr(stats, name) for name in names}
 

@@ -74,6 +74,16 @@ class LayoutKind(IntEnum):
     ARRAY = 4
 
 
+_CELL_BYTES = 16
+_SMALL_BYTES = 1024
+
+
+def block_class(fields: int) -> int | None:
+    """Return the size class of a cell, None if its block is not that of a small object."""
+    size = _CELL_BYTES + 8 * fields
+    return (size + 15) // 16 if size <= _SMALL_BYTES else None
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The fields of a kind of object.
@@ -94,6 +104,11 @@ class Layout:
     cyclic: bool = False
     function: int = -1
     signature: int = -1
+
+    @property
+    def block_class(self) -> int | None:
+        """The size class of its cells, None if their blocks are not those of small objects."""
+        return block_class(len(self.fields))
 
 
 @dataclass(frozen=True, slots=True)

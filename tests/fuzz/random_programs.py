@@ -16,7 +16,7 @@ from tests.vm.samples import FUNCTIONS, program
 
 WORDS, OWNED, BORROWED = 8, 8, 4
 # Kinds of objects, by the layouts of samples.py: T tensor, P pair, N nil, K cons, L either,
-# C closure, W and R references, A and B arrays, ? any.
+# C closure, W and R references, A and B arrays, M memory of a dead cell, ? any.
 LAYOUT = {"P": 0, "N": 1, "K": 2, "C": 3, "W": 4, "R": 5, "A": 6, "B": 7}
 WORD_ROWS = [
     row for row in BY_OPCODE if row.group in ("words", "casts") or row.name in ("move", "select")
@@ -118,17 +118,17 @@ class FunctionMaker:
             values = tuple(self.word() for _ in range(self.choice.randrange(4)))
             self.emit("tensor_from_words", self.fill("T"), 10, values)
         elif kind in "LN":
-            self.emit("cell_new", self.fill("N"), LAYOUT["N"], ())
+            self.cell("N", ())
         elif kind == "C":
             word = self.word()
-            self.emit("cell_new", self.fill("C"), layout, (word,))
+            self.cell("C", (word,))
         elif kind in "PK":
             part = self.take("T" if kind == "P" else "NKL")
             if part is None:
                 self.make("T" if kind == "P" else "N")
                 part = self.take("T" if kind == "P" else "N")
             word = self.word()
-            self.emit("cell_new", self.fill(kind), layout, (word, part))
+            self.cell(kind, (word, part))
         elif kind == "W":
             word = self.word()
             self.emit("ref_new_word", self.fill(kind), layout, word)
@@ -139,6 +139,14 @@ class FunctionMaker:
         else:
             word = self.word()
             self.emit("array_new", self.fill(kind), layout, word)
+
+    def cell(self, kind: str, fields: tuple[str, ...]) -> None:
+        """Make a cell anew, in memory that is left, or in what looks like it."""
+        memory = self.take(self.choice.choice(("", "M", "M", "TPNKLCWRABM")))
+        if memory:
+            self.emit("cell_reuse", self.fill(kind), memory, LAYOUT[kind], fields)
+        else:
+            self.emit("cell_new", self.fill(kind), LAYOUT[kind], fields)
 
     def step(self) -> None:
         actions = [
@@ -169,12 +177,12 @@ class FunctionMaker:
             self.make(self.choice.choice("TPNKCWRAB"))
 
     def do_release(self) -> None:
-        register = self.take("TPNKLCWRAB")
+        register = self.take("TPNKLCWRABM")
         if register:
             self.emit("release", register)
 
     def do_share(self) -> None:
-        found = self.lent("TPNKLCWRAB")
+        found = self.lent("TPNKLCWRABM")
         if not found:
             return
         register, kind, root = found
@@ -184,7 +192,7 @@ class FunctionMaker:
         elif way == 1:
             self.emit("borrow", self.borrow(kind, root), register)
         elif self.state.owned:
-            source = self.take("TPNKLCWRAB") if self.choice.random() < 0.5 else None
+            source = self.take("TPNKLCWRABM") if self.choice.random() < 0.5 else None
             if source:
                 kind = "T"
                 self.emit("release", source)
@@ -213,7 +221,11 @@ class FunctionMaker:
         parts = [self.new_word()]
         if kind != "C":
             parts.append(self.fill("T" if kind == "P" else "L"))
-        self.emit("cell_unpack", register, LAYOUT[kind], tuple(parts))
+        if self.choice.random() < 0.5:
+            self.emit("cell_unpack", register, LAYOUT[kind], tuple(parts))
+            return
+        memory = self.fill("M")
+        self.emit("cell_unpack_keep", memory, register, LAYOUT[kind], tuple(parts))
 
     def do_reference(self) -> None:
         found = self.lent("WR")

@@ -24,7 +24,7 @@ MACHINE_TESTS = [
     )
 ]
 # Under the sanitizers these begin with compilation by LLVM, which takes long there.
-COMPILED_TESTS = [*MACHINE_TESTS, "tests/vm/test_jit.py"]
+COMPILED_TESTS = [*MACHINE_TESTS, "tests/vm/test_jit.py", "tests/vm/test_cell_memory.py"]
 WORD_TESTS = ["tests/vm/test_word_instructions.py"]
 
 

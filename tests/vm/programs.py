@@ -109,8 +109,8 @@ function f3 "reverse_onto" (o, o) -> (o) registers 1 4 0 {
     release o0
     return (o1)
   Cons:
-    cell_unpack o0, l1, (w0, o2)
-    cell_new o3, l1, (w0, o1)
+    cell_unpack_keep o3, o0, l1, (w0, o2)
+    cell_reuse o3, o3, l1, (w0, o1)
     tail_call f3, (o2, o3)
 }
 function f4 "reverse" (o) -> (o) registers 0 2 0 {

@@ -7,7 +7,7 @@ register.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Union
 
@@ -153,6 +153,19 @@ def roles(operands: tuple[Operand, ...]) -> Iterator[Role]:
             yield from roles(operand)
         elif isinstance(operand, (Use, Take, Arg, Def)):
             yield operand
+
+
+def map_roles(operands: tuple[Operand, ...], change: Callable[[Role], Role]) -> tuple[Operand, ...]:
+    """Return operands with changed roles, lists included."""
+    result: list[Operand] = []
+    for operand in operands:
+        if isinstance(operand, tuple):
+            result.append(map_roles(operand, change))
+        elif isinstance(operand, (Use, Take, Arg, Def)):
+            result.append(change(operand))
+        else:
+            result.append(operand)
+    return tuple(result)
 
 
 def steps(block: Block) -> Iterator[Step]:

@@ -47,7 +47,7 @@ def lower_module(
         for name, function in wrappers.items():
             unit.functions[name] = Selector(unit, closure=True).closure_body(name, function)
     kernels = unit.kernels.build(target, opt_level, native)
-    make_memory_explicit(unit.functions, signatures_of(kernels))
+    make_memory_explicit(unit.functions, signatures_of(kernels), unit.layouts.layouts)
     sources = SourceTable()
     functions, layouts = emit_bytecode(unit.functions, unit.layouts.layouts, sources)
     numbers = {name: index for index, name in enumerate(unit.functions)}

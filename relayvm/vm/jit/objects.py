@@ -10,7 +10,7 @@ from typing import Any
 
 from relayvm.vm.isa import ISA
 from relayvm.vm.jit.writer import Writer
-from relayvm.vm.program import Instr
+from relayvm.vm.program import Instr, block_class
 
 ObjectLowering = Callable[[Writer, Instr], None]
 
@@ -18,14 +18,6 @@ _TENSOR, _CELL = 1, 2
 _KIND_OFFSET = 6
 _LAYOUT_OFFSET = 4
 _STICKY = 1 << 30
-_SMALL_LIMIT = 1024
-_CELL_BYTES = 16
-
-
-def size_class(fields: int) -> int | None:
-    """Return the size class of a cell, None if its blocks are not those of small objects."""
-    size = _CELL_BYTES + 8 * fields
-    return (size + 15) // 16 if size <= _SMALL_LIMIT else None
 
 
 def _move(w: Writer, instr: Instr) -> None:
@@ -156,50 +148,120 @@ def _tag(w: Writer, instr: Instr) -> None:
     _finish(w, done)
 
 
-def _header(type_: int, block_class: int) -> int:
+_NO_LAYOUT = 0xFFFF
+
+
+def _header(type_: int, size: int) -> int:
     """Return the header of a cell that is held once."""
-    word = 1 | type_ << 32 | _CELL << 48 | block_class << 56
+    word = 1 | type_ << 32 | _CELL << 48 | size << 56
     return word - (1 << 64) if word >= 1 << 63 else word
 
 
-def _free_list(w: Writer, block_class: int) -> str:
-    return w.address("%m", w.host.offsets["free_blocks"] + 8 * block_class)
+def _free_list(w: Writer, size: int) -> str:
+    return w.address("%m", w.host.offsets["free_blocks"] + 8 * size)
 
 
 def _cell_new(w: Writer, instr: Instr) -> None:
     dst, type_, fields = instr.operands
     assert isinstance(type_, int) and isinstance(fields, tuple)
-    block_class = size_class(len(fields))
-    if w.host.is_stress or block_class is None:
+    size = block_class(len(fields))
+    if w.host.is_stress or size is None:
         w.body(instr)
         return
-    head = _free_list(w, block_class)
+    head = _free_list(w, size)
     block = w.value(f"load ptr, ptr {head}")
     done = _or_by_body(w, instr, w.value(f"icmp ne ptr {block}, null"))
     following = w.value(f"load ptr, ptr {block}")
     w.do(f"store ptr {following}, ptr {head}")
-    w.do(f"store i64 {_header(type_, block_class)}, ptr {block}")
-    layouts = w.of_machine("layouts", "ptr")
-    shape = w.address(layouts, w.host.offsets["layout_bytes"] * type_)
-    w.do(f"store ptr {shape}, ptr {w.address(block, w.host.offsets['shape'])}")
-    for i, register in enumerate(fields):
-        at = w.address(block, w.host.offsets["fields"] + 8 * i)
-        w.do(f"store i64 {w.load(register)}, ptr {at}")
+    _fill_cell(w, block, type_, fields, "new_cells")
     w.store(str(dst), w.value(f"ptrtoint ptr {block} to i64"))
     _finish(w, done)
 
 
-def _cell_unpack(w: Writer, instr: Instr) -> None:
-    """A cell that is held once becomes the next of its size; its header says all in one look."""
-    src, type_, fields = instr.operands
+def _fill_cell(w: Writer, block: str, type_: int, fields: tuple[str, ...], counter: str) -> None:
+    """Make a cell of a block, and count it."""
+    size = block_class(len(fields))
+    assert size is not None
+    w.do(f"store i64 {_header(type_, size)}, ptr {block}")
+    _set_shape(w, block, "layouts", type_)
+    for i, register in enumerate(fields):
+        at = w.address(block, w.host.offsets["fields"] + 8 * i)
+        w.do(f"store i64 {w.load(register)}, ptr {at}")
+    place = w.address("%m", w.host.offsets[counter])
+    more = w.value(f"add i64 {w.value(f'load i64, ptr {place}')}, 1")
+    w.do(f"store i64 {more}, ptr {place}")
+
+
+def _set_shape(w: Writer, block: str, table: str, row: int) -> None:
+    shape = w.address(w.of_machine(table, "ptr"), w.host.offsets["layout_bytes"] * row)
+    w.do(f"store ptr {shape}, ptr {w.address(block, w.host.offsets['shape'])}")
+
+
+def _cell_reuse(w: Writer, instr: Instr) -> None:
+    dst, memory, type_, fields = instr.operands
     assert isinstance(type_, int) and isinstance(fields, tuple)
-    block_class = size_class(len(fields))
-    if w.host.is_stress or block_class is None:
+    size = block_class(len(fields))
+    if w.host.is_stress or size is None:
         w.body(instr)
         return
-    block = w.pointer(w.load(str(src)))
+    word = w.load(str(memory))
+    block = w.pointer(word)
     header = w.value(f"load atomic i64, ptr {block} monotonic, align 8")
-    only = w.value(f"icmp eq i64 {header}, {_header(type_, block_class)}")
+    fits = w.value(f"icmp eq i64 {header}, {_header(_NO_LAYOUT, size)}")
+    here, anew, done = w.name("here"), w.name("anew"), w.name("done")
+    w.branch(fits, here, anew)
+    w.block(anew)
+    w.body(instr)
+    w.do(f"br label %{done}")
+    w.block(here)
+    _fill_cell(w, block, type_, fields, "reused_cells")
+    w.store(str(dst), word)
+    _finish(w, done)
+
+
+def _cell_unpack(w: Writer, instr: Instr) -> None:
+    """A cell that is held once becomes the next of its size."""
+    src, type_, fields = instr.operands
+    assert isinstance(type_, int) and isinstance(fields, tuple)
+    taken = _take_apart(w, instr, str(src), type_, fields)
+    if taken is None:
+        return
+    block, size, done = taken
+    head = _free_list(w, size)
+    w.do(f"store ptr {w.value(f'load ptr, ptr {head}')}, ptr {block}")
+    w.do(f"store ptr {block}, ptr {head}")
+    _finish(w, done)
+
+
+def _cell_unpack_keep(w: Writer, instr: Instr) -> None:
+    memory, src, type_, fields = instr.operands
+    assert isinstance(type_, int) and isinstance(fields, tuple)
+    word = w.load(str(src))
+    taken = _take_apart(w, instr, str(src), type_, fields)
+    if taken is None:
+        return
+    block, size, done = taken
+    w.do(f"store i64 {_header(_NO_LAYOUT, size)}, ptr {block}")
+    _set_shape(w, block, "memory_shapes", size)
+    w.store(str(memory), word)
+    _finish(w, done)
+
+
+def _take_apart(
+    w: Writer, instr: Instr, src: str, type_: int, fields: tuple[str, ...]
+) -> tuple[str, int, str] | None:
+    """Load the fields of a cell that is held once, which its header says in one look.
+
+    All others are left to the body. Returns the block, its size class, and the label of what comes
+    behind; None if the body does it all.
+    """
+    size = block_class(len(fields))
+    if w.host.is_stress or size is None:
+        w.body(instr)
+        return None
+    block = w.pointer(w.load(src))
+    header = w.value(f"load atomic i64, ptr {block} monotonic, align 8")
+    only = w.value(f"icmp eq i64 {header}, {_header(type_, size)}")
     unique, shared, done = w.name("unique"), w.name("shared"), w.name("done")
     w.branch(only, unique, shared)
     w.block(shared)
@@ -209,10 +271,7 @@ def _cell_unpack(w: Writer, instr: Instr) -> None:
     for i, register in enumerate(fields):
         at = w.address(block, w.host.offsets["fields"] + 8 * i)
         w.store(register, w.value(f"load i64, ptr {at}"))
-    head = _free_list(w, block_class)
-    w.do(f"store ptr {w.value(f'load ptr, ptr {head}')}, ptr {block}")
-    w.do(f"store ptr {block}, ptr {head}")
-    _finish(w, done)
+    return block, size, done
 
 
 def _array_get_word(w: Writer, instr: Instr) -> None:
@@ -290,6 +349,8 @@ OBJECTS: dict[str, ObjectLowering] = {
     "release": _release,
     "cell_new": _cell_new,
     "cell_unpack": _cell_unpack,
+    "cell_unpack_keep": _cell_unpack_keep,
+    "cell_reuse": _cell_reuse,
     "field_word": _field,
     "field_borrow": _field,
     "field_retain": _field_retain,

@@ -53,11 +53,35 @@ static inline int32_t body_cell_new(rvm_machine *m, uint64_t *dst, uint16_t type
         return trap_out_of_memory(m);
     }
     object_init(&m->heap, &cell->head, RVM_CELL, type, shape->size_class);
+    m->heap.new_cells++;
     cell->shape = shape;
     for (uint32_t i = 0; i < num_fields; i++) {
         cell->fields[i] = fields[i];
     }
     *dst = object_word(cell);
+    return 0;
+}
+
+static inline bool body_is_memory(const rvm_cell *cell, unsigned size_class) {
+    return object_is_unique(&cell->head) && cell->head.kind == RVM_CELL && cell->head.layout == RVM_NO_LAYOUT &&
+           cell->head.size_class == size_class;
+}
+
+static inline int32_t body_cell_reuse(rvm_machine *m, uint64_t *dst, uint64_t memory, uint16_t type,
+                                      const uint64_t *fields, uint32_t num_fields) {
+    const rvm_layout *shape = body_layout(m, type);
+    rvm_cell *cell = (rvm_cell *)(uintptr_t)memory;
+    if (UNLIKELY(!body_is_memory(cell, shape->size_class))) {
+        object_release(&m->heap, &cell->head);
+        return body_cell_new(m, dst, type, fields, num_fields);
+    }
+    cell->head.layout = type;
+    m->heap.reused_cells++;
+    cell->shape = shape;
+    for (uint32_t i = 0; i < num_fields; i++) {
+        cell->fields[i] = fields[i];
+    }
+    *dst = memory;
     return 0;
 }
 
@@ -88,6 +112,22 @@ static inline int32_t body_field_retain(rvm_machine *m, uint64_t *dst, uint64_t 
     return 0;
 }
 
+/* Reads the fields; true if the cell was the caller's alone and is now its memory. Otherwise it is dropped. */
+static inline bool body_take_apart(rvm_machine *m, rvm_cell *cell, uint64_t *dst, uint32_t num_dst) {
+    for (uint32_t i = 0; i < num_dst; i++) {
+        dst[i] = cell->fields[i];
+    }
+    if (object_is_unique(&cell->head)) {
+        return true;
+    }
+    const rvm_layout *shape = cell->shape;
+    for (unsigned i = 0; i < shape->num_object_fields; i++) {
+        object_retain(word_object(dst[shape->object_fields[i]]));
+    }
+    object_release(&m->heap, &cell->head);
+    return false;
+}
+
 static inline int32_t body_cell_unpack(rvm_machine *m, uint64_t src, uint16_t type, uint64_t *dst,
                                        uint32_t num_dst) {
     rvm_cell *cell = word_cell(src);
@@ -95,21 +135,38 @@ static inline int32_t body_cell_unpack(rvm_machine *m, uint64_t src, uint16_t ty
         object_release(&m->heap, &cell->head);
         return body_wrong_layout(m, type);
     }
-    for (uint32_t i = 0; i < num_dst; i++) {
-        dst[i] = cell->fields[i];
-    }
-    const rvm_layout *shape = cell->shape;
-    if (object_is_unique(&cell->head)) {
+    const unsigned size_class = cell->shape->size_class;
+    if (body_take_apart(m, cell, dst, num_dst)) {
 #ifdef RVM_STRESS
         m->heap.live_objects--;
 #endif
-        heap_free(&m->heap, cell, shape->size_class);
+        heap_free(&m->heap, cell, size_class);
+    }
+    return 0;
+}
+
+static inline int32_t body_cell_unpack_keep(rvm_machine *m, uint64_t *memory, uint64_t src, uint16_t type,
+                                            uint64_t *dst, uint32_t num_dst) {
+    const rvm_layout *shape = body_layout(m, type);
+    if (shape->size_class > HEAP_SMALL_LIMIT / 16) {
+        *memory = object_word(&heap_nothing);
+        return body_cell_unpack(m, src, type, dst, num_dst);
+    }
+    rvm_cell *cell = word_cell(src);
+    if (UNLIKELY(cell->head.layout != type)) {
+        object_release(&m->heap, &cell->head);
+        return body_wrong_layout(m, type);
+    }
+    if (!body_take_apart(m, cell, dst, num_dst)) {
+        *memory = object_word(&heap_nothing);
         return 0;
     }
-    for (unsigned i = 0; i < shape->num_object_fields; i++) {
-        object_retain(word_object(dst[shape->object_fields[i]]));
-    }
-    object_release(&m->heap, &cell->head);
+#ifdef RVM_STRESS
+    memset(cell->fields, 0xDD, num_dst * sizeof *dst);
+#endif
+    cell->head.layout = RVM_NO_LAYOUT;
+    cell->shape = &heap_memory_shapes[shape->size_class];
+    *memory = src;
     return 0;
 }
 

@@ -17,6 +17,18 @@ typedef struct heap_chunk {
     bool active;         /* some heap still carves it */
 } heap_chunk;
 
+#define SHAPE(c) {.number = RVM_NO_LAYOUT, .kind = RVM_LAYOUT_TUPLE, .size_class = (c), .function = RVM_NO_INDEX, \
+                  .signature = RVM_NO_INDEX, .name = "memory", .type_name = "memory"}
+#define SHAPES(c) SHAPE(c), SHAPE((c) + 1), SHAPE((c) + 2), SHAPE((c) + 3), SHAPE((c) + 4), SHAPE((c) + 5), \
+                  SHAPE((c) + 6), SHAPE((c) + 7)
+const rvm_layout heap_memory_shapes[HEAP_SMALL_LIMIT / 16 + 1] = {
+    SHAPES(0), SHAPES(8), SHAPES(16), SHAPES(24), SHAPES(32), SHAPES(40), SHAPES(48), SHAPES(56), SHAPE(64),
+};
+rvm_cell heap_nothing = {
+    .head = {.layout = RVM_NO_LAYOUT, .kind = RVM_CELL},
+    .shape = &heap_memory_shapes[0],
+};
+
 static pthread_mutex_t host_mutex = PTHREAD_MUTEX_INITIALIZER;
 static rvm_heap host_heap;
 static bool host_ready;

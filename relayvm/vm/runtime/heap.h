@@ -4,6 +4,7 @@
 #define RVM_HEAP_H
 
 #include "object.h"
+#include "program.h"
 
 #define HEAP_CLASSES 224
 #define HEAP_SMALL_LIMIT 1024u         /* classes of 16 bytes each up to here, then four a doubling */
@@ -20,6 +21,7 @@ typedef struct rvm_heap {
     uint64_t limit_bytes; /* what may be held */
     int64_t adopted_bytes; /* freed here and made elsewhere, less what went the other way */
     uint64_t system_calls; /* blocks and chunks fetched from the system, for stats */
+    uint64_t new_cells, reused_cells; /* cells made from free memory, and in that of dead ones */
     uint8_t *bump;
     uint8_t *bump_end;
     rvm_ref refs; /* ring of this heap's local references that hold objects */
@@ -74,6 +76,11 @@ void heap_collect_cycles(rvm_heap *heap);
 
 /* Held bytes that are not free blocks. Linear in the free blocks. */
 uint64_t heap_used_bytes(const rvm_heap *heap);
+
+/* A cell that a match took apart: memory that waits for the next cell of its size, as an object without fields of which
+ * no instruction believes that it is anything else. `heap_nothing` stands for memory that there is not. */
+extern const rvm_layout heap_memory_shapes[HEAP_SMALL_LIMIT / 16 + 1];
+extern rvm_cell heap_nothing;
 
 static inline bool heap_scan_is_due(const rvm_heap *heap) {
     return heap->num_refs && (heap->num_refs >= heap->scan_refs || heap->held_bytes > heap->scan_bytes);

@@ -189,6 +189,8 @@ __attribute__((no_sanitize("thread"))) void rvm_machine_stats(const rvm_machine 
     stats->system_calls = m->heap.system_calls;
     stats->safepoints = m->safepoints;
     stats->copied_items = m->copied_items;
+    stats->new_cells = m->heap.new_cells;
+    stats->reused_cells = m->heap.reused_cells;
     stats->live_objects = m->heap.live_objects;
 }
 

@@ -1,6 +1,7 @@
 typedef struct rvm_machine rvm_machine;
 typedef struct {
-    uint64_t held_bytes, peak_bytes, stack_bytes, steps, kernel_calls, invocations, system_calls, safepoints, copied_items;
+    uint64_t held_bytes, peak_bytes, stack_bytes, steps, kernel_calls, invocations, system_calls, safepoints, copied_items,
+        new_cells, reused_cells;
     int64_t live_objects;
 } rvm_stats;
 typedef struct { uint32_t function, unit; } rvm_trace_frame;

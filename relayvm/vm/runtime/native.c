@@ -113,6 +113,7 @@ bool rvm_machine_set_native(rvm_machine *m) {
     native->constants = m->program->constant_objects;
     native->layouts = m->program->layouts;
     native->kernels = m->program->kernels;
+    native->memory_shapes = heap_memory_shapes;
     set_usable(native, FIRST_BYTES);
     return true;
 }
@@ -301,6 +302,9 @@ uint64_t rvm_native_offset(const char *name) {
         {"kernel_calls", offsetof(rvm_machine, kernel_calls)},
         {"kernel_dims", offsetof(rvm_machine, kernel_dims)},
         {"kernels", offsetof(rvm_machine, native.kernels)},
+        {"memory_shapes", offsetof(rvm_machine, native.memory_shapes)},
+        {"new_cells", offsetof(rvm_machine, heap.new_cells)},
+        {"reused_cells", offsetof(rvm_machine, heap.reused_cells)},
         {"kernel_bytes", sizeof(rvm_kernel)},
         {"kernel_phases", offsetof(rvm_kernel, phases)},
         {"kernel_calls_host", offsetof(rvm_kernel, calls_host)},

@@ -24,6 +24,7 @@ typedef struct rvm_native {
     void **constants;
     const struct rvm_layout *layouts;
     const struct rvm_kernel *kernels;
+    const struct rvm_layout *memory_shapes;
     uint64_t *slots; /* registers that a trapped function leaves to be recorded and released */
     uint64_t limit;  /* where the stack ends for now; compiled code looks before each call */
     int64_t trap;    /* code of the pending trap */
