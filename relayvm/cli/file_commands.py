@@ -1,4 +1,4 @@
-"""Commands on executables: run, profile, verify, inspect, disassemble, assemble."""
+"""Commands on executables: run, verify, inspect, disassemble, assemble."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def add_commands(commands: Any) -> None:
     """Add the commands of this file to the parser."""
     run = add_command(commands, "run", "run an executable")
-    _add_call_options(run)
+    add_call_options(run)
     run.add_argument(
         "--output", type=Path, metavar="FOLDER", help="where results are written as .npy files"
     )
@@ -41,16 +41,6 @@ def add_commands(commands: Any) -> None:
         "--check-finite", action="store_true", help="fail if a result has a NaN or an infinity"
     )
     run.set_defaults(run=run_run)
-    profile = add_command(commands, "profile", "print where the time of a call goes, by kernel")
-    _add_call_options(profile)
-    profile.add_argument(
-        "--warm-ups",
-        type=count,
-        default=3,
-        metavar="CALLS",
-        help="calls before the one that is measured (default: 3)",
-    )
-    profile.set_defaults(run=run_profile)
     for name, action, text in (
         ("verify", run_verify, "check a file completely, constants included"),
         ("inspect", run_inspect, "print what a file holds"),
@@ -75,7 +65,7 @@ def add_commands(commands: Any) -> None:
     assemble.set_defaults(run=run_assemble)
 
 
-def _add_call_options(parser: argparse.ArgumentParser) -> None:
+def add_call_options(parser: argparse.ArgumentParser) -> None:
     """Add what tells which function of a file is called, on what and how."""
     parser.add_argument("file", type=Path, help="executable (.rvm)")
     parser.add_argument(
@@ -109,7 +99,7 @@ def _add_call_options(parser: argparse.ArgumentParser) -> None:
     add_machine_options(parser)
 
 
-def _prepare_call(options: argparse.Namespace) -> tuple[VirtualMachine, Entry, dict[str, Any]]:
+def prepare_call(options: argparse.Namespace) -> tuple[VirtualMachine, Entry, dict[str, Any]]:
     """Return a machine, the entry to call and its inputs; raises RelayError `unknown-entry`."""
     import relayvm
 
@@ -130,18 +120,9 @@ def _prepare_call(options: argparse.Namespace) -> tuple[VirtualMachine, Entry, d
     return relayvm.VirtualMachine(exe, **machine_arguments(options)), entry, inputs
 
 
-def run_profile(options: argparse.Namespace) -> int:
-    """Call one function of an executable and print the times of its kernels."""
-    vm, entry, inputs = _prepare_call(options)
-    for _ in range(options.warm_ups):
-        vm.invoke(entry.name, **inputs)
-    print(vm.profile(entry=entry.name, **inputs))
-    return 0
-
-
 def run_run(options: argparse.Namespace) -> int:
     """Call one function of an executable and print its result."""
-    vm, entry, inputs = _prepare_call(options)
+    vm, entry, inputs = prepare_call(options)
     result = vm.invoke(entry.name, **inputs)
     results = result if isinstance(result, tuple) else (result,)
     for index, value in enumerate(results):

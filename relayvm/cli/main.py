@@ -11,7 +11,13 @@ from collections.abc import Sequence
 
 import relayvm
 from relayvm.base.diagnostics import InternalError, RelayError
-from relayvm.cli import bench_commands, build_commands, file_commands, info_commands
+from relayvm.cli import (
+    bench_commands,
+    build_commands,
+    file_commands,
+    info_commands,
+    profile_commands,
+)
 
 EXIT_USER_ERROR = 1
 EXIT_INTERNAL_ERROR = 3
@@ -57,7 +63,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"relayvm {relayvm.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (build_commands, file_commands, bench_commands, info_commands):
+    rooms = (build_commands, file_commands, profile_commands, bench_commands, info_commands)
+    for module in rooms:
         module.add_commands(commands)
     return parser
 

@@ -13,6 +13,7 @@ from typing import Union
 import numpy as np
 
 from relayvm.base.abi import Kernel
+from relayvm.vm.isa import ISA
 from relayvm.vm.manifest import DataType, Entry
 
 WORD, OWNED, BORROWED = "w", "o", "b"
@@ -31,6 +32,18 @@ class Instr:
 
     name: str
     operands: tuple[OperandValue, ...] = ()
+
+
+def units(instr: Instr) -> int:
+    """Return the 16-bit units that an instruction takes in the file."""
+    size = 1
+    for operand, value in zip(ISA[instr.name].operands, instr.operands):
+        if operand.kind.group == "list":
+            assert isinstance(value, tuple)
+            size += 1 + len(value) * (2 if operand.kind.name == "labels" else 1)
+        else:
+            size += operand.kind.units
+    return size
 
 
 @dataclass(frozen=True, slots=True)

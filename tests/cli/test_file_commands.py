@@ -29,24 +29,6 @@ def test_random_arguments_may_be_of_a_data_type(command, executable, seed) -> No
     assert done.code == 0 and done.out.startswith("output: float32[2, 3]")
 
 
-def test_profile_prints_a_row_for_each_kernel(command, executable, arrays) -> None:
-    given = [f"--input={name}={path}" for name, path in arrays.items()]
-    done = command("profile", executable, *given)
-    assert (done.code, done.err) == (0, "")
-    first, head, *rows = done.out.splitlines()
-    assert first.startswith("main: ") and head.split()[-1] == "kernel"
-    assert [row.split()[2] for row in rows[:-2]] == ["1"], "only the last call is measured"
-    assert "nn_dense" in rows[0] and rows[-1].endswith("the machine")
-    assert command("profile", executable, "--random", "--warm-ups", 0, "--entry", "first").code == 0
-
-
-def test_profile_takes_the_limits_and_tells_the_errors_of_run(command, executable) -> None:
-    done = command("profile", executable, "--random", "--max-memory", 10)
-    assert done.code == 1 and done.err.startswith("error[out-of-memory]")
-    done = command("profile", executable, "--entry", "nothing")
-    assert done.code == 1 and "there are `main`, `first`, `divide`" in done.err
-
-
 def test_constants_that_a_file_lacks_are_given_by_a_file(command, model, arrays, tmp_path) -> None:
     whole, small, constants = (tmp_path / n for n in ("whole.rvm", "small.rvm", "w.npz"))
     command("compile", model, "--param", f"w={arrays['w']}", "-o", whole)

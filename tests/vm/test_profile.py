@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ import pytest
 import relayvm
 from relayvm.base.diagnostics import RelayError, Trap
 from relayvm.vm.calling import Call
-from relayvm.vm.library import ffi, lib
+from relayvm.vm.library import lib
 from relayvm.vm.machine import VirtualMachine
-from relayvm.vm.profile import Profile
+from relayvm.vm.profile import Profile, Profiler
 
 TEXT = """
 def @steps[n](%i: int32, %x: Tensor[(n, 4), float32]) -> Tensor[(n, 4), float32] {
@@ -36,6 +37,11 @@ def exe() -> relayvm.Executable:
 @pytest.fixture
 def vm(exe: relayvm.Executable) -> VirtualMachine:
     return VirtualMachine(exe)
+
+
+def kernel_calls(exe: relayvm.Executable, measured: Any) -> list[int]:
+    count = lib.rvm_program_num_kernels(exe.handle)
+    return [measured.kernels[i].calls for i in range(count)]
 
 
 def calls(profile: Profile) -> list[int]:
@@ -83,27 +89,25 @@ def test_an_entry_is_named_and_may_have_no_kernels(vm: VirtualMachine) -> None:
 def test_a_call_that_is_not_measured_fills_no_rows(exe: relayvm.Executable) -> None:
     machine = VirtualMachine(exe)
     call = Call(machine, machine._entry("main"))
-    rows = ffi.new("rvm_kernel_profile[]", lib.rvm_program_num_kernels(exe.handle))
-    kept = ffi.new("rvm_profile *", [rows])
+    kept = Profiler(machine).new()
     call((3, X), {}, profile=kept)
-    first = [row.calls for row in rows]
+    first = kernel_calls(exe, kept)
     assert sum(first) == 4 and kept.time_ns > 0
     machine.run(3, X)
     call((3, X), {})
-    assert [row.calls for row in rows] == first
+    assert kernel_calls(exe, kept) == first
 
 
 def test_a_trap_in_a_measured_call_leaves_the_machine_unmeasured(exe: relayvm.Executable) -> None:
     machine = VirtualMachine(exe, max_steps=2000)
     call = Call(machine, machine._entry("main"))
-    rows = ffi.new("rvm_kernel_profile[]", lib.rvm_program_num_kernels(exe.handle))
-    kept = ffi.new("rvm_profile *", [rows])
+    kept = Profiler(machine).new()
     with pytest.raises(Trap, match="limit of 2000 steps"):
         call((1 << 30, X), {}, profile=kept)
-    counted = sum(row.calls for row in rows)
+    counted = sum(kernel_calls(exe, kept))
     assert 0 < counted == machine.stats()["kernel_calls"] and kept.time_ns > 0
     machine.run(2, X)
-    assert sum(row.calls for row in rows) == counted
+    assert sum(kernel_calls(exe, kept)) == counted
     with pytest.raises(Trap):
         machine.profile(1 << 30, X)
     assert calls(machine.profile(2, X)) == [1, 2]
@@ -140,10 +144,13 @@ def test_machines_in_other_threads_are_not_measured(exe: relayvm.Executable) -> 
 def test_a_profile_is_a_table_with_its_sums(vm: VirtualMachine) -> None:
     profile = vm.profile(1234, X[:1])
     lines = str(profile).splitlines()
-    assert lines[0].startswith("main: ") and lines[0].endswith(" steps")
-    assert lines[1].split() == ["time", "us", "%", "calls", "us", "a", "call", "Gop/s", "kernel"]
-    assert len(lines) == 2 + len(profile.kernels) + 2
+    assert lines[0].startswith("main on `interpreter`: ") and lines[0].endswith(" steps")
+    assert " ".join(lines[1].split()) == "time us % calls us a call Gop/s GB/s kernel"
     assert " 1,234 " in lines[2] and lines[2].endswith(f"  {profile.kernels[0].name}")
-    assert " 1,235 " in lines[-2] and lines[-2].endswith("  all kernels")
-    assert lines[-1].endswith("  the machine")
-    assert str(dataclasses.replace(profile, kernels=(), time_ns=0)).count("\n") == 3
+    last = 2 + len(profile.kernels)
+    assert " 1,235 " in lines[last] and lines[last].endswith("  all kernels")
+    assert lines[last + 1].endswith("  the machine") and lines[last + 2] == ""
+    heads = [line.split()[-1] for line in lines[1:] if "us" in line.split()]
+    assert heads == ["kernel", "function", "instructions"]
+    nothing = dataclasses.replace(profile, kernels=(), time_ns=0, functions=(), instructions=())
+    assert str(dataclasses.replace(nothing, allocations=())).count("\n") == 3

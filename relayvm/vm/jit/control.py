@@ -29,6 +29,8 @@ _WORD = 1 << 32
 
 def enter(w: Writer) -> None:
     """Write what a function begins with, and each round of its loop: a step is taken."""
+    if w.first_block is not None:
+        _tell(w, "entered", f"i32 {w.index}", "i64 %given")
     w.do("br label %top")
     w.block("top")
     before = w.value("load i64, ptr %state")
@@ -42,6 +44,11 @@ def enter(w: Writer) -> None:
         w.do(f"store i64 {new}, ptr %state")
         w.branch(w.value(f"icmp sge i64 {new}, 0"), on, w.trap(KNOWN_TRAP, 0), likely=True)
     w.block(on)
+
+
+def _tell(w: Writer, name: str, *arguments: str) -> None:
+    """Tell the profile where control is."""
+    w.call(w.host.calls[name], "void", arguments)
 
 
 # --- jumps ----------------------------------------------------------------------------------------
@@ -136,7 +143,8 @@ def _call_function(w: Writer, function: str, words: list[str], dst: Sequence[str
     last = min(len(dst), MOST_RESULTS)
     left = w.value(f"extractvalue {kind} {result}, {last}") if dst else result
     w.expect(w.value(f"icmp sge i64 {left}, 0"), w.trap("0", w.next_unit - len(dst) - 2))
-    w.do(f"store i64 {w.value(f'add i64 {left}, 1')}, ptr %state")
+    back = w.value(f"add i64 {left}, 1")
+    w.do(f"store i64 {back}, ptr %state")
     for i, register in enumerate(dst):
         if i < MOST_RESULTS:
             word = w.value(f"extractvalue {kind} {result}, {i}")
@@ -144,6 +152,8 @@ def _call_function(w: Writer, function: str, words: list[str], dst: Sequence[str
             results = w.of_machine("results", "ptr")
             word = w.value(f"load i64, ptr {w.address(results, 8 * i)}")
         w.store(register, word)
+    if w.first_block is not None:
+        _tell(w, "returned", f"i64 {back}")
 
 
 def _call(w: Writer, instr: Instr) -> None:
@@ -170,7 +180,8 @@ def _closure_code(w: Writer, closure: str, signature: int) -> str:
     with w.aside(wrong):
         code = w.helper("not_callable", "i32")
         w.do(f"br label %{w.trap(code)}")
-    return w.value(f"load ptr, ptr {w.address(shape, offsets['layout_native'])}")
+    code = "layout_native" if w.first_block is None else "layout_profiled"
+    return w.value(f"load ptr, ptr {w.address(shape, offsets[code])}")
 
 
 def _call_closure(w: Writer, instr: Instr) -> None:
@@ -193,6 +204,8 @@ def _tail_call(w: Writer, instr: Instr) -> None:
         return
     for register, word in zip(parameter_registers(w.code.params), words):
         w.store(register, word)
+    if w.first_block is not None:
+        _tell(w, "repeated")
     w.do("br label %top")
 
 

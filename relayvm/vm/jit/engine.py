@@ -7,7 +7,7 @@ import hashlib
 import importlib.util
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relayvm.base import link
 from relayvm.base.abi import Image
@@ -38,18 +38,31 @@ def make_native(executable: Executable, inline: bool = True) -> None:
             _attach(executable, _image(executable, inline))
 
 
-def _image(executable: Executable, inline: bool) -> Image:
-    cache, key = kernel_cache(), native_key(executable, inline)
+def make_profiled(executable: Executable) -> None:
+    """Give an executable the instrumented code that measured runs of the engine `jit` use.
+
+    Raises as `make_native` does.
+    """
+    with _lock:
+        if lib.rvm_program_is_profiled(executable.handle):
+            return
+        base, functions, enter, _ = _mapped(executable, _image(executable, True, profiled=True))
+        if lib.rvm_program_set_profiled(executable.handle, base, functions, enter) != 0:
+            raise error("out-of-memory", "there is no memory for the native code")
+
+
+def _image(executable: Executable, inline: bool, profiled: bool = False) -> Image:
+    cache, key = kernel_cache(), native_key(executable, inline, profiled)
     image = cache.get(key)
     if image is None:
-        image = program_image(executable.program(), inline)
+        image = program_image(executable.program(), inline, profiled=profiled)
         cache.put(key, image)
     return image
 
 
-def native_key(executable: Executable, inline: bool = True) -> str:
+def native_key(executable: Executable, inline: bool = True, profiled: bool = False) -> str:
     """Return the hash of all that an executable's code depends on: program, host, compiler."""
-    digest = hashlib.sha256(f"{this_host()} {inline} {compiler_version()}".encode())
+    digest = hashlib.sha256(f"{this_host()} {inline} {profiled} {compiler_version()}".encode())
     for section in SECTIONS:
         if section.name != "data":  # constants
             digest.update(executable.section(section.name))
@@ -71,8 +84,12 @@ def compiler_version() -> str:
     return digest.hexdigest()
 
 
-def program_image(program: Program, inline: bool = True, host: Host | None = None) -> Image:
+def program_image(
+    program: Program, inline: bool = True, host: Host | None = None, profiled: bool = False
+) -> Image:
     """Return the code of all functions of a program for a host, by default this one.
+
+    `profiled` code is that of measured runs.
 
     Its entries are offsets of `functions`, of what enters each from C, and the `margin` of stack.
     """
@@ -85,7 +102,7 @@ def program_image(program: Program, inline: bool = True, host: Host | None = Non
         )
     from relayvm.vm.jit.llvm import compile_object
 
-    text = module_text(program, host, inline)
+    text = module_text(program, host, inline, profiled)
     effort = 0 if any(map(is_large, program.functions)) else 2
     data = compile_object(text, host.triple, host.cpu, host.features, effort)
     names = {
@@ -98,11 +115,19 @@ def program_image(program: Program, inline: bool = True, host: Host | None = Non
 
 
 def _attach(executable: Executable, image: Image) -> None:
+    base, functions, enter, margin = _mapped(executable, image)
+    if lib.rvm_program_set_native(executable.handle, base, functions, enter, margin) != 0:
+        raise error("out-of-memory", "there is no memory for the native code")
+
+
+def _mapped(executable: Executable, image: Image) -> tuple[Any, Any, Any, int]:
+    """Map an image; return its address, the offsets of functions and of what enters them, and the
+    stack they need.
+    """
     from relayvm.vm.executable import map_image
 
     base = map_image(executable.handle, image)
     functions = ffi.new("uint32_t[]", image.entries["functions"])
     enter = ffi.new("uint32_t[]", image.entries["enter"])
     (margin,) = image.entries["margin"]
-    if lib.rvm_program_set_native(executable.handle, base, functions, enter, margin) != 0:
-        raise error("out-of-memory", "there is no memory for the native code")
+    return base, functions, enter, margin

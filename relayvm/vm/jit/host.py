@@ -25,9 +25,11 @@ FIELDS = (
     "layout_bytes",
     "layout_signature",
     "layout_native",
+    "layout_profiled",
     "fields",
     "shape",
     "profile",
+    "profile_hits",
     "kernel_calls",
     "kernel_dims",
     "kernels",
@@ -56,6 +58,9 @@ CALLS = (
     "named",
     "tensor",
     "stopped",
+    "entered",
+    "repeated",
+    "returned",
 )
 
 

@@ -17,7 +17,7 @@ from relayvm.vm.jit.writer import (
     Writer,
     result_type,
 )
-from relayvm.vm.program import FunctionCode, Instr, Program
+from relayvm.vm.program import FunctionCode, Instr, Program, units
 
 # LLVM's time grows with the square of a function's size: larger ones are compiled without effort,
 # and so is the machine code of all others beside them, as LLVM chooses that for a whole module.
@@ -40,14 +40,38 @@ def is_large(function: FunctionCode) -> bool:
     return sum(instr.name != "label" for instr in function.code) > MOST_OPTIMISED
 
 
-def module_text(program: Program, host: Host, inline: bool = True) -> str:
-    """Return the module; without `inline` all but control is done by the bodies in C."""
+def blocks(function: FunctionCode) -> list[range]:
+    """Return the instructions of each block, by index: control enters at the first and leaves
+    behind the last, which alone may be one of control.
+    """
+    found: list[range] = []
+    first = 0
+    for i, instr in enumerate(function.code):
+        is_label = instr.name == "label"
+        if is_label or ISA[instr.name].control:
+            end = i if is_label else i + 1
+            if end > first:
+                found.append(range(first, end))
+            first = i + 1
+    if len(function.code) > first:
+        found.append(range(first, len(function.code)))
+    return found
+
+
+def module_text(program: Program, host: Host, inline: bool = True, profiled: bool = False) -> str:
+    """Return the module; without `inline` all but control is done by the bodies in C.
+
+    `profiled` code counts its blocks, in the order of functions and `blocks`, and tells the profile
+    of each call.
+    """
     places: set[tuple[int, int]] = set()
     shapes: set[tuple[int, ...]] = set()
     parts = [f'target triple = "{host.triple}"\n', words.declarations()]
     parts.append("declare i64 @llvm.read_register.i64(metadata)\n")
-    for index in range(len(program.functions)):
-        w = Writer(program, index, host, inline)
+    count = 0
+    for index, function in enumerate(program.functions):
+        w = Writer(program, index, host, inline, count if profiled else None)
+        count += len(blocks(function)) if profiled else 0
         parts.append(_function_text(w))
         places |= w.places
         shapes |= w.shapes
@@ -133,7 +157,10 @@ def _entry_lines(w: Writer) -> list[str]:
 
 def _write_code(w: Writer) -> None:
     waiting: dict[str, set[str]] = {}
-    for instr in w.code.code:
+    counters: dict[int, int] = {}
+    if w.first_block is not None:
+        counters = {b.start: i for i, b in enumerate(blocks(w.code), w.first_block)}
+    for index, instr in enumerate(w.code.code):
         if instr.name == "label":
             label = str(instr.operands[0])
             if w.full is not None:
@@ -143,20 +170,19 @@ def _write_code(w: Writer) -> None:
             if w.full is not None:
                 w.block(label)
             continue
-        w.unit, w.next_unit = w.next_unit, w.next_unit + _units(instr)
+        w.unit, w.next_unit = w.next_unit, w.next_unit + units(instr)
         if w.full is not None:
+            if index in counters:
+                _count_block(w, counters[index])
             _write(w, instr, waiting)
 
 
-def _units(instr: Instr) -> int:
-    units = 1
-    for operand, value in zip(ISA[instr.name].operands, instr.operands):
-        if operand.kind.group == "list":
-            assert isinstance(value, tuple)
-            units += 1 + len(value) * (2 if operand.kind.name == "labels" else 1)
-        else:
-            units += operand.kind.units
-    return units
+def _count_block(w: Writer, block: int) -> None:
+    profile = w.of_machine("profile", "ptr")
+    hits = w.value(f"load ptr, ptr {w.address(profile, w.host.offsets['profile_hits'])}")
+    place = w.address(hits, 8 * block)
+    count = w.value(f"load i64, ptr {place}")
+    w.do(f"store i64 {w.value(f'add i64 {count}, 1')}, ptr {place}")
 
 
 def _write(w: Writer, instr: Instr, waiting: dict[str, set[str]]) -> None:

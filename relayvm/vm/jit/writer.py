@@ -43,12 +43,20 @@ class Writer:
     """The text of one function on its way; `full` are its full owned registers at this place, None
     where control never comes."""
 
-    def __init__(self, program: Program, index: int, host: Host, inline: bool = True) -> None:
+    def __init__(
+        self,
+        program: Program,
+        index: int,
+        host: Host,
+        inline: bool = True,
+        first_block: int | None = None,
+    ) -> None:
         self.program = program
         self.index = index
         self.code: FunctionCode = program.functions[index]
         self.host = host
         self.inline = inline
+        self.first_block = first_block  # where its blocks are counted, in instrumented code
         self.lines: list[str] = []
         self.cold: list[str] = []
         self.count = 0

@@ -97,6 +97,15 @@ static int32_t out_of_depth(rvm_machine *m) {
 
 #define READ_IMM64(p) read_imm64(p)
 #define READ_IMM32(p) read_u32(p)
+#ifdef RVM_PROFILED
+#define PROFILE_ENTER() profile_enter(m->profile, callee->index, m->depth)
+#define PROFILE_REPEAT() profile_repeat(m->profile)
+#define PROFILE_BACK() profile_back(m->profile, m->depth)
+#else
+#define PROFILE_ENTER() (void)0
+#define PROFILE_REPEAT() (void)0
+#define PROFILE_BACK() (void)0
+#endif
 #define GATHER(p, n) gather_words(m->gather, p, n, r)
 #define GATHER_FIELDS(layout, p, n) gather_classes(m->gather, p, n, r, m->program->layouts[layout].field_class)
 #define RESULTS(n) (m->results)
@@ -111,7 +120,7 @@ static int32_t out_of_depth(rvm_machine *m) {
         pc = (target);                                                                            \
         DISPATCH();                                                                               \
     } while (0)
-#define ENTER(target)                                                                             \
+#define ENTER_CODE(target)                                                                        \
     do {                                                                                          \
         pc = (target);                                                                            \
         if (UNLIKELY(--fuel < 0)) {                                                               \
@@ -119,8 +128,13 @@ static int32_t out_of_depth(rvm_machine *m) {
         }                                                                                         \
         DISPATCH();                                                                               \
     } while (0)
+#define ENTER(target)                                                                             \
+    do {                                                                                          \
+        PROFILE_ENTER();                                                                          \
+        ENTER_CODE(target);                                                                       \
+    } while (0)
 
-#if defined RVM_STRESS || defined RVM_TRACED
+#if defined RVM_STRESS || defined RVM_TRACED || defined RVM_PROFILED
 #define ONE_DISPATCH
 #define OP(name) case RVM_OP_##name:
 #define DISPATCH() goto dispatch
@@ -179,6 +193,9 @@ dispatch:
         TRAP(trap_set(m, RVM_TRAP_INTERRUPTED, "the run was interrupted"));
     }
 #endif
+#ifdef RVM_PROFILED
+    profile_instruction(m->profile, pc);
+#endif
     switch (*pc) {
 #endif
 
@@ -225,6 +242,7 @@ dispatch:
         }
         frame_pop(m, frame);
         m->depth--;
+        PROFILE_BACK();
         frame = caller;
         r = frame->slots;
         NEXT_AT(list + n);
@@ -283,7 +301,8 @@ dispatch:
         uint32_t n = pc[2];
         if (callee == frame->function) {
             pass_to_itself(m, callee, pc + 3, n, r);
-            ENTER(callee->code);
+            PROFILE_REPEAT();
+            ENTER_CODE(callee->code);
         }
         gather_classes(m->gather, pc + 3, n, r, callee->param_class);
         goto enter_tail;

@@ -308,13 +308,46 @@ bool kernel_worker_args(rvm_machine *m, const rvm_kernel *kernel, uint32_t parts
     return true;
 }
 
+/* An input whose memory an output took counts as it does, and that output is not new. */
+static void count_bytes(const rvm_machine *m, const kernel_run *run, rvm_kernel_profile *row) {
+    const rvm_kernel *kernel = run->kernel;
+    for (uint32_t o = 0; o < kernel->num_outputs; o++) {
+        const uint32_t operand = kernel->num_inputs + o;
+        if (kernel->operands[operand].access == RVM_ACCESS_SCALAR) {
+            continue;
+        }
+        const rvm_tensor *tensor = run->results[o];
+        const uint64_t bytes = (uint64_t)tensor->elements * rvm_dtype_bytes[tensor->dtype];
+        bool is_new = true;
+        for (uint32_t i = 0; i < kernel->num_in_place; i++) {
+            const rvm_in_place *pair = &kernel->in_place[i];
+            is_new = is_new && (pair->output != operand || m->kernel_args[pair->input] != tensor->data);
+        }
+        row->bytes += is_new ? bytes : 2 * bytes;
+        row->new_tensors += is_new;
+        row->new_bytes += is_new ? bytes : 0;
+    }
+    for (uint32_t i = 0; i < kernel->num_inputs; i++) {
+        if (kernel->operands[i].access != RVM_ACCESS_SCALAR && run->r[run->inputs[i]]) {
+            const rvm_tensor *tensor = input_tensor(run, i);
+            bool is_taken = false;
+            for (uint32_t o = 0; o < kernel->num_outputs; o++) {
+                is_taken = is_taken || (run->results[o] && run->results[o]->data == tensor->data && tensor->elements);
+            }
+            row->bytes += is_taken ? 0 : (uint64_t)tensor->elements * rvm_dtype_bytes[tensor->dtype];
+        }
+    }
+}
+
 __attribute__((noinline)) static int32_t run_measured(rvm_machine *m, const kernel_run *run, int64_t work,
                                                               uint64_t units) {
-    rvm_kernel_profile *row = &m->profile[run->kernel - m->program->kernels];
-    const int64_t begin = machine_clock_ns();
+    const uint32_t number = (uint32_t)(run->kernel - m->program->kernels);
+    rvm_kernel_profile *row = &m->profile->kernels[number];
+    const uint64_t begin = profile_kernel_begin(m->profile, number);
     int32_t trap = kernel_run_phases(m, run->kernel, work, units);
-    row->time_ns += (uint64_t)(machine_clock_ns() - begin);
+    profile_kernel_end(m->profile, number, begin);
     row->calls++;
+    count_bytes(m, run, row);
     if (__builtin_add_overflow(row->work, (uint64_t)work, &row->work)) {
         row->work = UINT64_MAX;
     }

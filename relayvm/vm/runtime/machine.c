@@ -83,11 +83,26 @@ static int32_t start_native(rvm_machine *m, const rvm_function *function, const 
     begin_steps(m);
     int32_t trap = native_run(m, function, args, results);
     end_steps(m);
+    if (m->profile) {
+        profile_back(m->profile, 0);
+    }
+    return trap;
+}
+
+static int32_t interpret(rvm_machine *m, rvm_frame *frame, uint64_t *results) {
+    if (m->trace) {
+        return interpreter_run_traced(m, frame, results);
+    }
+    if (!m->profile) {
+        return interpreter_run(m, frame, results);
+    }
+    int32_t trap = interpreter_run_profiled(m, frame, results);
+    profile_back(m->profile, 0);
     return trap;
 }
 
 static int32_t start(rvm_machine *m, const rvm_function *function, const uint64_t *args, uint64_t *results) {
-    if (m->native.stack && m->max_depth && !m->trace) {
+    if (m->native.stack && m->max_depth && !m->trace && (!m->profile || m->program->profiled)) {
         return start_native(m, function, args, results);
     }
     rvm_frame *frame = m->max_depth ? frame_push(m, function) : NULL;
@@ -107,7 +122,7 @@ static int32_t start(rvm_machine *m, const rvm_function *function, const uint64_
         frame->slots[function->param_slot[i]] = args[i];
     }
     begin_steps(m);
-    int32_t trap = m->trace ? interpreter_run_traced(m, frame, results) : interpreter_run(m, frame, results);
+    int32_t trap = interpret(m, frame, results);
     end_steps(m);
     return trap;
 }
@@ -251,7 +266,8 @@ int rvm_program_prepare(rvm_program *program) {
 
 void rvm_program_unprepare(rvm_program *program) {
     free(program->native);
-    program->native = NULL;
+    free(program->profiled);
+    program->native = program->profiled = NULL;
     if (!program->constant_objects) {
         return;
     }

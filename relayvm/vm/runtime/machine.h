@@ -5,6 +5,7 @@
 
 #include "heap.h"
 #include "native.h"
+#include "profile.h"
 #include "program.h"
 
 #define RVM_FUEL_SLICE 65536
@@ -69,18 +70,6 @@ typedef struct rvm_trace_event {
 /* Called before each instruction; other than 0 interrupts the program. */
 typedef int32_t (*rvm_trace)(void *context, const rvm_trace_event *event);
 
-/* What the calls of one kernel took together: phases alone, without checks, outputs and what a stopped call missed. */
-typedef struct rvm_kernel_profile {
-    uint64_t calls, time_ns;
-    uint64_t work; /* scalar operations by estimate; UINT64_MAX if more */
-} rvm_kernel_profile;
-
-/* What one invocation took; the caller gives a row for each kernel. */
-typedef struct rvm_profile {
-    rvm_kernel_profile *kernels;
-    uint64_t time_ns, steps;
-} rvm_profile;
-
 typedef struct rvm_machine {
     rvm_heap heap;
     rvm_native native;
@@ -106,7 +95,7 @@ typedef struct rvm_machine {
     rvm_trace trace; /* null: not traced */
     void *trace_context;
     int64_t last_poll_ns;
-    rvm_kernel_profile *profile; /* of this invocation; null: not measured */
+    rvm_profile *profile; /* of this invocation; null: not measured */
     uint64_t kernel_calls, safepoints, invocations, total_steps;
     uint64_t copied_items; /* of arrays that somebody else held when they were to be changed */
     _Atomic int32_t interrupted;
@@ -181,6 +170,7 @@ int32_t trap_named(rvm_machine *m, uint16_t code);
 /* interpreter.c */
 int32_t interpreter_run(rvm_machine *m, rvm_frame *frame, uint64_t *results);
 int32_t interpreter_run_traced(rvm_machine *m, rvm_frame *frame, uint64_t *results);
+int32_t interpreter_run_profiled(rvm_machine *m, rvm_frame *frame, uint64_t *results);
 
 /* kernel_call.c: reads and writes registers of `r` as the lists [count, register...] say; consumes the inputs in
  * `given` in every case. */

@@ -71,11 +71,29 @@ typedef struct {
     const void *data;
     int64_t dims[8];
 } rvm_argument;
-typedef struct { uint64_t calls, time_ns, work; } rvm_kernel_profile;
+typedef struct { uint64_t calls, work, bytes, new_tensors, new_bytes; } rvm_kernel_profile;
+typedef struct {
+    uint32_t code, parent;
+    uint64_t calls, intervals, timed, ticks;
+    ...;
+} rvm_profile_node;
+typedef struct { uint64_t count, ticks; } rvm_profile_sample;
+typedef struct { uint64_t ticks; uint32_t code; ...; } rvm_profile_event;
 typedef struct {
     rvm_kernel_profile *kernels;
-    uint64_t time_ns, steps;
+    rvm_profile_node *nodes;
+    rvm_profile_sample *samples;
+    rvm_profile_event *events;
+    uint64_t *hits;
+    uint64_t num_nodes, num_events, lost_events, num_hits;
+    uint64_t time_ns, steps, ticks, untimed_ticks, first_ticks;
+    uint64_t held_before_bytes, held_after_bytes, peak_bytes, system_calls;
+    int32_t is_native;
+    ...;
 } rvm_profile;
+rvm_profile *rvm_profile_new(const rvm_program *program, uint64_t max_events);
+void rvm_profile_free(rvm_profile *profile);
+uint64_t rvm_profile_first_unit(const rvm_program *program, uint32_t function);
 typedef struct {
     void *data;
     int64_t dims[8];
@@ -104,6 +122,9 @@ uint64_t rvm_value_new_list(const rvm_program *program, uint32_t nil, uint32_t c
 uint64_t rvm_value_load_word(uint8_t dtype, const void *element);
 int32_t rvm_program_set_native(rvm_program *program, const void *base, const uint32_t *code_offsets,
                                const uint32_t *enter_offsets, uint64_t margin_bytes);
+int32_t rvm_program_set_profiled(rvm_program *program, const void *base, const uint32_t *code_offsets,
+                                 const uint32_t *enter_offsets);
+bool rvm_program_is_profiled(const rvm_program *program);
 bool rvm_program_is_native(const rvm_program *program);
 bool rvm_machine_set_native(rvm_machine *machine);
 uint64_t rvm_native_offset(const char *name);

@@ -95,13 +95,9 @@ static int32_t invoke(rvm_call *call) {
 
 static int32_t invoke_measured(rvm_call *call) {
     rvm_machine *m = call->machine;
-    const uint64_t steps = m->total_steps;
-    const int64_t begin = machine_clock_ns();
-    m->profile = call->profile->kernels;
+    profile_begin(m, call->profile);
     int32_t answer = invoke(call);
-    m->profile = NULL;
-    call->profile->time_ns += (uint64_t)(machine_clock_ns() - begin);
-    call->profile->steps += m->total_steps - steps;
+    profile_end(m);
     return answer;
 }
 

@@ -249,8 +249,22 @@ static int32_t native_named(rvm_machine *m, uint32_t code) {
     return trap_named(m, (uint16_t)code);
 }
 
+/* Instrumented code says where it is; what is left of the depth stands in its state. */
+static void native_entered(rvm_machine *m, uint32_t function, int64_t state) {
+    profile_enter(m->profile, function, m->profile->native_depth - (uint32_t)state + 1);
+}
+
+static void native_repeated(rvm_machine *m) {
+    profile_repeat(m->profile);
+}
+
+static void native_returned(rvm_machine *m, int64_t state) {
+    profile_back(m->profile, m->profile->native_depth - (uint32_t)state + 1);
+}
+
 #define NATIVE_CALLS(X)                                                                           \
-    X(deeper) X(settle) X(safepoint) X(kernel) X(trapped) X(wrong_layout) X(not_callable) X(named) X(tensor) X(stopped)
+    X(deeper) X(settle) X(safepoint) X(kernel) X(trapped) X(wrong_layout) X(not_callable) X(named) X(tensor) X(stopped)   \
+    X(entered) X(repeated) X(returned)
 
 enum {
     BEFORE_CALLS = RVM_NUM_OPCODES - 1,
@@ -296,6 +310,8 @@ uint64_t rvm_native_offset(const char *name) {
         {"layout_bytes", sizeof(rvm_layout)},
         {"layout_signature", offsetof(rvm_layout, signature)},
         {"layout_native", offsetof(rvm_layout, native)},
+        {"layout_profiled", offsetof(rvm_layout, profiled)},
+        {"profile_hits", offsetof(rvm_profile, hits)},
         {"fields", offsetof(rvm_cell, fields)},
         {"shape", offsetof(rvm_cell, shape)},
         {"profile", offsetof(rvm_machine, profile)},
@@ -326,16 +342,22 @@ uint64_t rvm_native_offset(const char *name) {
 
 /* --- programs and runs -------------------------------------------------------------------------------- */
 
-int32_t rvm_program_set_native(rvm_program *program, const void *base, const uint32_t *code_offsets,
-                               const uint32_t *enter_offsets, uint64_t margin_bytes) {
+static rvm_native_code *native_rows(const rvm_program *program, const void *base, const uint32_t *code_offsets,
+                                    const uint32_t *enter_offsets) {
     rvm_native_code *rows = malloc((program->num_functions + 1) * sizeof *rows);
-    if (!rows) {
-        return -1;
-    }
-    for (uint32_t i = 0; i < program->num_functions; i++) {
+    for (uint32_t i = 0; rows && i < program->num_functions; i++) {
         rows[i].code = (const uint8_t *)base + code_offsets[i];
         const void *enter = (const uint8_t *)base + enter_offsets[i];
         memcpy(&rows[i].enter, &enter, sizeof enter);
+    }
+    return rows;
+}
+
+int32_t rvm_program_set_native(rvm_program *program, const void *base, const uint32_t *code_offsets,
+                               const uint32_t *enter_offsets, uint64_t margin_bytes) {
+    rvm_native_code *rows = native_rows(program, base, code_offsets, enter_offsets);
+    if (!rows) {
+        return -1;
     }
     for (uint32_t i = 0; i < program->num_layouts; i++) {
         rvm_layout *layout = &program->layouts[i];
@@ -344,6 +366,24 @@ int32_t rvm_program_set_native(rvm_program *program, const void *base, const uin
     program->native_margin_bytes = margin_bytes;
     program->native = rows;
     return 0;
+}
+
+int32_t rvm_program_set_profiled(rvm_program *program, const void *base, const uint32_t *code_offsets,
+                                 const uint32_t *enter_offsets) {
+    rvm_native_code *rows = native_rows(program, base, code_offsets, enter_offsets);
+    if (!rows) {
+        return -1;
+    }
+    for (uint32_t i = 0; i < program->num_layouts; i++) {
+        rvm_layout *layout = &program->layouts[i];
+        layout->profiled = layout->kind == RVM_LAYOUT_CLOSURE ? rows[layout->function].code : NULL;
+    }
+    program->profiled = rows;
+    return 0;
+}
+
+bool rvm_program_is_profiled(const rvm_program *program) {
+    return program->profiled != NULL;
 }
 
 bool rvm_program_is_native(const rvm_program *program) {
@@ -366,7 +406,13 @@ static void run_there(void *argument) {
 int32_t native_run(rvm_machine *m, const rvm_function *function, const uint64_t *args, uint64_t *results) {
     const uint64_t calls = m->max_depth - 1;
     const uint32_t depth = calls < UINT32_MAX ? (uint32_t)calls : UINT32_MAX;
-    run r = {m, &m->program->native[function->index], args, results, (int64_t)((uint64_t)m->fuel << 32 | depth)};
+    const rvm_native_code *code = &m->program->native[function->index];
+    if (m->profile) {
+        code = &m->program->profiled[function->index];
+        m->profile->native_depth = depth;
+        m->profile->is_native = 1;
+    }
+    run r = {m, code, args, results, (int64_t)((uint64_t)m->fuel << 32 | depth)};
     memcpy(&m->native.calls, &(const any_function *){native_calls}, sizeof m->native.calls);
     run_on(stack_top(&m->native), run_there, &r, &m->native.host_stack);
     if (r.state < 0) {

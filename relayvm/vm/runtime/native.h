@@ -37,6 +37,10 @@ typedef struct rvm_native {
  * function and the C code it calls may use unasked. -1 where memory is out. Machines that interpret may run meanwhile. */
 int32_t rvm_program_set_native(struct rvm_program *program, const void *base, const uint32_t *code_offsets,
                                const uint32_t *enter_offsets, uint64_t margin_bytes);
+/* The same for instrumented code, which only measured runs use. */
+int32_t rvm_program_set_profiled(struct rvm_program *program, const void *base, const uint32_t *code_offsets,
+                                 const uint32_t *enter_offsets);
+bool rvm_program_is_profiled(const struct rvm_program *program);
 bool rvm_program_is_native(const struct rvm_program *program);
 /* Lets a machine run its program's compiled code; false where there is no memory for its stack. */
 bool rvm_machine_set_native(struct rvm_machine *machine);

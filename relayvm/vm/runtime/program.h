@@ -67,6 +67,7 @@ typedef struct rvm_layout {
     const uint8_t *field_dtype;    /* dtype code, RVM_DTYPE_OBJECT for objects */
     const char *name, *type_name;
     const void *native; /* compiled code of a closure's function, if there is any */
+    const void *profiled; /* the same, instrumented */
 } rvm_layout;
 
 /* A closure's parameters after the closure itself, which is the callee's first (owned) parameter. */
@@ -197,6 +198,7 @@ typedef struct rvm_program {
     rvm_section sections[RVM_NUM_SECTIONS]; /* as stored, for hosts that disassemble */
     uint8_t cyclic;                         /* 1 if a value may hold a reference */
     struct rvm_native_code *native; /* compiled code of each function, or null; see native.h */
+    struct rvm_native_code *profiled; /* instrumented code for measured runs, or null */
     uint64_t native_margin_bytes;
     /* private to the loader */
     int32_t references, prepared;
