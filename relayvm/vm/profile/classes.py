@@ -24,6 +24,7 @@ _CLASSES = {
     "kernel": "kernel calls",
     "kernel_reuse": "kernel calls",
     "cell_new": "new cells",
+    "cell_reuse": "new cells",
 }
 _GROUPS = {
     "moves": "constants and moves",
@@ -65,13 +66,17 @@ def class_of(name: str) -> str:
 
 def allocation_of(instr: Instr, layouts: tuple[Layout, ...]) -> tuple[str, int | None] | None:
     """Return what an instruction allocates, and its bytes if they are fixed; None if nothing."""
-    if instr.name == "cell_new":
-        number = instr.operands[1]
+    if instr.name in ("cell_new", "cell_reuse"):
+        is_new = instr.name == "cell_new"
+        number = instr.operands[1 if is_new else 2]
         assert isinstance(number, int)
         layout = layouts[number]
         size = _CELL_BYTES + _FIELD_BYTES * len(layout.fields)
         name = f"{layout.type}.{layout.name}" if layout.type else layout.name
-        return f"{_KINDS[layout.kind]} {name}".rstrip(), size + -size % _CLASS_BYTES
+        name = f"{_KINDS[layout.kind]} {name}".rstrip()
+        if is_new:
+            return name, size + -size % _CLASS_BYTES
+        return f"{name} where dead ones lay", None
     if instr.name in ("ref_new", "ref_new_word"):
         return "references", _REFERENCE_BYTES
     return (_OTHERS[instr.name], None) if instr.name in _OTHERS else None

@@ -134,7 +134,8 @@ class Profile:
 
     `time_ns` is that of the whole call, without conversions of arguments and results on the host's
     side. `steps` are what `max_steps` limits. `peak_bytes` is the most memory that the machine held
-    meanwhile, `system_calls` how often it asked for more. `events` are there if they were asked
+    meanwhile, `system_calls` how often it asked for more, `reused_cells` how many cells took the
+    memory of a dead one. `events` are there if they were asked
     for, up to `lost_events`, which were too many. Printed, it is tables.
     """
 
@@ -151,6 +152,7 @@ class Profile:
     lost_events: int = 0
     peak_bytes: int = 0
     system_calls: int = 0
+    reused_cells: int = 0
     peaks: Peaks | None = None
 
     @property

@@ -75,6 +75,7 @@ class Profiler:
             lost_events=measured.lost_events,
             peak_bytes=measured.peak_bytes,
             system_calls=measured.system_calls,
+            reused_cells=measured.reused_cells,
         )
 
     def _name(self, code: int) -> tuple[str, bool]:

@@ -172,5 +172,7 @@ def _allocations(profile: Profile) -> Table:
         for row in profile.allocations
     )
     note = f"at most {profile.peak_bytes:,} bytes were held; the system was asked for more "
-    note += f"{profile.system_calls:,} times"
+    note += (
+        f"{profile.system_calls:,} times; {profile.reused_cells:,} cells took a dead one's memory"
+    )
     return Table("Allocations", columns, rows, note=note)

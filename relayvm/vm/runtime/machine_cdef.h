@@ -87,7 +87,7 @@ typedef struct {
     uint64_t *hits;
     uint64_t num_nodes, num_events, lost_events, num_hits;
     uint64_t time_ns, steps, ticks, untimed_ticks, first_ticks;
-    uint64_t held_before_bytes, held_after_bytes, peak_bytes, system_calls;
+    uint64_t held_before_bytes, held_after_bytes, peak_bytes, system_calls, reused_cells;
     int32_t is_native;
     ...;
 } rvm_profile;

@@ -285,6 +285,7 @@ void profile_begin(rvm_machine *m, rvm_profile *p) {
     p->peak_before_bytes = m->heap.peak_bytes;
     m->heap.peak_bytes = m->heap.held_bytes;
     p->system_calls -= m->heap.system_calls;
+    p->reused_cells -= m->heap.reused_cells;
     p->steps -= m->total_steps;
     p->depth = p->current = 0;
     p->stack[0] = 0;
@@ -314,6 +315,7 @@ void profile_end(rvm_machine *m) {
     p->time_ns += (uint64_t)machine_clock_ns();
     p->steps += m->total_steps;
     p->system_calls += m->heap.system_calls;
+    p->reused_cells += m->heap.reused_cells;
     p->held_after_bytes = m->heap.held_bytes;
     p->peak_bytes = m->heap.peak_bytes > p->peak_bytes ? m->heap.peak_bytes : p->peak_bytes;
     m->heap.peak_bytes = m->heap.peak_bytes > p->peak_before_bytes ? m->heap.peak_bytes : p->peak_before_bytes;

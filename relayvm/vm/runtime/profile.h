@@ -59,7 +59,7 @@ typedef struct rvm_profile {
     uint64_t time_ns, steps, ticks;
     uint64_t untimed_ticks; /* of intervals that were not measured */
     uint64_t first_ticks;   /* when the first call began */
-    uint64_t held_before_bytes, held_after_bytes, peak_bytes, system_calls;
+    uint64_t held_before_bytes, held_after_bytes, peak_bytes, system_calls, reused_cells;
     int32_t is_native; /* instrumented code ran */
     /* private */
     struct rvm_profile_edge *edges;
