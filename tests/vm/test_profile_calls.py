@@ -120,8 +120,8 @@ def test_cells_and_results_are_counted_with_their_bytes(vm: VirtualMachine) -> N
     (cells,) = (row for row in profile.allocations if row.name.endswith("List[int32].Cons"))
     assert (cells.count, cells.bytes, profile.reused_cells) == (9, 9 * 32, 0)
     profile = vm.profile(9, entry="counted")
-    (cells,) = (row for row in profile.allocations if row.name.endswith("dead ones lay"))
-    assert cells.count == profile.reused_cells >= 9
+    over = [row.count for row in profile.allocations if row.name.endswith("dead ones lay")]
+    assert sum(over) == profile.reused_cells >= 9
     profile = vm.profile(5, X, entry="deep")
     (kernel,) = profile.kernels
     assert kernel.bytes == 5 * 2 * X.nbytes
