@@ -82,7 +82,7 @@ class VirtualMachine:
         if handle == ffi.NULL:
             raise error("out-of-memory", "there is no memory for a machine within `max_memory`")
         self.handle = ffi.gc(handle, lib.rvm_machine_free)
-        if self.engine == "jit":
+        if self.engine != "interpreter":
             self._use_native()
         lib.rvm_machine_set_threads(self.handle, threads, cores)
         lib.rvm_machine_set_poll(self.handle, lib.relayvm_poll, ffi.NULL)
@@ -93,8 +93,11 @@ class VirtualMachine:
         self._closure_calls: dict[tuple[int, int], tuple[Call, ValueType]] = {}
 
     def _use_native(self) -> None:
-        from relayvm.vm.jit import make_native
+        from relayvm.vm.jit import follow_native, make_native
 
+        if self.engine == "auto":
+            follow_native(self.executable, self.handle)
+            return
         make_native(self.executable)
         if not lib.rvm_machine_set_native(self.handle):
             raise error("out-of-memory", "there is no address space for the stack of a machine")
@@ -219,6 +222,11 @@ class VirtualMachine:
         )
         return {name: getattr(stats, name) for name in names}
 
+    @property
+    def native(self) -> bool:
+        """Whether the next call runs native code: with the engine `auto` that comes with time."""
+        return bool(lib.rvm_machine_is_native(self.handle))
+
     def trim(self) -> None:
         """Give memory that is kept for later calls back to the system.
 
@@ -239,10 +247,8 @@ class VirtualMachine:
 
 
 def _engine(name: str) -> str:
-    """Return the engine that a name means: `auto` is the setting's, or else the interpreter."""
-    if name == "auto":
-        name = str(setting("RELAYVM_ENGINE"))
-    return "interpreter" if name == "auto" else name
+    """Return the engine that a name means: `auto` is the setting's."""
+    return str(setting("RELAYVM_ENGINE")) if name == "auto" else name
 
 
 @lru_cache

@@ -46,7 +46,8 @@ def test_every_setting_is_read(name: str) -> None:
 
 def test_the_environment_is_read_in_one_place() -> None:
     for path, text in TEXTS.items():
-        is_home = path.name == "settings.py"
+        # The second hands it on to a process.
+        is_home = path.name in ("settings.py", "native_compile.c")
         assert is_home or not re.search(r"\benviron\b|\bgetenv\b", text), path
 
 

@@ -1,8 +1,9 @@
 /* Loads each executable of a file of many and runs every function of those that are accepted, within limits, on
  * values of every kind. Prints one line for each; anything wrong is for the sanitizers to find.
- * The file: for each executable, its size as 4 bytes, then its bytes. With a second argument, `interpreter` or `native`,
- * each is followed by its compiled code: margin (8 bytes), size (4) and bytes of the image, and for each function the
- * offsets of its code and of what enters it (4 each). Then a line says all that came of the runs, in a checksum. */
+ * The file: for each executable, its size as 4 bytes, then its bytes. With a second argument, `interpreter`, `native`
+ * or `switched`, each is followed by its compiled code: margin (8 bytes), size (4) and bytes of the image, and for
+ * each function the offsets of its code and of what enters it (4 each). Then a line says all that came of the runs, in
+ * a checksum. Where it is `switched`, runs begin interpreted and go on compiled after a few steps. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "machine.h"
 #include "value.h"
 
-enum { MAX_PARAMS = 64, MAX_MEMORY = 32 << 20, MAX_STEPS = 2000, MAX_DEPTH = 500, ROUNDS = 3 };
+enum { MAX_PARAMS = 64, MAX_MEMORY = 32 << 20, MAX_STEPS = 2000, MAX_DEPTH = 500, ROUNDS = 3, MAX_SWITCH = 9 };
 
 static uint64_t state;
 
@@ -155,7 +156,7 @@ static int32_t run(rvm_machine *machine, const rvm_function *function) {
     return trap;
 }
 
-static void run_all(rvm_program *program, int is_native, int is_told) {
+static void run_all(rvm_program *program, const char *engine) {
     uint32_t runs = 0, traps = 0;
     link_kernels(program);
     rvm_machine *machine = rvm_machine_new(program, MAX_MEMORY, MAX_STEPS, MAX_DEPTH);
@@ -168,13 +169,17 @@ static void run_all(rvm_program *program, int is_native, int is_told) {
         printf("accepted 0 0: no memory for a machine\n");
         return;
     }
-    if (is_native && !rvm_machine_set_native(machine)) abort();
+    const int is_told = engine[0] != 0, is_switched = strcmp(engine, "switched") == 0;
+    if ((is_switched || strcmp(engine, "native") == 0) && !rvm_machine_set_native(machine)) abort();
+    rvm_machine_interpret_first(machine, 0);
     digest = 1;
     for (uint32_t f = 0; f < program->num_functions; f++) {
         const rvm_function *function = &program->functions[f];
         if (function->num_params > MAX_PARAMS || function->num_results > MAX_PARAMS) continue;
-        for (int round = 0; round < ROUNDS; round++, runs++)
+        for (int round = 0; round < ROUNDS; round++, runs++) {
+            if (is_switched) rvm_machine_interpret_first(machine, 1 + runs % MAX_SWITCH);
             if (run(machine, function) != 0) traps++;
+        }
     }
     rvm_stats stats;
     rvm_machine_stats(machine, &stats);
@@ -205,7 +210,7 @@ static void link_native(rvm_program *program, FILE *file) {
 static int next_size(FILE *file, uint32_t *size) { return fread(size, sizeof *size, 1, file) == 1; }
 
 int main(int count, char **arguments) {
-    const int is_told = count == 3, is_native = is_told && strcmp(arguments[2], "native") == 0;
+    const char *engine = count == 3 ? arguments[2] : "";
     FILE *file = count >= 2 ? fopen(arguments[1], "rb") : NULL;
     if (file == NULL) return 2;
     uint32_t size;
@@ -219,8 +224,8 @@ int main(int count, char **arguments) {
         if (program == NULL) {
             printf("rejected %s: %s\n", error.code, error.message);
         } else {
-            if (is_told) link_native(program, file);
-            run_all(program, is_native, is_told);
+            if (engine[0] != 0) link_native(program, file);
+            run_all(program, engine);
             rvm_program_release(program);
         }
         fflush(stdout);

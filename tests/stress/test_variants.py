@@ -24,7 +24,10 @@ MACHINE_TESTS = [
     )
 ]
 # Under the sanitizers these begin with compilation by LLVM, which takes long there.
-COMPILED_TESTS = [*MACHINE_TESTS, "tests/vm/test_jit.py", "tests/vm/test_cell_memory.py"]
+COMPILED_TESTS = [
+    *MACHINE_TESTS,
+    *(f"tests/vm/test_{name}.py" for name in ("jit", "jit_auto", "cell_memory")),
+]
 WORD_TESTS = ["tests/vm/test_word_instructions.py"]
 
 

@@ -401,7 +401,7 @@ def test_other_machines_are_told_apart(monkeypatch):
 
 def test_without_llvmlite_the_engine_is_refused(monkeypatch):
     monkeypatch.setenv("RELAYVM_CACHE", "")
-    monkeypatch.setattr("relayvm.vm.jit.engine.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(RelayError, match="needs llvmlite") as caught:
         VirtualMachine(loops(), engine="jit")
     assert caught.value.code == "bad-option"
@@ -414,7 +414,7 @@ def test_the_cache_holds_code_that_needs_no_compiler(monkeypatch, tmp_path):
     compiled = native_key(lists())
     assert name.name == compiled[2:]
     assert native_key(lists(), inline=False) != compiled != native_key(loops())
-    monkeypatch.setattr("relayvm.vm.jit.engine.program_image", lambda *_: pytest.fail("compiled"))
+    monkeypatch.setattr("relayvm.vm.jit.compile.program_image", lambda *_: pytest.fail("compiled"))
     assert VirtualMachine(lists(), engine="jit").invoke("sum", [1, 2]) == 3
     name.write_bytes(b"damage")
     monkeypatch.undo()

@@ -1,5 +1,6 @@
 """Random bytecode that respects ownership comes to the same end on both engines: results, traps
-with their whole record, steps, nothing left; here under the sanitizers and plainly, and on AArch64.
+with their whole record, steps, nothing left, and so where a run goes from one to the other; here
+under the sanitizers and plainly, and on AArch64.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from relayvm.vm.file.codec import encode
-from relayvm.vm.jit import program_image
+from relayvm.vm.jit.compile import program_image
 from relayvm.vm.jit.host import Host, this_host
 from relayvm.vm.jit.module import margin_bytes
 from relayvm.vm.program import Program
@@ -37,13 +38,15 @@ def check(driver: Path, host: Host, folder: Path, seeds: range, emulator=(), inl
     programs = [random_program(seed) for seed in seeds]
     files = [encode(program) for program in programs]
     codes = [code_of(program, host, inline) for program in programs]
-    interpreted, native = (
-        run(driver, files, folder, emulator, codes, engine) for engine in ("interpreter", "native")
+    interpreted, native, switched = (
+        run(driver, files, folder, emulator, codes, engine)
+        for engine in ("interpreter", "native", "switched")
     )
     assert len(native) == len(files)
     assert all(line.endswith("0 objects are left") for line in native)
     assert any(" digest " in line for line in native)
     assert native == interpreted
+    assert switched == interpreted
 
 
 @pytest.mark.parametrize("inline", [True, False])

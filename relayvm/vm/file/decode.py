@@ -62,9 +62,9 @@ def decode(data: bytes | memoryview) -> Program:
     return decode_sections(section)
 
 
-def decode_sections(section: Callable[[str], memoryview]) -> Program:
-    """Return the program whose sections `section` gives by name."""
-    return _Decoder(section).program()
+def decode_sections(section: Callable[[str], memoryview], constants: bool = True) -> Program:
+    """Return the program whose sections `section` gives by name, without `constants` if so told."""
+    return _Decoder(section).program(constants)
 
 
 def decode_kernels(section: Callable[[str], memoryview]) -> tuple[Kernel, ...]:
@@ -117,7 +117,7 @@ class _Decoder:
     def sizes(self, begin: int, rank: int) -> list[int]:
         return [int(d) for d in self.dims[begin : begin + rank]]
 
-    def program(self) -> Program:
+    def program(self, constants: bool = True) -> Program:
         manifest = decode_manifest(self.section)
         rows = self.rows
         return Program(
@@ -125,7 +125,7 @@ class _Decoder:
             layouts=tuple(self.layout(r) for r in rows("layouts")),
             signatures=tuple(self.signature(r) for r in rows("signatures")),
             tensor_types=tuple(self.tensor_type(r) for r in rows("tensor_types")),
-            constants=tuple(self.constant(r) for r in rows("constants")),
+            constants=tuple(self.constant(r) for r in rows("constants") if constants),
             kernels=self.kernels(),
             entries=manifest.entries,
             types=manifest.types,

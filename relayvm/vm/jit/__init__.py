@@ -4,6 +4,6 @@ Same results, traps, stack traces and steps as the interpreter; which instructio
 place, and which by a call of their C body, makes no difference but speed.
 """
 
+from relayvm.vm.jit.auto import follow_native as follow_native
 from relayvm.vm.jit.engine import make_native as make_native
 from relayvm.vm.jit.engine import make_profiled as make_profiled
-from relayvm.vm.jit.engine import program_image as program_image

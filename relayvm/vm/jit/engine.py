@@ -16,10 +16,8 @@ from relayvm.base.diagnostics import error
 from relayvm.vm import isa
 from relayvm.vm.file import decode
 from relayvm.vm.file.format import SECTIONS
-from relayvm.vm.jit.host import Host, this_host
-from relayvm.vm.jit.module import enter_name, is_large, margin_bytes, module_text
+from relayvm.vm.jit.host import this_host
 from relayvm.vm.library import ffi, lib
-from relayvm.vm.program import Program
 
 if TYPE_CHECKING:
     from relayvm.vm.executable import Executable
@@ -35,7 +33,7 @@ def make_native(executable: Executable, inline: bool = True) -> None:
     """
     with _lock:
         if not lib.rvm_program_is_native(executable.handle):
-            _attach(executable, _image(executable, inline))
+            attach_native(executable, _image(executable, inline))
 
 
 def make_profiled(executable: Executable) -> None:
@@ -55,6 +53,9 @@ def _image(executable: Executable, inline: bool, profiled: bool = False) -> Imag
     cache, key = kernel_cache(), native_key(executable, inline, profiled)
     image = cache.get(key)
     if image is None:
+        # Not loaded by whoever finds all in the cache.
+        from relayvm.vm.jit.compile import program_image
+
         image = program_image(executable.program(), inline, profiled=profiled)
         cache.put(key, image)
     return image
@@ -84,37 +85,8 @@ def compiler_version() -> str:
     return digest.hexdigest()
 
 
-def program_image(
-    program: Program, inline: bool = True, host: Host | None = None, profiled: bool = False
-) -> Image:
-    """Return the code of all functions of a program for a host, by default this one.
-
-    `profiled` code is that of measured runs.
-
-    Its entries are offsets of `functions`, of what enters each from C, and the `margin` of stack.
-    """
-    host = host or this_host()
-    if importlib.util.find_spec("llvmlite") is None:
-        raise error(
-            "bad-option",
-            "the engine `jit` needs llvmlite, which is not installed",
-            help="the engine `interpreter` runs everywhere",
-        )
-    from relayvm.vm.jit.llvm import compile_object
-
-    text = module_text(program, host, inline, profiled)
-    effort = 0 if any(map(is_large, program.functions)) else 2
-    data = compile_object(text, host.triple, host.cpu, host.features, effort)
-    names = {
-        "functions": tuple(f"f{i}" for i in range(len(program.functions))),
-        "enter": tuple(map(enter_name, program.functions)),
-    }
-    image = link.link_object(data, host.triple, (), names)
-    image.entries["margin"] = (margin_bytes(program),)
-    return image
-
-
-def _attach(executable: Executable, image: Image) -> None:
+def attach_native(executable: Executable, image: Image) -> None:
+    """Give an executable its code; where another thread was faster, that stays."""
     base, functions, enter, margin = _mapped(executable, image)
     if lib.rvm_program_set_native(executable.handle, base, functions, enter, margin) != 0:
         raise error("out-of-memory", "there is no memory for the native code")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from relayvm.base.abi import Kernel, Operand
@@ -40,16 +41,20 @@ class Profiler:
         self.machine = machine
         self.handle = machine.executable.handle
         self.program = machine.executable.program()
-        self.blocks: list[tuple[FunctionCode, range]] = []
-        if machine.engine == "jit":
-            from relayvm.vm.jit import make_profiled
-            from relayvm.vm.jit.module import blocks
 
-            make_profiled(machine.executable)
-            self.blocks = [(f, block) for f in self.program.functions for block in blocks(f)]
+    @cached_property
+    def blocks(self) -> list[tuple[FunctionCode, range]]:
+        """The blocks that instrumented code counts."""
+        from relayvm.vm.jit.module import blocks
+
+        return [(f, block) for f in self.program.functions for block in blocks(f)]
 
     def new(self, most_events: int = 0) -> Any:
         """Return an empty `rvm_profile *`; raises RelayError `out-of-memory`."""
+        if self.machine.native:
+            from relayvm.vm.jit import make_profiled
+
+            make_profiled(self.machine.executable)
         handle = lib.rvm_profile_new(self.handle, most_events)
         if handle == ffi.NULL:
             raise error("out-of-memory", "there is no memory for a profile")

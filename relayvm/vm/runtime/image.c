@@ -28,8 +28,8 @@ static uint64_t import_address(uint32_t symbol) {
     return addresses[symbol];
 }
 
-static int fill_imports(uint8_t *code, size_t bytes, const rvm_image_import *imports,
-                        uint32_t num_imports) {
+int rvm_fill_imports(uint8_t *code, size_t bytes, const rvm_image_import *imports,
+                     uint32_t num_imports) {
     for (uint32_t i = 0; i < num_imports; i++) {
         if (imports[i].symbol >= RVM_NUM_IMAGE_IMPORTS || bytes < 8 ||
             imports[i].slot > bytes - 8)
@@ -56,7 +56,7 @@ const void *rvm_program_map_code(rvm_program *program, const void *code, size_t 
         return NULL;
     }
     memcpy(address, code, code_bytes);
-    if (fill_imports(address, code_bytes, imports, num_imports) ||
+    if (rvm_fill_imports(address, code_bytes, imports, num_imports) ||
         mprotect(address, bytes, PROT_READ | PROT_EXEC)) {
         munmap(address, bytes);
         free(mapping);

@@ -120,6 +120,9 @@ static int32_t out_of_depth(rvm_machine *m) {
         pc = (target);                                                                            \
         DISPATCH();                                                                               \
     } while (0)
+#ifdef RVM_LEAVING
+#define ENTER_CODE(target) goto compiled
+#else
 #define ENTER_CODE(target)                                                                        \
     do {                                                                                          \
         pc = (target);                                                                            \
@@ -128,13 +131,14 @@ static int32_t out_of_depth(rvm_machine *m) {
         }                                                                                         \
         DISPATCH();                                                                               \
     } while (0)
+#endif
 #define ENTER(target)                                                                             \
     do {                                                                                          \
         PROFILE_ENTER();                                                                          \
         ENTER_CODE(target);                                                                       \
     } while (0)
 
-#if defined RVM_STRESS || defined RVM_TRACED || defined RVM_PROFILED
+#if defined RVM_STRESS || defined RVM_TRACED || defined RVM_PROFILED || defined RVM_LEAVING
 #define ONE_DISPATCH
 #define OP(name) case RVM_OP_##name:
 #define DISPATCH() goto dispatch
@@ -162,7 +166,12 @@ static int32_t show(const rvm_machine *m, rvm_frame *frame, const uint16_t *pc) 
 }
 #endif
 
+#ifdef RVM_LEAVING
+int32_t interpreter_leave(rvm_machine *m, rvm_frame *frame, const uint16_t *pc, uint64_t *results) {
+#else
 int32_t interpreter_run(rvm_machine *m, rvm_frame *frame, uint64_t *results) {
+    const uint16_t *pc = frame->function->code;
+#endif
 #ifndef ONE_DISPATCH
     static const void *const labels[RVM_NUM_OPCODES] = {
 #define X(name, opcode) [opcode] = &&op_##name,
@@ -171,11 +180,19 @@ int32_t interpreter_run(rvm_machine *m, rvm_frame *frame, uint64_t *results) {
     };
 #endif
     uint64_t *r = frame->slots;
-    const uint16_t *pc = frame->function->code;
     int64_t fuel = m->fuel;
     int32_t trap = 0;
     const rvm_function *callee = frame->function;
+#ifdef RVM_LEAVING
+    m->switches++;
+    if (pc == callee->code) {
+        fuel++; /* who is entered counts the step, which has been counted here too */
+        goto compiled;
+    }
+    DISPATCH();
+#else
     ENTER(pc);
+#endif
 
 safepoint:
     m->fuel = fuel;
@@ -184,6 +201,12 @@ safepoint:
     if (trap) {
         goto trapped;
     }
+#if !defined RVM_LEAVING && !defined RVM_TRACED && !defined RVM_PROFILED
+    native_consider(m, m->steps);
+    if (UNLIKELY(native_is_ready(m))) {
+        return interpreter_leave(m, frame, pc, results);
+    }
+#endif
     DISPATCH();
 
 #ifdef ONE_DISPATCH
@@ -380,6 +403,32 @@ enter_tail: { /* the arguments of `callee` stand in m->gather, the frame is give
     scatter(m->gather, callee->param_slot, callee->num_params, r);
     ENTER(callee->code);
 }
+
+#ifdef RVM_LEAVING
+compiled: { /* where a function is entered its parameters are all that is live */
+    callee = frame->function;
+    rvm_frame *caller = frame->caller;
+    for (uint32_t i = 0; i < callee->num_params; i++) {
+        m->gather[i] = frame->slots[callee->param_slot[i]];
+    }
+    frame_pop(m, frame);
+    m->fuel = fuel;
+    trap = native_run(m, callee, m->gather, caller ? m->results : results);
+    if (UNLIKELY(trap)) {
+        trap_unwind_callers(m, caller);
+        return trap;
+    }
+    if (!caller) {
+        return 0;
+    }
+    m->depth--;
+    frame = caller;
+    r = frame->slots;
+    fuel = m->fuel;
+    scatter(m->results, frame->results + 1, *frame->results, r);
+    NEXT_AT(frame->results + 1 + *frame->results);
+}
+#endif
 
 trapped:
     m->fuel = fuel;

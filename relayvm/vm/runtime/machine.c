@@ -69,10 +69,10 @@ void rvm_machine_set_trace(rvm_machine *m, rvm_trace trace, void *context) {
     m->trace_context = context;
 }
 
-static void begin_steps(rvm_machine *m) {
+static void begin_steps(rvm_machine *m, uint64_t slice) {
     m->depth = 1;
     m->steps = 0;
-    m->slice = m->fuel = m->max_steps < RVM_FUEL_SLICE ? (int64_t)m->max_steps : RVM_FUEL_SLICE;
+    m->slice = m->fuel = (int64_t)(m->max_steps < slice ? m->max_steps : slice);
 }
 
 static void end_steps(rvm_machine *m) {
@@ -80,11 +80,14 @@ static void end_steps(rvm_machine *m) {
 }
 
 static int32_t start_native(rvm_machine *m, const rvm_function *function, const uint64_t *args, uint64_t *results) {
-    begin_steps(m);
+    begin_steps(m, RVM_FUEL_SLICE);
     int32_t trap = native_run(m, function, args, results);
     end_steps(m);
     if (m->profile) {
         profile_back(m->profile, 0);
+    }
+    if (trap) {
+        trap_unwind_callers(m, NULL);
     }
     return trap;
 }
@@ -102,7 +105,8 @@ static int32_t interpret(rvm_machine *m, rvm_frame *frame, uint64_t *results) {
 }
 
 static int32_t start(rvm_machine *m, const rvm_function *function, const uint64_t *args, uint64_t *results) {
-    if (m->native.stack && m->max_depth && !m->trace && (!m->profile || m->program->profiled)) {
+    if (native_is_ready(m) && m->max_depth && !m->trace && (m->profile ? m->program->profiled != NULL
+                                                                      : !m->native.interpret_first)) {
         return start_native(m, function, args, results);
     }
     rvm_frame *frame = m->max_depth ? frame_push(m, function) : NULL;
@@ -121,9 +125,11 @@ static int32_t start(rvm_machine *m, const rvm_function *function, const uint64_
     for (unsigned i = 0; i < function->num_params; i++) {
         frame->slots[function->param_slot[i]] = args[i];
     }
-    begin_steps(m);
+    const uint64_t first = m->native.interpret_first;
+    begin_steps(m, first && first < RVM_FUEL_SLICE ? first : RVM_FUEL_SLICE);
     int32_t trap = interpret(m, frame, results);
     end_steps(m);
+    native_consider(m, 0);
     return trap;
 }
 
@@ -206,6 +212,7 @@ __attribute__((no_sanitize("thread"))) void rvm_machine_stats(const rvm_machine 
     stats->copied_items = m->copied_items;
     stats->new_cells = m->heap.new_cells;
     stats->reused_cells = m->heap.reused_cells;
+    stats->switches = m->switches;
     stats->live_objects = m->heap.live_objects;
 }
 
@@ -265,9 +272,7 @@ int rvm_program_prepare(rvm_program *program) {
 }
 
 void rvm_program_unprepare(rvm_program *program) {
-    free(program->native);
-    free(program->profiled);
-    program->native = program->profiled = NULL;
+    native_drop(program);
     if (!program->constant_objects) {
         return;
     }

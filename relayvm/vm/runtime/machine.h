@@ -97,6 +97,7 @@ typedef struct rvm_machine {
     int64_t last_poll_ns;
     rvm_profile *profile; /* of this invocation; null: not measured */
     uint64_t kernel_calls, safepoints, invocations, total_steps;
+    uint64_t switches; /* runs that began interpreted and went on compiled */
     uint64_t copied_items; /* of arrays that somebody else held when they were to be changed */
     _Atomic int32_t interrupted;
     _Atomic int32_t running;
@@ -105,7 +106,7 @@ typedef struct rvm_machine {
 
 typedef struct rvm_stats {
     uint64_t held_bytes, peak_bytes, stack_bytes, steps, kernel_calls, invocations, system_calls, safepoints, copied_items,
-        new_cells, reused_cells;
+        new_cells, reused_cells, switches;
     int64_t live_objects;
 } rvm_stats;
 
@@ -155,6 +156,8 @@ int32_t trap_set(rvm_machine *m, int32_t code, const char *format, ...) __attrib
 int32_t trap_out_of_memory(rvm_machine *m);
 int32_t trap_empty_reference(rvm_machine *m);
 void trap_unwind(rvm_machine *m, rvm_frame *frame, const uint16_t *pc, int32_t code);
+/* Ends the record of a trap that compiled code has begun, with the frames that wait for it, and drops them. */
+void trap_unwind_callers(rvm_machine *m, rvm_frame *frame);
 /* The record of a trap in pieces: registers of the innermost function, then all frames, from the innermost out. */
 void trap_begin(rvm_machine *m, int32_t code);
 void trap_add_registers(rvm_machine *m, const rvm_function *function, const uint64_t *slots);
@@ -171,6 +174,8 @@ int32_t trap_named(rvm_machine *m, uint16_t code);
 int32_t interpreter_run(rvm_machine *m, rvm_frame *frame, uint64_t *results);
 int32_t interpreter_run_traced(rvm_machine *m, rvm_frame *frame, uint64_t *results);
 int32_t interpreter_run_profiled(rvm_machine *m, rvm_frame *frame, uint64_t *results);
+/* Goes on with a run at `pc`, every function that is entered from here on compiled. */
+int32_t interpreter_leave(rvm_machine *m, rvm_frame *frame, const uint16_t *pc, uint64_t *results);
 
 /* kernel_call.c: reads and writes registers of `r` as the lists [count, register...] say; consumes the inputs in
  * `given` in every case. */

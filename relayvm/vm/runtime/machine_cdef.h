@@ -1,7 +1,7 @@
 typedef struct rvm_machine rvm_machine;
 typedef struct {
     uint64_t held_bytes, peak_bytes, stack_bytes, steps, kernel_calls, invocations, system_calls, safepoints, copied_items,
-        new_cells, reused_cells;
+        new_cells, reused_cells, switches;
     int64_t live_objects;
 } rvm_stats;
 typedef struct { uint32_t function, unit; } rvm_trace_frame;
@@ -127,8 +127,14 @@ int32_t rvm_program_set_profiled(rvm_program *program, const void *base, const u
 bool rvm_program_is_profiled(const rvm_program *program);
 bool rvm_program_is_native(const rvm_program *program);
 bool rvm_machine_set_native(rvm_machine *machine);
+void rvm_machine_follow_native(rvm_machine *machine, uint64_t ask_after_steps);
+void rvm_machine_interpret_first(rvm_machine *machine, uint64_t steps);
+void rvm_program_set_compiler(rvm_program *program, const char *const *words, uint32_t count);
 uint64_t rvm_native_offset(const char *name);
 uint64_t rvm_native_call(const char *name);
+bool rvm_program_has_compiler(const rvm_program *program);
+uint32_t rvm_native_compiles(void);
+bool rvm_machine_is_native(rvm_machine *machine);
 bool rvm_native_is_supported(void);
 
 typedef struct {

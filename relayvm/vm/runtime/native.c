@@ -115,7 +115,32 @@ bool rvm_machine_set_native(rvm_machine *m) {
     native->kernels = m->program->kernels;
     native->memory_shapes = heap_memory_shapes;
     set_usable(native, FIRST_BYTES);
+#ifdef RVM_STRESS
+    native->interpret_first = 1;
+#endif
     return true;
+}
+
+void rvm_machine_follow_native(rvm_machine *m, uint64_t ask_after_steps) {
+    m->native.follows = true;
+    m->native.ask_after_steps = ask_after_steps;
+}
+
+void rvm_machine_interpret_first(rvm_machine *m, uint64_t steps) {
+    m->native.interpret_first = steps;
+}
+
+bool rvm_machine_is_native(rvm_machine *m) {
+    return m->native.stack || (m->native.follows && rvm_program_is_native(m->program));
+}
+
+bool native_follow(rvm_machine *m) {
+    if (!rvm_program_is_native(m->program)) {
+        return false;
+    }
+    m->native.follows = false;
+    m->native.ask_after_steps = 0;
+    return rvm_machine_set_native(m);
 }
 
 void native_trim(rvm_machine *m) {
@@ -359,12 +384,18 @@ int32_t rvm_program_set_native(rvm_program *program, const void *base, const uin
     if (!rows) {
         return -1;
     }
-    for (uint32_t i = 0; i < program->num_layouts; i++) {
-        rvm_layout *layout = &program->layouts[i];
-        layout->native = layout->kind == RVM_LAYOUT_CLOSURE ? rows[layout->function].code : NULL;
+    native_compile_lock();
+    if (program->native) {
+        free(rows);
+    } else {
+        for (uint32_t i = 0; i < program->num_layouts; i++) {
+            rvm_layout *layout = &program->layouts[i];
+            layout->native = layout->kind == RVM_LAYOUT_CLOSURE ? rows[layout->function].code : NULL;
+        }
+        program->native_margin_bytes = margin_bytes;
+        __atomic_store_n(&program->native, rows, __ATOMIC_RELEASE);
     }
-    program->native_margin_bytes = margin_bytes;
-    program->native = rows;
+    native_compile_unlock();
     return 0;
 }
 
@@ -386,8 +417,18 @@ bool rvm_program_is_profiled(const rvm_program *program) {
     return program->profiled != NULL;
 }
 
+void native_drop(rvm_program *program) {
+    free(program->native);
+    free(program->profiled);
+    program->native = program->profiled = NULL;
+    free(program->compiler);
+    if (program->native_memory) {
+        munmap(program->native_memory, program->native_bytes);
+    }
+}
+
 bool rvm_program_is_native(const rvm_program *program) {
-    return program->native != NULL;
+    return __atomic_load_n(&program->native, __ATOMIC_ACQUIRE) != NULL;
 }
 
 typedef struct run {
@@ -404,7 +445,7 @@ static void run_there(void *argument) {
 }
 
 int32_t native_run(rvm_machine *m, const rvm_function *function, const uint64_t *args, uint64_t *results) {
-    const uint64_t calls = m->max_depth - 1;
+    const uint64_t calls = m->max_depth - m->depth;
     const uint32_t depth = calls < UINT32_MAX ? (uint32_t)calls : UINT32_MAX;
     const rvm_native_code *code = &m->program->native[function->index];
     if (m->profile) {
@@ -416,7 +457,6 @@ int32_t native_run(rvm_machine *m, const rvm_function *function, const uint64_t 
     memcpy(&m->native.calls, &(const any_function *){native_calls}, sizeof m->native.calls);
     run_on(stack_top(&m->native), run_there, &r, &m->native.host_stack);
     if (r.state < 0) {
-        trap_end(m);
         return (int32_t)m->native.trap;
     }
     m->fuel = r.state >> 32;

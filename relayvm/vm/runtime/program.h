@@ -200,6 +200,11 @@ typedef struct rvm_program {
     struct rvm_native_code *native; /* compiled code of each function, or null; see native.h */
     struct rvm_native_code *profiled; /* instrumented code for measured runs, or null */
     uint64_t native_margin_bytes;
+    int32_t compile_state;  /* see native_compile.c */
+    char **compiler;        /* the words of a command, or null */
+    void *native_memory;    /* where a compiler in the background made the code */
+    size_t native_bytes;
+    struct rvm_program *next_to_compile;
     /* private to the loader */
     int32_t references, prepared;
     void *memory; /* private copy of the file, without the constants if those are mapped */
@@ -242,6 +247,8 @@ int64_t rvm_program_first_unlinked(const rvm_program *program);
 int32_t rvm_program_share_code(rvm_program *program, rvm_program *other);
 uint32_t rvm_program_num_late_constants(const rvm_program *program);
 
+/* Write the addresses of imports into code; -1 where one is unknown or outside. */
+int rvm_fill_imports(uint8_t *code, size_t bytes, const rvm_image_import *imports, uint32_t num_imports);
 void rvm_program_unmap_code(rvm_program *program);
 const uint8_t *rvm_program_section(const rvm_program *program, uint32_t section, size_t *size);
 /* Whether this CPU has a feature, by LLVM's name of it; unknown names are not there. */

@@ -119,12 +119,7 @@ void trap_add_registers(rvm_machine *m, const rvm_function *function, const uint
     }
 }
 
-void trap_unwind(rvm_machine *m, rvm_frame *frame, const uint16_t *pc, int32_t code) {
-    trap_begin(m, code);
-    record_stack(m, frame, pc);
-    if (frame) {
-        trap_add_registers(m, frame->function, frame->slots);
-    }
+static void drop_frames(rvm_machine *m, rvm_frame *frame) {
     while (frame) {
         const rvm_function *function = frame->function;
         for (unsigned i = function->words, end = i + function->owned; i < end; i++) {
@@ -136,6 +131,20 @@ void trap_unwind(rvm_machine *m, rvm_frame *frame, const uint16_t *pc, int32_t c
         frame_pop(m, frame);
         frame = caller;
     }
+}
+
+void trap_unwind(rvm_machine *m, rvm_frame *frame, const uint16_t *pc, int32_t code) {
+    trap_begin(m, code);
+    record_stack(m, frame, pc);
+    if (frame) {
+        trap_add_registers(m, frame->function, frame->slots);
+    }
+    drop_frames(m, frame);
+}
+
+void trap_unwind_callers(rvm_machine *m, rvm_frame *frame) {
+    record_stack(m, frame, frame ? frame->results - 1 : NULL);
+    drop_frames(m, frame);
 }
 
 int32_t trap_poll(rvm_machine *m) {

@@ -1,0 +1,377 @@
+/* Compiling in the background: a thread starts one process for one program after the other, sends it the program, and
+ * maps the code that comes back. No machine waits for it, and no lock of the host's is needed. */
+#include "loader.h"
+#include "machine.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAGIC UINT64_C(0x31564954414e5652)
+#define STACK_BYTES (256 * 1024)
+#define STOP_SECONDS 2
+
+extern char **environ;
+
+/* Of `compile_state`. A program is asked for once; nothing is tried again after a failure. */
+enum { IDLE, ASKED };
+
+/* What a compiler ends its answer with. Before it: code, offsets of functions, offsets of what enters them, imports. */
+typedef struct trailer {
+    uint64_t magic, code_bytes, margin_bytes;
+    uint32_t num_functions, num_imports;
+} trailer;
+
+/* All of it under the lock, but for the files, which are the thread's and, after a fork, the child's to close. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
+static rvm_program *first, *current;
+static pid_t process;
+static bool runs, stops, handles_end;
+static pthread_once_t handles_fork = PTHREAD_ONCE_INIT;
+static int channel = -1, answer = -1;
+
+void rvm_program_set_compiler(rvm_program *program, const char *const *words, uint32_t count) {
+    size_t bytes = (count + 1) * sizeof(char *);
+    for (uint32_t i = 0; i < count; i++) {
+        bytes += strlen(words[i]) + 1;
+    }
+    char **rows = calloc(1, bytes);
+    if (!rows) {
+        return;
+    }
+    char *text = (char *)(rows + count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        rows[i] = text;
+        text = stpcpy(text, words[i]) + 1;
+    }
+    char **none = NULL;
+    if (!__atomic_compare_exchange_n(&program->compiler, &none, rows, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+        free(rows);
+    }
+}
+
+bool rvm_program_has_compiler(const rvm_program *program) {
+    return __atomic_load_n(&program->compiler, __ATOMIC_RELAXED) != NULL;
+}
+
+uint32_t rvm_native_compiles(void) {
+    pthread_mutex_lock(&lock);
+    const uint32_t answers = runs;
+    pthread_mutex_unlock(&lock);
+    return answers;
+}
+
+/* --- the process --------------------------------------------------------------------------------- */
+
+/* Not among the first three files, which it is to become in the other process. */
+static int moved_up(int file) {
+    const int up = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 3);
+    if (file >= 0) {
+        close(file);
+    }
+    return up;
+}
+
+static int new_file(void) {
+#ifdef __linux__
+    const int file = memfd_create("relayvm", MFD_CLOEXEC);
+    if (file >= 0) {
+        return moved_up(file);
+    }
+#endif
+    char path[] = "/tmp/relayvm-XXXXXX";
+    const int other = mkstemp(path);
+    if (other >= 0) {
+        unlink(path);
+    }
+    return moved_up(other);
+}
+
+static void close_files(void) {
+    for (int i = 0; i < 2; i++) {
+        int *file = i ? &answer : &channel;
+        if (*file >= 0) {
+            close(*file);
+        }
+        *file = -1;
+    }
+}
+
+/* In a group of its own: what the user types to end the program is not meant for it. */
+static int spawn(rvm_program *program, int input) {
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    if (posix_spawn_file_actions_init(&files) != 0) {
+        return -1;
+    }
+    if (posix_spawnattr_init(&attributes) != 0) {
+        posix_spawn_file_actions_destroy(&files);
+        return -1;
+    }
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    int failed = posix_spawn_file_actions_adddup2(&files, input, 0) ||
+                 posix_spawn_file_actions_adddup2(&files, answer, 1) ||
+                 posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+    char **words = __atomic_load_n(&program->compiler, __ATOMIC_ACQUIRE);
+    failed = failed || posix_spawn(&process, words[0], &files, &attributes, words, environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&files);
+    if (failed) {
+        process = 0;
+    }
+    return failed ? -1 : 0;
+}
+
+static int start_process(rvm_program *program) {
+    int ends[2] = {-1, -1};
+    int failed = socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
+    channel = moved_up(ends[0]);
+    const int input = moved_up(ends[1]);
+    answer = new_file();
+    failed = failed || channel < 0 || input < 0 || answer < 0 || spawn(program, input);
+    if (input >= 0) {
+        close(input);
+    }
+    return failed ? -1 : 0;
+}
+
+static int write_all(const void *bytes, size_t size) {
+    for (const uint8_t *at = bytes; size != 0;) {
+        const ssize_t done = write(channel, at, size); /* the thread has blocked SIGPIPE */
+        if (done <= 0) {
+            return -1;
+        }
+        at += done;
+        size -= (size_t)done;
+    }
+    return 0;
+}
+
+/* All sections but the constants. The channel stays open, so that the process ends when this one does. */
+static void send_program(const rvm_program *program) {
+    for (uint32_t i = 0; i < RVM_NUM_SECTIONS; i++) {
+        const rvm_section *section = &program->sections[i];
+        const uint64_t size = i == RVM_SECTION_DATA ? 0 : section->size;
+        if (write_all(&size, sizeof size) || write_all(section->bytes, size)) {
+            return;
+        }
+    }
+}
+
+static void wait_for_process(void) {
+    siginfo_t info;
+    waitid(P_PID, (id_t)process, &info, WEXITED | WNOWAIT);
+    pthread_mutex_lock(&lock);
+    waitpid(process, NULL, 0); /* under the lock: nobody signals a number that is another's by now */
+    process = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- its answer ---------------------------------------------------------------------------------- */
+
+static int read_all(void *to, size_t size) {
+    for (size_t at = 0; at < size;) {
+        const ssize_t done = pread(answer, (uint8_t *)to + at, size - at, (off_t)at);
+        if (done <= 0) {
+            return -1;
+        }
+        at += (size_t)done;
+    }
+    return 0;
+}
+
+static bool are_offsets(const uint32_t *offsets, size_t count, uint64_t limit) {
+    for (size_t i = 0; i < count; i++) {
+        if (offsets[i] >= limit) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A process that was ended half-way leaves no trailer. */
+static int link_answer(rvm_program *program, uint8_t *memory, size_t size) {
+    trailer end;
+    if (size < sizeof end) {
+        return -1;
+    }
+    memcpy(&end, memory + size - sizeof end, sizeof end);
+    const uint64_t tables = end.num_functions * UINT64_C(8) + end.num_imports * sizeof(rvm_image_import);
+    if (end.magic != MAGIC || end.num_functions != program->num_functions || end.code_bytes % 8 != 0 ||
+        end.code_bytes > size || end.code_bytes + tables + sizeof end != size) {
+        return -1;
+    }
+    const uint32_t *offsets = (const uint32_t *)(const void *)(memory + end.code_bytes);
+    const rvm_image_import *imports = (const void *)(offsets + 2 * (size_t)end.num_functions);
+    if (!are_offsets(offsets, 2 * (size_t)end.num_functions, end.code_bytes) ||
+        rvm_fill_imports(memory, end.code_bytes, imports, end.num_imports) ||
+        mprotect(memory, size, PROT_READ | PROT_EXEC)) {
+        return -1;
+    }
+    __builtin___clear_cache((char *)memory, (char *)memory + end.code_bytes);
+    program->native_memory = memory;
+    program->native_bytes = size;
+    return rvm_program_set_native(program, memory, offsets, offsets + end.num_functions, end.margin_bytes);
+}
+
+static void take_answer(rvm_program *program) {
+    struct stat status;
+    if (fstat(answer, &status) != 0 || status.st_size <= 0) {
+        return;
+    }
+    const size_t size = (size_t)status.st_size;
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        return;
+    }
+    if ((read_all(memory, size) || link_answer(program, memory, size)) && program->native_memory != memory) {
+        munmap(memory, size);
+    }
+}
+
+/* --- the thread ---------------------------------------------------------------------------------- */
+
+static void *work(void *unused) {
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    while (first && !stops) {
+        rvm_program *program = current = first;
+        first = program->next_to_compile;
+        const int failed = rvm_program_is_native(program) || start_process(program);
+        pthread_mutex_unlock(&lock);
+        if (!failed) {
+            send_program(program);
+            wait_for_process();
+            take_answer(program);
+        }
+        pthread_mutex_lock(&lock);
+        close_files();
+        current = NULL;
+        pthread_mutex_unlock(&lock);
+        rvm_program_release(program);
+        pthread_mutex_lock(&lock);
+    }
+    runs = false;
+    pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void stop(void) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += STOP_SECONDS;
+    pthread_mutex_lock(&lock);
+    stops = true;
+    if (process) {
+        kill(process, SIGKILL);
+    }
+    while (runs && pthread_cond_timedwait(&ended, &lock, &until) == 0) {
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void before_fork(void) {
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void) {
+    pthread_mutex_unlock(&lock);
+}
+
+/* The thread is the parent's, and so is what it was asked for: machines here may ask again. */
+static void after_fork_in_child(void) {
+    rvm_program *rows[2] = {current, first};
+    current = first = NULL;
+    runs = false;
+    process = 0;
+    close_files();
+    pthread_cond_init(&ended, NULL);
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < 2; i++) {
+        for (rvm_program *program = rows[i]; program;) {
+            rvm_program *next = i ? program->next_to_compile : NULL;
+            __atomic_store_n(&program->compile_state, IDLE, __ATOMIC_RELEASE);
+            rvm_program_release(program);
+            program = next;
+        }
+    }
+}
+
+static void handle_fork(void) {
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+void native_compile_lock(void) {
+    pthread_once(&handles_fork, handle_fork);
+    pthread_mutex_lock(&lock);
+}
+
+void native_compile_unlock(void) {
+    pthread_mutex_unlock(&lock);
+}
+
+static bool start_thread(void) {
+    pthread_once(&handles_fork, handle_fork);
+    handles_end = handles_end || atexit(stop) == 0;
+    pthread_attr_t attributes;
+    if (!handles_end || pthread_attr_init(&attributes) != 0) {
+        return false;
+    }
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    sigset_t all, before; /* handlers of the host are none of its business */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_t thread;
+    const bool started = pthread_create(&thread, &attributes, work, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return started;
+}
+
+/* While another process is being started the lock is held for long: then the machine asks again later. */
+void native_compile_ask(rvm_program *program) {
+    if (__atomic_load_n(&program->compile_state, __ATOMIC_RELAXED) != IDLE ||
+        !__atomic_load_n(&program->compiler, __ATOMIC_ACQUIRE) || rvm_program_is_native(program) ||
+        pthread_mutex_trylock(&lock) != 0) {
+        return;
+    }
+    int32_t idle = IDLE;
+    if (!stops && __atomic_compare_exchange_n(&program->compile_state, &idle, ASKED, false, __ATOMIC_ACQ_REL,
+                                              __ATOMIC_RELAXED)) {
+        rvm_program_retain(program);
+        program->next_to_compile = NULL;
+        rvm_program **at = &first;
+        while (*at) {
+            at = &(*at)->next_to_compile;
+        }
+        *at = program;
+        runs = runs || start_thread();
+        if (!runs) {
+            first = NULL;
+        }
+    }
+    const bool refused = !runs && !stops;
+    pthread_mutex_unlock(&lock);
+    if (refused) {
+        rvm_program_release(program);
+    }
+}
