@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from relayvm.base.target import Target
 from relayvm.kernels import loops as n
 from relayvm.kernels.compute import Tensor
 from relayvm.kernels.lower import (
     Computation,
+    Skeleton,
     distinct_outputs,
     finish,
     lower,
@@ -19,7 +21,8 @@ from relayvm.kernels.schedules.columns import column_contraction_phase
 from relayvm.kernels.schedules.contraction import contraction_phase
 from relayvm.kernels.schedules.convolution import convolution_phases
 from relayvm.kernels.schedules.elementwise import column_phase, elementwise_phase
-from relayvm.kernels.schedules.emit import Context
+from relayvm.kernels.schedules.emit import CannotPlace, Context
+from relayvm.kernels.schedules.joins import Place, place_parts, split_outputs
 from relayvm.kernels.schedules.machine import cache_bytes, dot_kind, vector_registers
 from relayvm.kernels.schedules.operand import stage_operands
 from relayvm.kernels.schedules.plan import Stage, inlines_reduction
@@ -48,11 +51,44 @@ def schedule(computation: Computation, target: Target | None = None, opt_level: 
 
 
 def _scheduled(computation: Computation, target: Target) -> n.Nest:
-    registers = vector_registers(target)
     dots = dot_kind(target)
     outputs, copies = stage_operands(computation, distinct_outputs(computation), dots)
     parts = skeleton(computation, outputs, copies)
-    parts.context.cache_bytes, parts.context.dots = cache_bytes(target), dots
+    tensors, places = split_outputs(outputs)
+    if len(tensors) > len(outputs):
+        split = skeleton(computation, tensors, copies)
+        if len(split.scratch) < len(parts.scratch):
+            try:
+                return _placed(computation, parts, split, places, target)
+            except CannotPlace:
+                pass
+    return finish(computation.name, parts, _phases(parts, target))
+
+
+def _placed(
+    computation: Computation,
+    parts: Skeleton,
+    split: Skeleton,
+    places: tuple[Place, ...],
+    target: Target,
+) -> n.Nest:
+    """Return the nest of what is computed in parts, each in its place. Raises CannotPlace."""
+    count = len(computation.inputs)
+    moved: dict[str, tuple[n.Buffer, int, n.Expr]] = {}
+    for tensor, buffer, place in zip(split.outputs, split.operands[count:], places):
+        whole = parts.operands[count + place.output]
+        moved[buffer.name] = whole, place.axis, split.context.dim(place.begin)
+        if any(extent != 1 for extent in tensor.shape[: place.axis]):
+            # Offsets that loops come to compute must be those in the whole.
+            split.context.buffers[tensor] = replace(buffer, shape=whole.shape)
+    phases = place_parts(_phases(split, target), moved)
+    split.operands = parts.operands
+    return finish(computation.name, split, phases)
+
+
+def _phases(parts: Skeleton, target: Target) -> list[n.Phase]:
+    registers = vector_registers(target)
+    parts.context.cache_bytes, parts.context.dots = cache_bytes(target), dot_kind(target)
     kept = frozenset(parts.context.buffers)
     phases: list[n.Phase] = []
     for group in group_stages(parts.context, parts.stages):
@@ -70,7 +106,7 @@ def _scheduled(computation: Computation, target: Target) -> n.Nest:
     phases, unread = without_unread(phases, (*parts.scratch, *parts.private))
     parts.scratch = [b for b in parts.scratch if b.name not in unread]
     parts.private = [b for b in parts.private if b.name not in unread]
-    return finish(computation.name, parts, phases)
+    return phases
 
 
 def _stage_phases(

@@ -149,3 +149,43 @@ def test_heads_are_written_turned_and_split_as_views() -> None:
     wanted = (x @ w.T).reshape(6, 2, 4).transpose(1, 0, 2)
     np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
     assert written <= 2 * 6 * 8 * FLOAT
+
+
+@pytest.mark.parametrize("join", ["concatenate((%a, %b), axis=0)", "concatenate((%a, %b), axis=1)"])
+@pytest.mark.parametrize("then", ["{}", "nn.relu({})", "tanh({}) * 2f"])
+def test_products_are_computed_where_a_join_has_them(join: str, then: str) -> None:
+    params = "%x: Tensor[(6, 4), float32], %v: Tensor[(4, 4), float32]"
+    params += ", %w: Tensor[(4, 4), float32]"
+    body = f"let %a = nn.dense(%x, %v); let %b = nn.dense(%x, %w); {then.format(join)}"
+    rng = np.random.default_rng(0)
+    v, w = (rng.standard_normal((4, 4)).astype(np.float32) for _ in range(2))
+    result, written = run(body, X, v, w, params=params)
+    wanted = np.concatenate((X @ v.T, X @ w.T), axis=int("axis=1" in join))
+    after = {"nn.relu({})": lambda y: np.maximum(y, 0), "tanh({}) * 2f": lambda y: np.tanh(y) * 2}
+    np.testing.assert_allclose(result, after.get(then, lambda y: y)(wanted), rtol=1e-4, atol=1e-5)
+    assert written == 2 * X.size * FLOAT
+
+
+def test_a_stack_has_its_products_computed_in_place() -> None:
+    params = "%x: Tensor[(6, 4), float32], %v: Tensor[(4, 4), float32]"
+    params += ", %w: Tensor[(4, 4), float32]"
+    body = "stack((nn.dense(%x, %v), nn.dense(%x, %w), %x), axis=0)"
+    rng = np.random.default_rng(0)
+    v, w = (rng.standard_normal((4, 4)).astype(np.float32) for _ in range(2))
+    result, written = run(body, X, v, w, params=params)
+    np.testing.assert_allclose(result, np.stack((X @ v.T, X @ w.T, X)), rtol=1e-4, atol=1e-5)
+    assert written == 3 * X.size * FLOAT
+
+
+def test_channels_of_a_convolution_are_computed_beside_those_that_it_reads() -> None:
+    params = "%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(2, 3, 3, 3), float32]"
+    body = "concatenate((%x, nn.relu(nn.conv2d(%x, %w, padding=[1, 1]))), axis=1)"
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((1, 3, 8, 8), (2, 3, 3, 3)))
+    result, written = run(body, x, w, params=params)
+    np.testing.assert_array_equal(result[:, :3], x)
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    wanted = np.maximum(np.einsum("bchwij,ocij->bohw", windows, w), 0)
+    np.testing.assert_allclose(result[:, 3:], wanted, rtol=1e-4, atol=1e-5)
+    assert written == 5 * 64 * FLOAT

@@ -17,7 +17,13 @@ from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.boxes import reads_apart
 from relayvm.kernels.schedules.contraction import NotAContraction, finish, no_reduction
 from relayvm.kernels.schedules.depthwise import depthwise_phase
-from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, flat_index
+from relayvm.kernels.schedules.emit import (
+    CannotPlace,
+    CannotVectorise,
+    Context,
+    Emitter,
+    flat_index,
+)
 from relayvm.kernels.schedules.grid import Ranges, Side, grid_phase, tile_loops
 from relayvm.kernels.schedules.plan import Stage
 from relayvm.kernels.schedules.windows import Windows, weight_phase, windows_of
@@ -403,6 +409,12 @@ class _Convolution:
             finish(emitter, w.stage, tuple(place), [value], emitter.mask)
             return
         assert w.line is not None
+        inner = slice(w.line + 1, None)
+        if any(
+            emitter.context.buffers[t].shape[inner] != w.extents[inner] for t in w.stage.tensors
+        ):
+            raise CannotPlace("lines that do not follow each other")
+        emitter.flat_begin = tuple(place), column
         flat = flat_index(n.Buffer("", w.rule.dtype, w.extents, "output"), tuple(place))
         for axis in (w.line, w.column):
             stand_in = n.Var(f"axis{axis}")
@@ -412,7 +424,7 @@ class _Convolution:
         emitter.flat = (indices, n.Ramp(s.add(flat, column), n.const(1), n.LANES))
         with emitter.block() as body:
             finish(emitter, w.stage, indices, [value], emitter.mask)
-        emitter.flat = None
+        emitter.flat = emitter.flat_begin = None
         if reads_apart(tuple(body)):
             raise CannotVectorise("a place of its own for each pixel")
         emitter.statements += body

@@ -12,6 +12,7 @@ from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.borders import borders
 from relayvm.kernels.schedules.boxes import LaneStep, lane_loop
 from relayvm.kernels.schedules.emit import (
+    CannotPlace,
     CannotVectorise,
     Context,
     Emitter,
@@ -245,15 +246,25 @@ def store(
 ) -> n.Store:
     """Return the store of a value whose lanes run along the last axis of more than one element."""
     if emitter.flat is not None and indices == emitter.flat[0]:
-        indices = (emitter.flat[1],)
+        indices = (_flat_place(buffer, emitter),)
     indices = emitter.context.place(buffer, indices)
     if value.lanes == 1:
         return n.Store(buffer, indices, value, mask)
     if not isinstance(indices[-1], n.Ramp):
         indices = (flat_index(buffer, indices),)
     last = indices[-1]
-    assert isinstance(last, n.Ramp) and last.stride == n.const(1), last
+    assert isinstance(last, n.Ramp), last
+    if last.stride != n.const(1):
+        raise CannotPlace(buffer.name)
     return n.Store(buffer, (*indices[:-1], last.base), value, mask)
+
+
+def _flat_place(buffer: n.Buffer, emitter: Emitter) -> n.Expr:
+    assert emitter.flat is not None
+    if emitter.flat_begin is None:
+        return emitter.flat[1]
+    first, offset = emitter.flat_begin
+    return n.Ramp(s.add(flat_index(buffer, first), offset), n.const(1), n.LANES)
 
 
 def blocks(
@@ -292,6 +303,8 @@ def _is_flat(context: Context, stage: Stage) -> bool:
     if len([d for d in stage.shape if d != 1]) < 2:
         return False
     found = probe(context, stage)
+    if any(context.buffers[t].shape != found.extents for t in stage.tensors):
+        return False  # a part of other memory
     return all(_flat_statement(stmt, found) for stmt in found.statements) and all(
         _flat_expr(value, found.axes, found.extents) for value in found.values
     )

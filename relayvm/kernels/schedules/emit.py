@@ -52,6 +52,10 @@ class CannotVectorise(Exception):
     """A value has no vector form here; the schedule takes scalars instead."""
 
 
+class CannotPlace(Exception):
+    """A loop runs through a part of memory as if that had no gaps; the part is copied there."""
+
+
 @dataclass
 class Names:
     """Gives each variable, tile and scratch buffer of a nest a name of its own."""
@@ -131,6 +135,8 @@ class Emitter:
         # Whether elements a step apart that may be outside are loaded by masks, not by gathers.
         self.masks_steps = False
         self.flat: tuple[tuple[n.Expr, ...], n.Expr] | None = None
+        # Where stores begin there, as indices, and how far behind: memory may be a part of another.
+        self.flat_begin: tuple[tuple[n.Expr, ...], n.Expr] | None = None
         self.run: Run | None = None
         # What gives gathers across rows of memory instead, see `transpose.py`.
         self.turned: Turner | None = None
