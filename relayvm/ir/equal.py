@@ -7,14 +7,12 @@ they are met and a node met again is named by its number. Equal programs have eq
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, Union
 
 from relayvm.base.diagnostics import Diagnostic, Note, RelayError
-from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar
-from relayvm.base.dtypes import DType, dtype_of
+from relayvm.base.dims import DimVar
 from relayvm.ir.expr import (
     Attrs,
     AttrValue,
@@ -34,24 +32,14 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
-from relayvm.ir.metadata import little_endian
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.printer import is_atom, non_default_attrs, print_expr, print_module, print_type
+from relayvm.ir.shared_types import Key, TypeTable, attr_keys, attr_value_keys, constant_keys
 from relayvm.ir.types import (
-    FuncType,
-    GlobalTypeVar,
-    IncompleteType,
-    RefType,
-    ShapeArg,
-    TensorType,
-    TupleType,
     Type,
-    TypeCall,
     TypeParam,
-    TypeRelation,
-    TypeVar,
 )
-from relayvm.ir.visit import LEAVES, children, pattern_walk, type_children
+from relayvm.ir.visit import LEAVES, children, pattern_walk
 
 # Anything of a program: also a list of items, an attribute value, and what has a `module`.
 Item = Union[Expr, Type, Module, TypeData, Pattern, Any]
@@ -122,26 +110,6 @@ def _text(item: Item) -> str:
     return print_type(item) if isinstance(item, Type) else repr(item)
 
 
-@dataclass(frozen=True, slots=True)
-class _Outside:
-    """The numbers, if any, that the parameters of a function type have outside of it: whether a
-    function and its type name the same parameters is no difference.
-    """
-
-    numbers: tuple[tuple[object, int | None], ...]
-
-    @classmethod
-    def of(cls, params: tuple[TypeParam, ...], numbers: dict[object, int]) -> _Outside:
-        return cls(tuple((param, numbers.get(param)) for param in params))
-
-    def restore(self, numbers: dict[object, int]) -> None:
-        for param, number in self.numbers:
-            if number is None:
-                numbers.pop(param, None)
-            else:
-                numbers[param] = number
-
-
 class _Walk:
     """One walk: the numbers given to binders and to nodes met so far."""
 
@@ -153,6 +121,7 @@ class _Walk:
         self.kept: list[Expr] = []
         self.tokens: Batch = []
         self.put = self.tokens.append
+        self.types = TypeTable(self._use, self._new_type)
 
     def item(self, item: Item) -> Batches:
         """Yield the tokens of an item, some at a time: where two walks agree they are cut alike."""
@@ -182,9 +151,9 @@ class _Walk:
             case dict():
                 yield from self._items([part for pair in sorted(item.items()) for part in pair])
             case Attrs():
-                self._attrs(sorted(item.items(), key=_name))
+                self._attrs(item.items())
             case _:
-                self._attr_value(item)
+                self.tokens += attr_value_keys(item, self._use)
 
     def _items(self, items: Sequence[Item]) -> Batches:
         self.put(("items", len(items)))
@@ -206,7 +175,7 @@ class _Walk:
         for name in sorted(module.functions.keys() - unused):
             self.put(("def", name))
             yield from self._expr(module.functions[name])
-        self._attrs(sorted(module.attrs.items(), key=_name))
+        self._attrs(module.attrs.items())
 
     def _type_data(self, data: TypeData) -> None:
         self.put(("data", data.header.name, data.extern, len(data.constructors)))
@@ -275,8 +244,7 @@ class _Walk:
             case Constructor():
                 self.put(("constructor", leaf.belong_to.name, leaf.name))
             case Constant():
-                self.put(("constant", str(dtype_of(leaf.data.dtype)), leaf.data.shape))
-                self.put(little_endian(leaf.data))
+                self.tokens += constant_keys(leaf)
 
     def _own(self, node: Expr) -> None:
         """Yield what the node holds besides its subexpressions."""
@@ -292,9 +260,9 @@ class _Walk:
                 self.put(len(node.type_constraints))
                 for constraint in node.type_constraints:
                     self._type(constraint)
-                self._attrs(sorted(node.attrs.items(), key=_name))
+                self._attrs(node.attrs.items())
             case Call():
-                self._attrs(sorted(non_default_attrs(node.op, node.attrs), key=_name))
+                self._attrs(non_default_attrs(node.op, node.attrs))
                 self.put(len(node.type_args))
                 for argument in node.type_args:
                     self._type(argument)
@@ -330,91 +298,13 @@ class _Walk:
                 case _:
                     self.put("_")
 
-    def _attrs(self, attrs: list[tuple[str, AttrValue]]) -> None:
-        self.put(("attrs", len(attrs)))
-        for name, value in attrs:
-            self.put(name)
-            self._attr_value(value)
-
-    def _attr_value(self, value: AttrValue) -> None:
-        waiting = [value]
-        while waiting:
-            item = waiting.pop()
-            if isinstance(item, tuple):
-                self.put(("tuple", len(item)))
-                waiting.extend(reversed(item))
-            elif isinstance(item, Attrs):
-                rows = sorted(item.items(), key=_name)
-                self.put(("attrs", *(name for name, _ in rows)))
-                waiting.extend(value for _, value in reversed(rows))
-            elif isinstance(item, (DimExpr, AnyDim)):
-                self.put(self._dim(item))
-            elif isinstance(item, DType):
-                self.put(str(item))
-            elif isinstance(item, Constant):
-                self._leaf(item)
-            else:
-                # The text tells 1 from 1.0 and True, 0.0 from -0.0, and makes NaN equal to itself.
-                self.put(f"{type(item).__name__} {item!r}")
+    def _attrs(self, attrs: Iterable[tuple[str, AttrValue]]) -> None:
+        self.tokens += attr_keys(attrs, self._use)
 
     # --- types ---------------------------------------------------------------------------
 
-    def _type(self, root: Type) -> None:
-        waiting: list[Type | _Outside] = [root]
-        while waiting:
-            type_ = waiting.pop()
-            if isinstance(type_, _Outside):
-                type_.restore(self.numbers)
-                continue
-            match type_:
-                case TensorType():
-                    self.put(("tensor", type_.dtype.name, *map(self._dim, type_.shape)))
-                case TupleType():
-                    self.put(("tuple", len(type_.fields)))
-                case FuncType():
-                    self.put(("fn", len(type_.arg_types), len(type_.type_constraints)))
-                    if type_.type_params:
-                        waiting.append(_Outside.of(type_.type_params, self.numbers))
-                        self._bind_types(type_.type_params)
-                case TypeRelation():
-                    self.put(("relation", type_.name, len(type_.args)))
-                    self._attrs(sorted((type_.attrs or {}).items(), key=_name))
-                case RefType():
-                    self.put("ref")
-                case TypeVar():
-                    self.put(("type var", self._use(type_)))
-                case GlobalTypeVar():
-                    self.put(("type name", type_.name))
-                case TypeCall():
-                    self.put(("type call", type_.func.name, len(type_.args)))
-                case ShapeArg():
-                    self.put(("dim", self._dim(type_.dim)))
-                case IncompleteType():
-                    self.put("hole")
-            waiting.extend(reversed(type_children(type_)))
+    def _type(self, type_: Type) -> None:
+        self.put(("type", self.types.name(type_)))
 
-    def _dim(self, dim: Dim) -> Hashable:
-        """Return a dim with its variables as numbers, its terms in an order that no name
-        decides.
-        """
-        if isinstance(dim, AnyDim):
-            return "?"
-        if not isinstance(dim, DimExpr):
-            return dim
-        terms = []
-        for monomial, coefficient in dim.terms:
-            atoms = [(self._atom(atom), power) for atom, power in monomial]
-            terms.append((sorted(atoms, key=repr), coefficient))
-        return repr(sorted(terms, key=repr))
-
-    def _atom(self, atom: DimVar | DimTerm) -> Hashable:
-        if isinstance(atom, DimVar):
-            return self._use(atom)
-        a, b = self._dim(atom.a), self._dim(atom.b)
-        if atom.op in ("min", "max", "broadcast"):
-            a, b = sorted((a, b), key=repr)
-        return (atom.op, a, b)
-
-
-def _name(row: tuple[str, AttrValue]) -> str:
-    return row[0]
+    def _new_type(self, number: int, key: Key, _item: Type, _free: tuple[Hashable, ...]) -> None:
+        self.put(("number", number, key))

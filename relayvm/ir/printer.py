@@ -8,6 +8,7 @@ is evaluated.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, Union
 
 import numpy as np
@@ -43,15 +44,19 @@ from relayvm.ir.literal import write_number
 from relayvm.ir.metadata import Section
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.scope import Scope, Scopes
+from relayvm.ir.shared_types import Abbreviations
 from relayvm.ir.type_printer import Names, TypeNames, joined, print_type, reserved_names, tuple_text
-from relayvm.ir.types import TensorType
-from relayvm.ir.visit import LEAVES, free_vars, type_walk
+from relayvm.ir.types import TensorType, Type
+from relayvm.ir.visit import LEAVES, free_vars, pattern_vars, type_walk
 
 __all__ = ["is_atom", "non_default_attrs", "print_expr", "print_module", "print_type"]
 
 MAX_INLINE = 60
 MAX_COLUMNS = 100
 MAX_INDENT = 40
+
+# Holds the names of types in a text that is one expression.
+NO_FUNCTION = Tuple(())
 
 # What stands behind the text of an expression.
 Annotate = Callable[[Expr], str]
@@ -196,6 +201,7 @@ class _Printer:
     ) -> None:
         self.section = section
         self.annotate = annotate or (self._type_comment if show_types else None)
+        self.show_types = show_types
         self.types = TypeNames(reserved, lambda data: _meta_constant(section, data))
         self.names = Names()
         self.scopes: Scopes
@@ -205,6 +211,7 @@ class _Printer:
     def definition(self, name: str, function: Function) -> str:
         """Return `def @name...` with a final newline."""
         self.scopes = Scopes(function)
+        self.types.shorten(Abbreviations(function, self.scopes, self._written_types()))
         head = self._head(function, f"def {write_name(name, '@')}")
         body = trampoline(self._block(function.body, self.scopes.binding[id(function)][0]))
         return _flatten([head, " {", 1, body, -1, "}", 0])
@@ -212,12 +219,35 @@ class _Printer:
     def expression(self, expr: Expr) -> str:
         """Return an expression with the declarations of its free variables."""
         self.scopes = Scopes(expr)
+        free = free_vars(expr)
+        written = chain((var.type_annotation for var in free), self._written_types())
+        self.types.shorten(Abbreviations(NO_FUNCTION, self.scopes, written))
         rope: Rope = []
-        for var in free_vars(expr):
+        for short in self.types.abbreviations(NO_FUNCTION):
+            rope += [f"type {short};", 0]
+        for var in free:
             rope += [f"free_var {self._binder(var)};", 0]
         root = self.scopes.of[id(expr)]
         rope.append(trampoline(self._block(expr, root)))
         return _flatten(rope)
+
+    def _written_types(self) -> Iterator[Type | None]:
+        """Yield the types that the text has, the outer ones first."""
+        for node in self.scopes.nodes:
+            match node:
+                case Function():
+                    yield from (param.type_annotation for param in node.params)
+                    yield node.ret_type
+                    yield from chain.from_iterable(c.args for c in node.type_constraints)
+                case Let():
+                    yield node.var.type_annotation
+                case Call():
+                    yield from node.type_args
+                case Match():
+                    for clause in node.clauses:
+                        yield from (v.type_annotation for v in pattern_vars(clause.lhs))
+            if self.show_types and not isinstance(node, LEAVES) and not is_atom(node):
+                yield node.checked_type
 
     # --- blocks --------------------------------------------------------------------------
 
@@ -376,7 +406,8 @@ class _Printer:
         """Return a function up to its body; a long list of parameters has one a line."""
         written = [p.type_annotation for p in function.params] + [function.ret_type]
         uses = [t for t in written if t is not None]
-        type_params = self.types.params(function.type_params, uses)
+        is_def = start.startswith("def")
+        type_params = self.types.params(function.type_params, uses, function, is_def)
         params = [self._binder(p) for p in function.params]
         params += [
             f"{name}={self.types.attr_value(value)}"
@@ -385,7 +416,7 @@ class _Printer:
         end = ")" if function.ret_type is None else f") -> {self.types.type(function.ret_type)}"
         end += self.types.where(function.type_constraints)
         line = f"{start}{type_params}({', '.join(params)}{end}"
-        if len(line) <= MAX_COLUMNS or not start.startswith("def"):
+        if len(line) <= MAX_COLUMNS or not is_def:
             return line
         return f"{start}{type_params}(\n  " + ",\n  ".join(params) + f"\n{end}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -12,9 +13,10 @@ import numpy as np
 
 from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar
 from relayvm.base.dtypes import BY_NAME, DType
-from relayvm.ir.expr import Attrs, AttrValue, Constant
+from relayvm.ir.expr import Attrs, AttrValue, Constant, Expr
 from relayvm.ir.lexer import KEYWORDS, write_name
 from relayvm.ir.literal import write_float, write_string
+from relayvm.ir.shared_types import Abbreviations
 from relayvm.ir.types import (
     FuncType,
     GlobalTypeVar,
@@ -99,9 +101,12 @@ def reserved_names(types: Iterable[str] = ()) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where the type ends that has these parameters of its own."""
+    """Where the type ends that has these parameters; `named` are those that got their names in
+    it.
+    """
 
     params: tuple[TypeParam, ...]
+    named: tuple[TypeParam, ...]
 
 
 class TypeNames:
@@ -114,28 +119,63 @@ class TypeNames:
     ) -> None:
         self.names = Names(reserved)
         self._constant = constant
+        self._short: Abbreviations | None = None
+        self._bound: Counter[TypeParam] = Counter()
+
+    def shorten(self, short: Abbreviations) -> None:
+        """Write names in the place of these types from now on."""
+        self._short = short
+
+    def abbreviations(self, node: Expr) -> list[str]:
+        """Return `T = (int32, int32)` for each type that gets its name at a node."""
+        found = self._short.at(node) if self._short else []
+        return [f"{self._name(n)} = {self._joined(self._pieces(type_))}" for n, type_ in found]
+
+    def _name(self, number: int) -> str:
+        return self.names.of(("abbreviation", number), "T")
 
     def type(self, type_: Type, limit: int | None = None) -> str:
         """Return a type as text, which ends in `...` where it is longer than `limit`."""
         if isinstance(type_, TensorType):
             return self._tensor(type_)
+        return self._joined([type_], limit)
+
+    def _joined(self, pieces: Sequence[str | Type | _End], limit: int | None = None) -> str:
         parts: list[str] = []
         size = 0
         # Types may nest deeply: what is still to be written waits here, the next last.
-        waiting: list[str | Type | _End] = [type_]
+        waiting = [*reversed(pieces)]
+        self._enter(pieces)
         while waiting:
             item = waiting.pop()
             if isinstance(item, _End):
-                self.names.release(item.params)
+                self._leave(item)
                 continue
             if not isinstance(item, (str, TensorType)):
-                waiting.extend(reversed(self._pieces(item)))
+                number = self._short.of(item, self._bound) if self._short else None
+                below = self._pieces(item) if number is None else [self._name(number)]
+                self._enter(below)
+                waiting.extend(reversed(below))
                 continue
             parts.append(item if isinstance(item, str) else self._tensor(item))
             size += len(parts[-1])
             if limit is not None and size > limit and waiting:
+                for item in reversed(waiting):
+                    if isinstance(item, _End):
+                        self._leave(item)
                 return "".join(parts)[:limit] + "..."
         return "".join(parts)
+
+    def _enter(self, pieces: Sequence[str | Type | _End]) -> None:
+        if pieces and isinstance(pieces[-1], _End):
+            self._bound.update(pieces[-1].params)
+
+    def _leave(self, end: _End) -> None:
+        for param in end.params:
+            self._bound[param] -= 1
+            if not self._bound[param]:
+                del self._bound[param]
+        self.names.release(end.named)
 
     def _tensor(self, type_: TensorType) -> str:
         if not type_.shape:
@@ -154,7 +194,8 @@ class TypeNames:
                 params = self.params(type_.type_params, (*type_.arg_types, type_.ret_type))
                 constraints = self._where(type_.type_constraints)
                 pieces = ["(", *joined(type_.arg_types), ") -> ", type_.ret_type]
-                return [f"fn {params}", *pieces, *constraints, *([_End(own)] if own else [])]
+                end = [_End(type_.type_params, own)] if type_.type_params else []
+                return [f"fn {params}", *pieces, *constraints, *end]
             case TypeRelation():
                 attrs = dict(type_.attrs or {})
                 named = [f"{n}={self.attr_value(v, quoted=True)}" for n, v in attrs.items()]
@@ -184,19 +225,30 @@ class TypeNames:
         shown = ", ".join(self.type(c) for c in constraints)
         return f" where {shown}" if shown else ""
 
-    def params(self, params: Sequence[TypeParam], uses: Iterable[Type]) -> str:
+    def params(
+        self,
+        params: Sequence[TypeParam],
+        uses: Iterable[Type],
+        node: Expr | None = None,
+        lines: bool = False,
+    ) -> str:
         """Return `[A, n]` or nothing; a dim parameter whose use does not show its kind has it
-        written.
+        written. Types that get a name at `node` stand behind: `[A, T = (A, int32)]`, with
+        `lines` each on its own.
         """
-        if not params:
+        if not params and node is None:
             return ""
         unseen = {p for p in params if isinstance(p, DimVar)}
-        for variable in chain.from_iterable(map(type_variables, uses)):
-            if not unseen:
-                break
-            unseen -= {variable}
+        if unseen:
+            for variable in chain.from_iterable(map(type_variables, uses)):
+                unseen.discard(variable)
+                if not unseen:
+                    break
         parts = [self.names.of(p, p.name) + (": ShapeVar" if p in unseen else "") for p in params]
-        return f"[{', '.join(parts)}]"
+        short = self.abbreviations(node) if node is not None else []
+        if short and lines:
+            return "[\n  " + ",\n  ".join([*parts, *short]) + "\n]"
+        return f"[{', '.join([*parts, *short])}]" if parts or short else ""
 
     def dim(self, dim: Dim, in_shape: bool = False) -> str:
         """Return a dim as text; `//` stands between its operands only in the shape of a tensor

@@ -13,6 +13,7 @@ from relayvm.base.dims import DimVar
 from relayvm.base.dtypes import BOOL, BY_NAME
 from relayvm.base.source import Span
 from relayvm.ir.expr import (
+    Attrs,
     Call,
     Clause,
     Constant,
@@ -49,6 +50,7 @@ from relayvm.ir.types import (
     Type,
     TypeCall,
     TypeParam,
+    TypeRelation,
     TypeVar,
     scalar_type,
 )
@@ -62,7 +64,6 @@ from relayvm.ir.visit import (
     pattern_walk,
     post_order,
     type_children,
-    type_variables,
 )
 
 
@@ -109,8 +110,9 @@ class _Verifier:
         self.sink = DiagnosticSink()
         self.binders: dict[Var, Span | None] = {}
         self.where = ""
-        # Types without holes, and pairs that agree; by identity, so that types which grow from
-        # node to node are looked at once. They are kept: ids of dead ones would come again.
+        # Types without holes, those whose data types are known, and pairs that agree; by identity,
+        # so that types which grow from node to node are looked at once. They are kept: ids of dead
+        # ones would come again.
         self._whole: dict[int, Type] = {}
         self._variables = TypeVariables()
         self._sound: dict[int, Type] = {}
@@ -213,38 +215,45 @@ class _Verifier:
 
     def type(self, root: Type, visible: set[TypeParam], outer: Span | None) -> None:
         """Check the names and kinds in a type."""
-        inner: dict[TypeParam, int] = {}
+        if any(variable not in visible for variable in self._variables(root)):
+            self._invisible(root, visible, outer)
         seen: dict[int, Type] = {}
         failures = len(self.sink.diagnostics)
-        waiting: list[Type | tuple[TypeParam, ...]] = [root]
+        waiting = [root]
         while waiting:
             type_ = waiting.pop()
-            if isinstance(type_, tuple):  # The region of these type parameters ends here.
-                for param in type_:
-                    inner[param] -= 1
-                continue
-            if id(type_) in self._sound and not self._variables(type_):
+            if id(type_) in self._sound or id(type_) in seen:
                 continue
             seen[id(type_)] = type_
-            span = type_.span or outer
-            if isinstance(type_, (TypeVar, TensorType, ShapeArg)):
-                for variable in type_variables(type_):
-                    if variable not in visible and not inner.get(variable):
-                        what = "" if isinstance(variable, TypeVar) else "dim "
-                        self.fail(f"{what}`{variable.name}` is not a type parameter here", span)
-            elif isinstance(type_, GlobalTypeVar):
-                self._data_type(type_, (), span)
+            if isinstance(type_, GlobalTypeVar):
+                self._data_type(type_, (), type_.span or outer)
             elif isinstance(type_, TypeCall):
-                self._data_type(type_.func, type_.args, span)
-            elif isinstance(type_, FuncType) and type_.type_params:
-                waiting.append(type_.type_params)
-                for param in type_.type_params:
-                    inner[param] = inner.get(param, 0) + 1
+                self._data_type(type_.func, type_.args, type_.span or outer)
             waiting.extend(reversed(type_children(type_)))
         if len(self.sink.diagnostics) == failures:
-            # Parts with variables are sound where these are visible, as is asked of the root alone.
-            self._sound.update({i: t for i, t in seen.items() if not self._variables(t)})
-            self._sound[id(root)] = root
+            self._sound.update(seen)
+
+    def _invisible(self, root: Type, visible: set[TypeParam], outer: Span | None) -> None:
+        """Report the variables in a type that are no type parameters where it stands."""
+        # A part is looked at once with what function types around it have for parameters.
+        seen: set[tuple[int, frozenset[TypeParam]]] = set()
+        waiting = [(root, frozenset(visible))]
+        while waiting:
+            type_, known = waiting.pop()
+            lacking = [v for v in self._variables(type_) if v not in known]
+            if not lacking or (id(type_), known) in seen:
+                continue
+            seen.add((id(type_), known))
+            below = type_children(type_)
+            if isinstance(type_, TypeRelation):
+                lacking = [v for v in attr_variables(Attrs(type_.attrs)) if v not in known]
+            for variable in lacking if not below or isinstance(type_, TypeRelation) else ():
+                what = "" if isinstance(variable, TypeVar) else "dim "
+                message = f"{what}`{variable.name}` is not a type parameter here"
+                self.fail(message, type_.span or outer)
+            if isinstance(type_, FuncType):
+                known = known.union(type_.type_params)
+            waiting.extend((part, known) for part in reversed(below))
 
     def _data_type(
         self,

@@ -112,6 +112,8 @@ class ExprParser(PatternParser):
                     yield self._graph_binding()
                 elif kind == "free_var":
                     yield self._free_var()
+                elif kind == "type" and self.free_vars_allowed:
+                    self._type_name()
                 else:
                     begin = self.begin()
                     result = self._leaf() or (yield self.expression())
@@ -190,6 +192,13 @@ class ExprParser(PatternParser):
                 "syntax", "`free_var` can stand only in an expression without a module", span
             )
         self.scope.bind(var.name, var)
+
+    def _type_name(self) -> None:
+        self.advance()
+        span = self.span()
+        name = self.expect("ident")
+        self.type_scope.bind(name, self.abbreviation(name, span))
+        self.expect(";")
 
     def placeholder(self) -> Expr:
         """Return what stands for an expression that could not be read."""
@@ -481,7 +490,7 @@ class ExprParser(PatternParser):
         """Read a function from its type parameters on."""
         type_mark, mark = self.type_scope.mark(), self.scope.mark()
         try:
-            entries = self.type_params()
+            entries = self.type_params(abbreviations=True)
             params: list[Var] = []
             values: Written = {}
             opened = self.index

@@ -129,8 +129,9 @@ Need = tuple[str, str]
 
 def needs_of_module(module: Module) -> tuple[set[str], set[str]]:
     """Return the names of the functions and of the data types that a module mentions."""
-    parts = [_needs_of_function(function) for function in module.functions.values()]
-    parts += [_needs_of_type(data) for data in module.types.values()]
+    seen: set[int] = set()
+    parts = [_needs_of_function(function, seen) for function in module.functions.values()]
+    parts += [_needs_of_type(data, seen) for data in module.types.values()]
     needs = set(chain.from_iterable(parts))
     return {n for kind, n in needs if kind == "function"}, {
         n for kind, n in needs if kind == "type"
@@ -157,22 +158,22 @@ def unused_library(module: Module) -> frozenset[str]:
 
 def _needs(library: Module, kind: str, name: str) -> Iterator[Need]:
     if kind == "function":
-        return _needs_of_function(library.functions[name])
-    return _needs_of_type(library.types[name])
+        return _needs_of_function(library.functions[name], set())
+    return _needs_of_type(library.types[name], set())
 
 
-def _needs_of_type(data: TypeData) -> Iterator[Need]:
+def _needs_of_type(data: TypeData, seen: set[int]) -> Iterator[Need]:
     for constructor in data.constructors:
         for field in constructor.inputs:
-            yield from _needs_in_type(field)
+            yield from _needs_in_type(field, seen)
 
 
-def _needs_of_function(function: Function) -> Iterator[Need]:
+def _needs_of_function(function: Function, seen: set[int]) -> Iterator[Need]:
     for expr in post_order(function):
-        yield from _needs_of_node(expr)
+        yield from _needs_of_node(expr, seen)
 
 
-def _needs_of_node(expr: Expr) -> Iterator[Need]:
+def _needs_of_node(expr: Expr, seen: set[int]) -> Iterator[Need]:
     types: list[Type | None] = []
     match expr:
         case GlobalVar():
@@ -191,24 +192,25 @@ def _needs_of_node(expr: Expr) -> Iterator[Need]:
             types = list(expr.type_args)
         case Match():
             for clause in expr.clauses:
-                yield from _needs_of_pattern(clause.lhs)
+                yield from _needs_of_pattern(clause.lhs, seen)
         case _:
             pass
     for type_ in types:
         if type_ is not None:
-            yield from _needs_in_type(type_)
+            yield from _needs_in_type(type_, seen)
 
 
-def _needs_of_pattern(pattern: Pattern) -> Iterator[Need]:
+def _needs_of_pattern(pattern: Pattern, seen: set[int]) -> Iterator[Need]:
     for part in pattern_walk(pattern):
         if isinstance(part, PatternConstructor):
             yield ("type", part.constructor.belong_to.name)
         elif isinstance(part, PatternVar) and part.var.type_annotation is not None:
-            yield from _needs_in_type(part.var.type_annotation)
+            yield from _needs_in_type(part.var.type_annotation, seen)
 
 
-def _needs_in_type(type_: Type) -> Iterator[Need]:
-    for part in type_walk(type_):
+def _needs_in_type(type_: Type, seen: set[int]) -> Iterator[Need]:
+    """Yield what a type needs; types with others inside that are among the `seen` are left out."""
+    for part in type_walk(type_, seen):
         if isinstance(part, TypeCall):
             yield ("type", part.func.name)
         elif isinstance(part, GlobalTypeVar):

@@ -52,6 +52,7 @@ class ParamEntry:
     """A type parameter in scope. Its kind is fixed by its first use, unless it is written.
 
     `same_as` are parameters of data types in whose place it was used before their kind was known.
+    It may be a name for a type instead: `stands_for`.
     """
 
     name: str
@@ -59,6 +60,7 @@ class ParamEntry:
     kind: Kind | None = None
     made: TypeParam | None = None
     same_as: list[ParamEntry] = field(default_factory=list)
+    stands_for: Type | None = None
 
     def param(self) -> TypeParam:
         """Return the parameter itself; one that was never used is of kind Type."""
@@ -133,8 +135,10 @@ class TypeParser(DimSource):
 
     # --- type parameters -----------------------------------------------------------------
 
-    def type_params(self) -> list[ParamEntry]:
-        """Read `[A, n: ShapeVar]` if it is there, and bring the names into scope."""
+    def type_params(self, abbreviations: bool = False) -> list[ParamEntry]:
+        """Read `[A, n: ShapeVar]` if it is there, and bring the names into scope; where it is
+        allowed also `T = (A, int32)`, which is none of the parameters.
+        """
         entries: dict[str, ParamEntry] = {}
         if self.kind != "[":
             return []
@@ -143,7 +147,10 @@ class TypeParser(DimSource):
         while self.kind != "]":
             span = self.span()
             name = self.expect("ident", "]")
-            entry = ParamEntry(name, span, self._written_kind() if self.accept(":") else None)
+            if abbreviations and self.kind == "=":
+                entry = self.abbreviation(name, span)
+            else:
+                entry = ParamEntry(name, span, self._written_kind() if self.accept(":") else None)
             if name in entries:
                 self.report(
                     "duplicate-name",
@@ -151,13 +158,18 @@ class TypeParser(DimSource):
                     span,
                     notes=[Note("first named here", entries[name].span)],
                 )
-            entries.setdefault(name, entry)
+            if entries.setdefault(name, entry) is entry:
+                self.type_scope.bind(name, entry)
             if not self.accept(","):
                 break
         self.expect("]", ",", opened=opened)
-        for entry in entries.values():
-            self.type_scope.bind(entry.name, entry)
-        return list(entries.values())
+        return [entry for entry in entries.values() if entry.stands_for is None]
+
+    def abbreviation(self, name: str, span: Span) -> ParamEntry:
+        """Read `= (A, int32)`, for which the name stands."""
+        self.expect("=")
+        # Inside there is none: this runs no trampoline within another again and again.
+        return ParamEntry(name, span, Kind.TYPE, stands_for=self.whole_type())
 
     def _written_kind(self) -> Kind:
         span = self.span()
@@ -296,6 +308,8 @@ class TypeParser(DimSource):
         if name == "_":
             return IncompleteType(span=span)
         entry = self.type_scope.get(name)
+        if entry is not None and entry.stands_for is not None:
+            return entry.stands_for
         if entry is not None:
             usable = self._use_as(entry, Kind.TYPE, span)
             made = entry.param() if usable else None

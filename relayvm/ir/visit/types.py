@@ -63,11 +63,11 @@ def with_type_children(type_: Type, new: tuple[Type, ...]) -> Type:
     raise TypeError(f"{type(type_).__name__} has no types inside")
 
 
-def type_walk(type_: Type) -> Iterator[Type]:
+def type_walk(type_: Type, seen: set[int] | None = None) -> Iterator[Type]:
     """Yield a type and all inside it, outer ones first; an object that stands at several places is
-    yielded once.
+    yielded once. `seen` are the ids of those that other walks, whose types still live, have seen.
     """
-    seen: set[int] = set()
+    seen = set() if seen is None else seen
     waiting = [type_]
     while waiting:
         item = waiting.pop()
@@ -156,6 +156,8 @@ class TypeVariables:
     def _of(self, item: Type, below: tuple[Type, ...]) -> tuple[TypeParam, ...]:
         found = (v for part in below for v in self._known[id(part)][1])
         every = dict.fromkeys(found if below else _leaf_variables(item))
+        if isinstance(item, TypeRelation) and item.attrs:
+            every.update(dict.fromkeys(attr_variables(Attrs(item.attrs))))
         for param in item.type_params if isinstance(item, FuncType) else ():
             every.pop(param, None)
         return tuple(every)
