@@ -7,7 +7,7 @@ is evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Union
 
@@ -45,7 +45,15 @@ from relayvm.ir.metadata import Section
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.scope import Scope, Scopes
 from relayvm.ir.shared_types import Abbreviations
-from relayvm.ir.type_printer import Names, TypeNames, joined, print_type, reserved_names, tuple_text
+from relayvm.ir.type_printer import (
+    Names,
+    TypeNames,
+    joined,
+    print_type,
+    reserved_names,
+    top_names,
+    tuple_text,
+)
 from relayvm.ir.types import TensorType, Type
 from relayvm.ir.visit import LEAVES, free_vars, pattern_vars, type_walk
 
@@ -55,8 +63,7 @@ MAX_INLINE = 60
 MAX_COLUMNS = 100
 MAX_INDENT = 40
 
-# Holds the names of types in a text that is one expression.
-NO_FUNCTION = Tuple(())
+NO_EXPR = Tuple(())
 
 # What stands behind the text of an expression.
 Annotate = Callable[[Expr], str]
@@ -92,10 +99,12 @@ def print_module(
     for name, data in module.types.items():
         if name not in hidden:
             parts.append(_print_type_data(data, reserved))
-    for name, function in module.functions.items():
-        if name not in hidden:
-            printer = _Printer(section, show_types, reserved, annotate)
-            parts.append(printer.definition(name, function))
+    functions = {n: f for n, f in module.functions.items() if n not in hidden}
+    printers = [_Printer(f, section, show_types, reserved, annotate) for f in functions.values()]
+    if names := _shorten(printers, reserved):
+        parts.append(names)
+    for name, printer in zip(functions, printers):
+        parts.append(printer.definition(name))
     text = "\n".join(parts)
     return "".join([text, "\n", *section.parts()]) if section.constants and metadata else text
 
@@ -120,14 +129,31 @@ def print_expr(
     """Return an expression as text for `parse_expr`, without a final newline."""
     section = Section()
     reserved = reserved_names(module.types if module else ())
-    printer = _Printer(section, show_types, reserved, annotate)
-    text = printer.expression(expr)
+    printer = _Printer(expr, section, show_types, reserved, annotate)
+    printer.free = free_vars(expr)
+    text = _shorten([printer], reserved) + printer.expression()
     return "".join([text, "\n", *section.parts()]) if section.constants and metadata else text
 
 
 def print_pattern(pattern: Pattern) -> str:
     """Return the text of a pattern: `Cons(%x, _)`."""
-    return _Printer(Section(), False, frozenset())._pattern(pattern)
+    return _Printer(NO_EXPR, Section(), False, frozenset())._pattern(pattern)
+
+
+def _shorten(printers: Sequence[_Printer], reserved: frozenset[str]) -> str:
+    """Let printers write names for long types, and return the lines `type T = ...;` in front."""
+    short = Abbreviations()
+    for printer in printers:
+        short.add(printer.scopes, printer.written_types())
+    short.settle()
+    names = top_names(short, reserved)
+    taken = reserved.union(names.values())
+    for printer in printers:
+        printer.types.names.reserved = taken
+        printer.types.shorten(short, names)
+    types = TypeNames(taken)
+    types.shorten(short, names)
+    return "".join(f"type {line};\n" for line in types.abbreviations(None))
 
 
 def _print_attrs(module: Module, section: Section) -> str:
@@ -194,6 +220,7 @@ class _Printer:
 
     def __init__(
         self,
+        root: Expr,
         section: Section,
         show_types: bool,
         reserved: frozenset[str],
@@ -204,35 +231,31 @@ class _Printer:
         self.show_types = show_types
         self.types = TypeNames(reserved, lambda data: _meta_constant(section, data))
         self.names = Names()
-        self.scopes: Scopes
+        self.root = root
+        self.free: tuple[Var, ...] = ()
+        self.scopes = Scopes(root)
         self.lines: dict[Scope, Rope] = {}
         self.bound: dict[int, str] = {}
 
-    def definition(self, name: str, function: Function) -> str:
-        """Return `def @name...` with a final newline."""
-        self.scopes = Scopes(function)
-        self.types.shorten(Abbreviations(function, self.scopes, self._written_types()))
+    def definition(self, name: str) -> str:
+        """Return `def @name...` of a function, with a final newline."""
+        function = self.root
+        assert isinstance(function, Function)
         head = self._head(function, f"def {write_name(name, '@')}")
         body = trampoline(self._block(function.body, self.scopes.binding[id(function)][0]))
         return _flatten([head, " {", 1, body, -1, "}", 0])
 
-    def expression(self, expr: Expr) -> str:
+    def expression(self) -> str:
         """Return an expression with the declarations of its free variables."""
-        self.scopes = Scopes(expr)
-        free = free_vars(expr)
-        written = chain((var.type_annotation for var in free), self._written_types())
-        self.types.shorten(Abbreviations(NO_FUNCTION, self.scopes, written))
         rope: Rope = []
-        for short in self.types.abbreviations(NO_FUNCTION):
-            rope += [f"type {short};", 0]
-        for var in free:
+        for var in self.free:
             rope += [f"free_var {self._binder(var)};", 0]
-        root = self.scopes.of[id(expr)]
-        rope.append(trampoline(self._block(expr, root)))
+        rope.append(trampoline(self._block(self.root, self.scopes.of[id(self.root)])))
         return _flatten(rope)
 
-    def _written_types(self) -> Iterator[Type | None]:
+    def written_types(self) -> Iterator[Type | None]:
         """Yield the types that the text has, the outer ones first."""
+        yield from (var.type_annotation for var in self.free)
         for node in self.scopes.nodes:
             match node:
                 case Function():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar
 from relayvm.base.dtypes import BY_NAME, DType
-from relayvm.ir.expr import Attrs, AttrValue, Constant, Expr
+from relayvm.ir.expr import Attrs, AttrValue, Constant, Function
 from relayvm.ir.lexer import KEYWORDS, write_name
 from relayvm.ir.literal import write_float, write_string
 from relayvm.ir.shared_types import Abbreviations
@@ -94,6 +94,12 @@ class Names:
         return name not in self.taken and name not in self.reserved
 
 
+def top_names(short: Abbreviations, reserved: Collection[str]) -> dict[int, str]:
+    """Return the names of the types that get theirs at the top of a text."""
+    names = Names(reserved)
+    return {number: names.of(number, "T") for number, _ in short.at(None)}
+
+
 def reserved_names(types: Iterable[str] = ()) -> frozenset[str]:
     """Return the names that no type parameter can have beside these data types."""
     return _RESERVED_TYPES.union(types)
@@ -120,19 +126,26 @@ class TypeNames:
         self.names = Names(reserved)
         self._constant = constant
         self._short: Abbreviations | None = None
+        self._short_names: Mapping[int, str] = {}
         self._bound: Counter[TypeParam] = Counter()
 
-    def shorten(self, short: Abbreviations) -> None:
-        """Write names in the place of these types from now on."""
+    def shorten(self, short: Abbreviations, names: Mapping[int, str]) -> None:
+        """Write names in the place of these types from now on. `names` are those given at the top
+        of the text.
+        """
         self._short = short
+        self._short_names = names
 
-    def abbreviations(self, node: Expr) -> list[str]:
-        """Return `T = (int32, int32)` for each type that gets its name at a node."""
-        found = self._short.at(node) if self._short else []
+    def abbreviations(self, function: Function | None) -> list[str]:
+        """Return `T = (int32, int32)` for each type that gets its name at a function, or at the
+        top of the text.
+        """
+        found = self._short.at(function) if self._short else []
         return [f"{self._name(n)} = {self._joined(self._pieces(type_))}" for n, type_ in found]
 
     def _name(self, number: int) -> str:
-        return self.names.of(("abbreviation", number), "T")
+        name = self._short_names.get(number)
+        return name or self.names.of(("abbreviation", number), "T")
 
     def type(self, type_: Type, limit: int | None = None) -> str:
         """Return a type as text, which ends in `...` where it is longer than `limit`."""
@@ -229,14 +242,14 @@ class TypeNames:
         self,
         params: Sequence[TypeParam],
         uses: Iterable[Type],
-        node: Expr | None = None,
+        function: Function | None = None,
         lines: bool = False,
     ) -> str:
         """Return `[A, n]` or nothing; a dim parameter whose use does not show its kind has it
-        written. Types that get a name at `node` stand behind: `[A, T = (A, int32)]`, with
+        written. Types that get a name at `function` stand behind: `[A, T = (A, int32)]`, with
         `lines` each on its own.
         """
-        if not params and node is None:
+        if not params and function is None:
             return ""
         unseen = {p for p in params if isinstance(p, DimVar)}
         if unseen:
@@ -245,7 +258,7 @@ class TypeNames:
                 if not unseen:
                     break
         parts = [self.names.of(p, p.name) + (": ShapeVar" if p in unseen else "") for p in params]
-        short = self.abbreviations(node) if node is not None else []
+        short = self.abbreviations(function) if function is not None else []
         if short and lines:
             return "[\n  " + ",\n  ".join([*parts, *short]) + "\n]"
         return f"[{', '.join([*parts, *short])}]" if parts or short else ""

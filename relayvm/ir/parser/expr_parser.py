@@ -113,7 +113,7 @@ class ExprParser(PatternParser):
                 elif kind == "free_var":
                     yield self._free_var()
                 elif kind == "type" and self.free_vars_allowed:
-                    self._type_name()
+                    self.type_abbreviation()
                 else:
                     begin = self.begin()
                     result = self._leaf() or (yield self.expression())
@@ -192,13 +192,6 @@ class ExprParser(PatternParser):
                 "syntax", "`free_var` can stand only in an expression without a module", span
             )
         self.scope.bind(var.name, var)
-
-    def _type_name(self) -> None:
-        self.advance()
-        span = self.span()
-        name = self.expect("ident")
-        self.type_scope.bind(name, self.abbreviation(name, span))
-        self.expect(";")
 
     def placeholder(self) -> Expr:
         """Return what stands for an expression that could not be read."""

@@ -192,6 +192,8 @@ class ModuleParser(ExprParser):
         for i in range(self.index, len(kinds) - 1):
             if kinds[i] == "def" and kinds[i + 1] == "global":
                 self._note_function(i + 1)
+            elif kinds[i] == "type" and kinds[i + 1] == "ident" and kinds[i + 2] == "=":
+                continue
             elif kinds[i] == "type" and kinds[i + 1] == "ident" and kinds[i - 1] not in (",", "("):
                 self._note_type(i, extern=i > 0 and kinds[i - 1] == "extern")
 
@@ -329,6 +331,8 @@ class ModuleParser(ExprParser):
             function = yield self.function(begin)
             if token in self._function_tokens:
                 functions[self._function_tokens[token]] = function
+        elif self.kinds[self.index : self.index + 3] == ["type", "ident", "="]:
+            self.type_abbreviation()
         elif self.kind in ("type", "extern"):
             self._skip_type_definition()
         elif self.kind == "version":

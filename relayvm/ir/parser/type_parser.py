@@ -148,7 +148,7 @@ class TypeParser(DimSource):
             span = self.span()
             name = self.expect("ident", "]")
             if abbreviations and self.kind == "=":
-                entry = self.abbreviation(name, span)
+                entry = self._abbreviation(name, span)
             else:
                 entry = ParamEntry(name, span, self._written_kind() if self.accept(":") else None)
             if name in entries:
@@ -165,7 +165,20 @@ class TypeParser(DimSource):
         self.expect("]", ",", opened=opened)
         return [entry for entry in entries.values() if entry.stands_for is None]
 
-    def abbreviation(self, name: str, span: Span) -> ParamEntry:
+    def type_abbreviation(self) -> None:
+        """Read `type T = (A, int32);`, from where on the name stands for the type."""
+        self.advance()
+        span = self.span()
+        name = self.expect("ident")
+        first = self.type_names.get(name) or self.type_scope.get(name)
+        if first is not None:
+            notes = [Note("first defined here", first.span)] if first.span else []
+            self.report("duplicate-name", f"type `{name}` is defined twice", span, notes=notes)
+        entry = self._abbreviation(name, span)
+        self.expect(";")
+        self.type_scope.bind(name, entry)
+
+    def _abbreviation(self, name: str, span: Span) -> ParamEntry:
         """Read `= (A, int32)`, for which the name stands."""
         self.expect("=")
         # Inside there is none: this runs no trampoline within another again and again.

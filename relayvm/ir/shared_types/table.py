@@ -34,6 +34,9 @@ Use = Callable[[TypeParam], Hashable]
 # has none inside.
 Key = tuple[Hashable, tuple[Hashable, ...]]
 
+# What a type to be inferred is.
+HOLE: Hashable = ("hole",)
+
 _NOTHING: Mapping[TypeParam, BoundName] = {}
 
 
@@ -116,7 +119,7 @@ class TypeTable:
             case TupleType() | TypeCall() | TypeRelation():
                 return self._own(type_, bound)
             case _:
-                return ("hole",)
+                return HOLE
 
     def _own(self, type_: Type, bound: Mapping[TypeParam, BoundName]) -> Hashable:
         match type_:
