@@ -7,8 +7,11 @@ row here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+from relayvm.base.narrow import bfloat16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +39,18 @@ class DType:
     @property
     def numpy(self) -> np.dtype:
         """The numpy dtype with the same elements, in native byte order."""
-        return np.dtype(self.name)
+        return bfloat16.array_dtype() if self.name == "bfloat16" else np.dtype(self.name)
+
+    def array(self, value: Any) -> np.ndarray:
+        """Return numbers as an array, rounded to nearest even; floats out of range are infinite."""
+        if self.name == "bfloat16":
+            return bfloat16.rounded(bfloat16.readable(np.asarray(value)))
+        return np.array(value, self.numpy)
+
+    def nearest(self, value: float) -> float:
+        """Return the float of this dtype nearest to a number."""
+        array = self.array(value)
+        return float(bfloat16.widened(array) if self.name == "bfloat16" else array)
 
     @property
     def is_float(self) -> bool:
@@ -60,14 +74,19 @@ class DType:
     def min(self) -> int | float:
         """The least finite value."""
         if self.is_float:
-            return float(np.finfo(self.numpy).min)
+            return -float(self.max)
         return -(1 << (self.bits - 1)) if self.kind == "int" else 0
+
+    @property
+    def tiny(self) -> float:
+        """The least positive normal float."""
+        return bfloat16.TINY if self.name == "bfloat16" else float(np.finfo(self.numpy).tiny)
 
     @property
     def max(self) -> int | float:
         """The greatest finite value."""
         if self.is_float:
-            return float(np.finfo(self.numpy).max)
+            return bfloat16.MAX if self.name == "bfloat16" else float(np.finfo(self.numpy).max)
         if self.is_bool:
             return 1
         return (1 << (self.bits - 1)) - 1 if self.kind == "int" else (1 << self.bits) - 1
@@ -100,6 +119,7 @@ DTYPES: tuple[DType, ...] = (
     DType("float16", 9, "float", 16, "f16", "uint16_t", "half", 2),
     DType("float32", 10, "float", 32, "f32", "float", "float", 2),
     DType("float64", 11, "float", 64, "f64", "double", "double", 2),
+    DType("bfloat16", 12, "float", 16, "bf16", "uint16_t", "i16", 4),
 )
 
 BY_NAME: dict[str, DType] = {row.name: row for row in DTYPES}
@@ -110,16 +130,26 @@ INT8, INT16, INT32, INT64 = (BY_NAME[n] for n in ("int8", "int16", "int32", "int
 UINT8, UINT16, UINT32, UINT64 = (BY_NAME[n] for n in ("uint8", "uint16", "uint32", "uint64"))
 FLOAT16, FLOAT32, FLOAT64 = (BY_NAME[n] for n in ("float16", "float32", "float64"))
 
+BFLOAT16 = BY_NAME["bfloat16"]
+
 FLOATS = tuple(row for row in DTYPES if row.is_float)
 INTEGERS = tuple(row for row in DTYPES if row.is_integer)
 NUMERIC = INTEGERS + FLOATS
+# Floats of storage: computed in float32, and rounded once an operation.
+NARROW = (FLOAT16, BFLOAT16)
+
+
+def number_of(value: Any) -> Any:
+    """Return an array of one element, or a scalar of numpy, as a Python number."""
+    array = np.asarray(value)
+    return bfloat16.readable(array).item()
 
 
 def dtype_of(value: str | DType | np.dtype | type) -> DType:
     """Return the row that `value` names; raises KeyError with the known names otherwise."""
     if isinstance(value, DType):
         return value
-    name = value if isinstance(value, str) else np.dtype(value).name
+    name = value if isinstance(value, str) else bfloat16.name_of(np.dtype(value))
     if name not in BY_NAME:
         raise KeyError(f"unknown dtype `{name}`; known are {', '.join(BY_NAME)}")
     return BY_NAME[name]

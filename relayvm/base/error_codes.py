@@ -65,14 +65,14 @@ ERROR_CODES: dict[str, str] = {
     ),
     "unknown-dtype": (
         "No element type has this name.\n\n"
-        "Known are `bool`, `int8` to `int64`, `uint8` to `uint64`, `float16`, `float32` and "
-        "`float64`."
+        "Known are `bool`, `int8` to `int64`, `uint8` to `uint64`, `float16`, `bfloat16`, "
+        "`float32` and `float64`."
     ),
     "bad-literal": (
         "A number or string literal means nothing.\n\n"
         "Integers are int32, or int64 where they do not fit; a suffix names another type: `1i64`, "
         "`1u8`. Floats end in `f`, with the width behind it if it is not 32: `1.5f`, `1f64`, "
-        "`1e-3f16`; also `inff`, `-inff` and `nanf`."
+        "`1e-3f16`, `1bf16`; also `inff`, `-inff` and `nanf`."
     ),
     "bad-dim": (
         "A dim cannot be what it says.\n\n"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.diagnostics import RelayError, error
+from relayvm.base.dtypes import BY_NAME
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.vm.executable import Executable
 from relayvm.vm.manifest import Constructor, DataType, ValueType
@@ -98,10 +99,10 @@ class RandomValues:
 
     def _tensor(self, type_: ValueType) -> np.ndarray:
         shape = tuple(d if isinstance(d, int) else self.size for d in type_.dims)
-        dtype = np.dtype(type_.dtype)
-        if dtype.kind == "f":
-            return self.rng.standard_normal(shape).astype(dtype)
-        return self.rng.integers(0, 2 if dtype.kind == "b" else 10, shape).astype(dtype)
+        dtype = BY_NAME[type_.dtype]
+        if dtype.is_float:
+            return dtype.array(self.rng.standard_normal(shape))
+        return dtype.array(self.rng.integers(0, 2 if dtype.is_bool else 10, shape))
 
     def _items(self, type_: ValueType, depth: int) -> Recursive[list[Any]]:
         """Return the items of an array: none of what has no values, or deep down."""

@@ -13,6 +13,7 @@ import numpy as np
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import Dim, DimExpr, DimVar, dim_substitute, dims_equal
 from relayvm.base.dtypes import BY_NAME
+from relayvm.base.narrow.bfloat16 import name_of, readable
 from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_type
@@ -114,11 +115,12 @@ def _as_array(param: Var, value: Any, entry: str) -> np.ndarray:
     if isinstance(declared, TensorType) and not isinstance(value, (np.ndarray, np.generic)):
         with contextlib.suppress(ValueError, TypeError, OverflowError):
             with np.errstate(over="ignore"):
-                plain = np.array(value, declared.dtype.numpy)
-            same = np.array_equal(plain, array) or declared.dtype.is_float
-            if same and np.array_equal(np.isfinite(plain), np.isfinite(array)):
+                plain = declared.dtype.array(value)
+            plain_numbers = readable(plain)
+            same = np.array_equal(plain_numbers, array) or declared.dtype.is_float
+            if same and np.array_equal(np.isfinite(plain_numbers), np.isfinite(array)):
                 return plain
-    if array.dtype.name not in BY_NAME:
+    if name_of(array.dtype) not in BY_NAME:
         message = f"`%{param.name}` of `@{entry}` is a tensor, not a `{type(value).__name__}`"
         raise error("wrong-argument", message, param.span)
     return array

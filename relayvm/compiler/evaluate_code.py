@@ -15,7 +15,7 @@ import numpy as np
 
 from relayvm.base.diagnostics import InternalError, assert_never
 from relayvm.base.dims import DimExpr
-from relayvm.base.dtypes import BY_NAME
+from relayvm.base.dtypes import dtype_of
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import Scopes, is_atomic
 from relayvm.compiler.analysis.sizes import instance_types
@@ -493,5 +493,5 @@ def array_type(value: Any) -> Type:
     if isinstance(value, tuple):
         return TupleType(tuple(array_type(v) for v in value))
     if isinstance(value, np.ndarray):
-        return TensorType(value.shape, BY_NAME[value.dtype.name])
+        return TensorType(value.shape, dtype_of(value.dtype))
     raise TypeError(f"not a tensor: {type(value).__name__}")

@@ -12,6 +12,7 @@ import numpy as np
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import Dim
 from relayvm.base.dtypes import BY_NAME, FLOAT32, FLOAT64, INT32, INT64, DType, dtype_of
+from relayvm.base.narrow.bfloat16 import name_of
 from relayvm.ir.expr import (
     NO_ATTRS,
     Attrs,
@@ -63,7 +64,7 @@ def const(value: object, dtype: str | DType | None = None) -> Constant:
     if isinstance(value, Constant):
         value = value.data
     array = np.asarray(value)
-    if array.dtype.name not in BY_NAME:
+    if name_of(array.dtype) not in BY_NAME:
         raise error("bad-literal", f"no element type holds values of numpy's `{array.dtype}`")
     wanted = dtype_of(dtype) if dtype is not None else _default_dtype(array)
     if wanted.is_integer and array.dtype.kind in "iu" and array.size:

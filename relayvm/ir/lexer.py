@@ -39,7 +39,7 @@ _TOKEN = re.compile(
     rf"""[ \t\r\n]*(?:
       (?P<local>%{_NAME})
     | (?P<ident>match\?|{_WORD}(?:\.{_WORD})*)
-    | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?:[fiu][0-9]*)?(?![A-Za-z0-9_]))
+    | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?:(?:bf|[fiu])[0-9]*)?(?![A-Za-z0-9_]))
     | (?P<slashes>//)
     | (?P<open_comment>/\*)
     | (?P<graph>%[0-9]+(?![A-Za-z0-9_]))

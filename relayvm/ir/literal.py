@@ -8,6 +8,7 @@ from math import isnan
 import numpy as np
 
 from relayvm.base.dtypes import (
+    BFLOAT16,
     BOOL,
     BY_NAME,
     FLOAT16,
@@ -17,18 +18,22 @@ from relayvm.base.dtypes import (
     INT64,
     DType,
     dtype_of,
+    number_of,
 )
 
 NAMED_FLOAT = {
     f"{name}f{bits}": (value, dtype)
     for name, value in (("inf", float("inf")), ("nan", float("nan")))
     for bits, dtype in (("", FLOAT32), ("16", FLOAT16), ("32", FLOAT32), ("64", FLOAT64))
+} | {
+    "infbf16": (float("inf"), BFLOAT16),
+    "nanbf16": (float("nan"), BFLOAT16),
 }
 
-_NUMBER = re.compile(r"([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?([fiu]?)([0-9]*)")
-_FLOATS = {"": FLOAT32, "16": FLOAT16, "32": FLOAT32, "64": FLOAT64}
+_NUMBER = re.compile(r"([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?(f|i|u|bf)?([0-9]*)")
+_FLOATS = {"f": FLOAT32, "f16": FLOAT16, "f32": FLOAT32, "f64": FLOAT64, "bf16": BFLOAT16}
 # Below these sizes rounding cannot overflow, so numpy has nothing to warn of.
-_SAFE = {FLOAT16: 6e4, FLOAT32: 3e38, FLOAT64: float("inf")}
+_SAFE = {FLOAT16: 6e4, BFLOAT16: float("inf"), FLOAT32: 3e38, FLOAT64: float("inf")}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "0": "\0"}
 _ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 MAX_DIGITS = 400
@@ -49,13 +54,15 @@ def read_number(text: str, negative: bool) -> np.ndarray:
     if found is None or len(text) > MAX_DIGITS:
         raise LiteralError(f"`{text[:40]}` is not a number")
     whole, fraction, exponent, letter, width = found.groups()
-    if letter == "f":
-        if width not in _FLOATS:
-            raise LiteralError(f"there is no element type `float{width}`")
+    if letter in ("f", "bf"):
+        row = _FLOATS.get(letter + width)
+        if row is None:
+            kind = "float" if letter == "f" else "bfloat"
+            raise LiteralError(f"there is no element type `{kind}{width}`")
+        dtype = row
         value = float(whole + (fraction or "") + (exponent or ""))
-        made = _float_array(-value if negative else value, _FLOATS[width])
-        if np.isinf(made):
-            dtype = _FLOATS[width]
+        made = _float_array(-value if negative else value, dtype)
+        if np.isinf(number_of(made)):
             raise LiteralError(f"`{text[:40]}` does not fit into {dtype}; infinity is `inff`")
         return made
     if fraction or exponent:
@@ -83,9 +90,9 @@ def _short(value: int) -> str:
 
 def _float_array(value: float, dtype: DType) -> np.ndarray:
     if abs(value) < _SAFE[dtype]:
-        return np.array(value, dtype.numpy)
+        return dtype.array(value)
     with np.errstate(all="ignore"):
-        return np.array(value, np.float64).astype(dtype.numpy)
+        return dtype.array(value)
 
 
 def write_number(data: np.ndarray) -> str | None:
@@ -99,7 +106,7 @@ def write_number(data: np.ndarray) -> str | None:
         suffix = "" if dtype is INT32 else dtype.short
         return f"{int(data)}{suffix}"
     suffix = "f" if dtype is FLOAT32 else dtype.short
-    value = float(data)
+    value = number_of(data)
     if isnan(value):
         text = f"nan{suffix}"
     elif value in (float("inf"), float("-inf")):
@@ -114,6 +121,9 @@ def _shortest(data: np.ndarray, value: float, dtype: DType) -> str:
     """Return the fewest digits from which the same bits come back by way of a double."""
     if dtype is FLOAT64:
         text = repr(value).removesuffix(".0")
+    elif dtype is BFLOAT16:
+        tried = (f"{value:.{digits}g}" for digits in range(1, 18))
+        text = next(t for t in tried if dtype.nearest(float(t)) == value).replace("e+", "e")
     elif value == 0 or 1e-5 <= abs(value) < 1e16:
         text = np.format_float_positional(dtype.numpy.type(value), trim="-")
     else:

@@ -11,6 +11,7 @@ import numpy as np
 from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note
 from relayvm.base.dims import DimVar
 from relayvm.base.dtypes import BOOL, BY_NAME
+from relayvm.base.narrow.bfloat16 import name_of
 from relayvm.base.source import Span
 from relayvm.ir.expr import (
     Attrs,
@@ -302,7 +303,7 @@ class _Verifier:
         if isinstance(node, Constructor):
             self._constructor(node, node.span)
             return
-        known = isinstance(node.data, np.ndarray) and node.data.dtype.name in BY_NAME
+        known = isinstance(node.data, np.ndarray) and name_of(node.data.dtype) in BY_NAME
         if not known or not node.data.dtype.isnative:
             self.fail("a constant is no tensor of a known element type", node.span)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from relayvm.base.abi import Access
 from relayvm.base.diagnostics import assert_never
-from relayvm.base.dtypes import INT64
+from relayvm.base.dtypes import INT64, NARROW
 from relayvm.kernels import loops as n
 from relayvm.kernels.scalar_ops import SCALAR_OPS, cast_array
 
@@ -406,7 +406,7 @@ class _Source:
         """Return the text of one expression."""
         match expr:
             case n.Const(value, dtype):
-                return str(int(value)) if dtype == INT64 else self.constant(dtype.numpy.type(value))
+                return str(int(value)) if dtype == INT64 else self.constant(dtype.array(value)[()])
             case n.Var(name):
                 return name
             case n.DimRef(name):
@@ -470,7 +470,7 @@ class _Source:
         """Return the text of a scalar operator; simple ones are numpy's own."""
         args = [self.expr(a) for a in expr.args]
         dtype = expr.args[0].dtype
-        if expr.name in _INFIX and not dtype.is_bool and dtype.name != "float16":
+        if expr.name in _INFIX and not dtype.is_bool and dtype not in NARROW:
             return f"({args[0]} {_INFIX[expr.name]} {args[1]})"
         if dtype == INT64 and expr.lanes == 1:
             if expr.name in _INDEX_FUNCTIONS:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from relayvm.base.dims import Dim
 from relayvm.base.dtypes import DType, dtype_of
 from relayvm.ir.expr import Constant, Tuple, TupleGetItem
@@ -28,6 +26,7 @@ from relayvm.ops import (
     reshaping,
     unary,
 )
+from relayvm.ops.narrow import takes_bfloat16
 from relayvm.ops.operator import Operator, table_of
 from relayvm.ops.schema import like
 
@@ -78,7 +77,7 @@ class ArrayComposer:
 
     def number(self, value: float, dtype: DType) -> Any:
         """Return an array of rank 0."""
-        return np.array(value, dtype.numpy)
+        return dtype.array(value)
 
     def field(self, value: Any, k: int) -> Any:
         """Return a field of a tuple."""
@@ -122,7 +121,7 @@ class ExprComposer:
 
     def number(self, value: float, dtype: DType) -> Any:
         """Return a constant of rank 0."""
-        return Constant(np.array(value, dtype.numpy))
+        return Constant(dtype.array(value))
 
     def field(self, value: Any, k: int) -> Any:
         """Return a field of a tuple."""
@@ -157,6 +156,7 @@ def defined_by(row: Operator) -> Callable[[Form], Form]:
 
     def decorate(form: Form) -> Form:
         @row.numpy
+        @takes_bfloat16
         @like(row.rule)
         def _(*args: Any, **attrs: Any) -> Any:
             return form(ARRAYS, [type_of_value(a) for a in args], args, attrs)

@@ -6,13 +6,14 @@ import math
 
 import numpy as np
 
-from relayvm.base.dtypes import DType, dtype_of
+from relayvm.base.dtypes import DType, dtype_of, number_of
 from relayvm.base.shapes import ShapeError, broadcast_shapes
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import Tensor
 from relayvm.ops import numeric
 from relayvm.ops.loads import broadcast_compute
+from relayvm.ops.narrow import takes_bfloat16
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.schema import AnyTensor, Bool, Numeric, SameDtype
@@ -73,6 +74,7 @@ def cast(data: AnyTensor, *, dtype: DType) -> TensorType:
 
 
 @cast.numpy
+@takes_bfloat16
 def _(data: Array, *, dtype: DType) -> Array:
     return numeric.cast(data, dtype)
 
@@ -105,7 +107,7 @@ def _(data: Array, *, a_min: float, a_max: float) -> Array:
 
 @clip.compute
 def _(data: Tensor, *, a_min: float, a_max: float) -> Tensor:
-    low, high = (v.item() for v in clip_bounds(a_min, a_max, data.dtype))
+    low, high = (number_of(v) for v in clip_bounds(a_min, a_max, data.dtype))
 
     def held(x: te.ScalarExpr) -> te.ScalarExpr:
         return te.scalar("minimum", te.scalar("maximum", x, low), high)

@@ -42,7 +42,7 @@ class ArrayReading:
         """Return a row of the scalar operator table of arrays of one dtype."""
         dtype = next(a.dtype for a in args if isinstance(a, _ARRAY))
         row = SCALAR_OPS[name]
-        return row(*(a if isinstance(a, _ARRAY) else np.array(a, dtype) for a in args))
+        return row(*(a if isinstance(a, _ARRAY) else dtype_of(dtype).array(a) for a in args))
 
     def cast(self, value: Any, dtype: DType) -> Any:
         """Return an array converted as `cast` does."""
@@ -55,7 +55,7 @@ class ArrayReading:
 
     def const(self, value: Any, dtype: DType) -> Any:
         """Return a literal of rank 0."""
-        return np.array(value, dtype.numpy)
+        return dtype.array(value)
 
     def dim(self, value: Dim) -> Any:
         """Return a size as int64."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from relayvm.base.dims import Dim, dim_add, dim_min, dim_mul
 from relayvm.base.dtypes import INT64, DType
+from relayvm.base.narrow.bfloat16 import is_bfloat16, rounded, widened
 from relayvm.base.shapes import ShapeError, broadcast_shapes, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
@@ -21,6 +22,7 @@ from relayvm.ops import numeric
 from relayvm.ops.axes import product, require_axis, require_rank
 from relayvm.ops.lines import other_dims
 from relayvm.ops.loads import load_broadcast
+from relayvm.ops.narrow import takes_bfloat16
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reshaping import unflattened
@@ -242,10 +244,24 @@ def require_reduction(name: str, reduction: str, dtype: DType) -> None:
         raise ShapeError(f"`{name}` has no mean of bools", "dtype-mismatch")
 
 
+def _scatter_rounded(result: Array, at: tuple[Any, ...], updates: Array, reduction: str) -> None:
+    """Do the same for bfloat16, which is rounded after each update."""
+    whole = np.broadcast_arrays(*at, widened(updates))
+    for *place, value in zip(*(a.reshape(-1) for a in whole)):
+        spot = tuple(place)
+        one, given = widened(np.array([result[spot]], result.dtype)), np.array([value], np.float32)
+        if reduction == "mean":
+            one, given = widened(rounded(one + given)), np.array([0.5], np.float32)
+        ufunc = np.multiply if reduction == "mean" else _UFUNCS[reduction]
+        result[spot] = rounded(ufunc(one, given))[0]
+
+
 def scatter_into(result: Array, at: tuple[Any, ...], updates: Array, reduction: str) -> None:
     """Combine elements of an array with updates, one after another."""
     if reduction == "update":
         result[at] = updates
+    elif is_bfloat16(result):
+        _scatter_rounded(result, at, updates, reduction)
     elif reduction in _UFUNCS:
         _UFUNCS[reduction].at(result, at, updates)
     else:
@@ -288,6 +304,7 @@ def scatter_elements(
 
 
 @scatter_elements.numpy
+@takes_bfloat16
 def _(data: Array, indices: Array, updates: Array, *, axis: int, reduction: str) -> Array:
     place = axis % data.ndim
     at: list[Any] = list(np.indices(indices.shape, sparse=True))
@@ -362,6 +379,7 @@ def scattered_axes(
 
 
 @scatter_nd.numpy
+@takes_bfloat16
 def _(data: Array, indices: Array, updates: Array, *, mode: str) -> Array:
     count, result = len(indices), np.array(data)
     rest = data.shape[count:]

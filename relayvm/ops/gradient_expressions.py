@@ -22,7 +22,7 @@ from relayvm.ops.reshaping import expand_dims
 
 def number(value: float, dtype: DType) -> Constant:
     """Return a rank-0 constant."""
-    return Constant(np.array(value, dtype.numpy))
+    return Constant(dtype.array(value))
 
 
 def times(g: Expr, *factors: Expr) -> Expr:

@@ -16,6 +16,7 @@ from relayvm.kernels.schedules.program import Memory, Writer
 from relayvm.ops import numeric
 from relayvm.ops.axes import product, require_axes, require_rank
 from relayvm.ops.loads import broadcast_compute
+from relayvm.ops.narrow import takes_bfloat16
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.schema import AnyTensor, Integer, Ints, Numeric, like
@@ -40,6 +41,7 @@ def reinterpret(data: Numeric, *, dtype: DType) -> TensorType:
 
 
 @reinterpret.numpy
+@takes_bfloat16
 def _(data: Array, *, dtype: DType) -> Array:
     return np.ascontiguousarray(data).view(dtype.numpy).reshape(data.shape)
 
@@ -65,6 +67,7 @@ def cast_like(data: AnyTensor, dtype_like: AnyTensor) -> TensorType:
 
 
 @cast_like.numpy
+@takes_bfloat16
 def _(data: Array, dtype_like: Array) -> Array:
     return numeric.cast(data, dtype_of(dtype_like.dtype))
 

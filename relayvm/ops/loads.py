@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from relayvm.base.dims import Dim, DimExpr, DimTerm, dims_equal
-from relayvm.base.dtypes import FLOAT16, FLOAT32, DType
+from relayvm.base.dtypes import FLOAT32, NARROW, DType
 from relayvm.base.shapes import broadcast_shapes
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -69,11 +69,11 @@ def broadcast_compute(
 
 def wide(dtype: DType) -> DType:
     """Return the dtype in which sums of `dtype` are accumulated."""
-    return FLOAT32 if dtype is FLOAT16 else dtype
+    return FLOAT32 if dtype in NARROW else dtype
 
 
 def load_wide(tensor: Tensor, index: Index) -> ScalarExpr:
-    """Return an element, float16 as float32."""
+    """Return an element, float16 and bfloat16 as float32."""
     return te.cast(tensor[tuple(index)], wide(tensor.dtype))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dims import Dim, dim_add, dim_max, dim_min, dim_sub
-from relayvm.base.dtypes import INT64, DType, dtype_of
+from relayvm.base.dtypes import INT64, DType, dtype_of, number_of
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
@@ -263,7 +263,7 @@ def _(data: Array, valid_length: Array, *, mask_value: float, axis: int) -> Arra
 
 @sequence_mask.compute
 def _(data: Tensor, valid_length: Tensor, *, mask_value: float, axis: int) -> Tensor:
-    filler = _filler(mask_value, data.dtype).item()
+    filler = number_of(_filler(mask_value, data.dtype))
 
     def element(*i: ScalarExpr) -> ScalarExpr:
         length = te.cast(valid_length[i[1 - axis]], INT64)

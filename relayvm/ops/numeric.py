@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dtypes import DType, dtype_of
+from relayvm.base.dtypes import BFLOAT16, DType, dtype_of
+from relayvm.base.narrow.bfloat16 import rounded, widened
 
 Array = np.ndarray
 Meaning = Callable[..., Any]
@@ -22,13 +23,13 @@ def through_float32(meaning: Meaning) -> Meaning:
     A result that is not a float (a comparison) is left as it is.
     """
 
-    def rounded(*arrays: Array) -> Array:
+    def once(*arrays: Array) -> Array:
         if not any(a.dtype == np.float16 for a in arrays):
             return np.asarray(meaning(*arrays))
         result = np.asarray(meaning(*(a.astype(np.float32) for a in arrays)))
         return result.astype(np.float16) if result.dtype == np.float32 else result
 
-    return rounded
+    return once
 
 
 def divide(a: Array, b: Array) -> Array:
@@ -140,6 +141,10 @@ def cast(a: Array, dtype: DType) -> Array:
     `!= 0`.
     """
     source = dtype_of(a.dtype)
+    if dtype is BFLOAT16:
+        return a if source is BFLOAT16 else rounded(a)
+    if source is BFLOAT16:
+        return cast(widened(a), dtype)
     if dtype.is_bool:
         return np.asarray(a != 0)
     if not (source.is_float and dtype.is_integer):

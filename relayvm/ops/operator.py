@@ -22,6 +22,7 @@ from relayvm.base.dtypes import DType, dtype_of
 from relayvm.base.shapes import ShapeError
 from relayvm.ir.expr import Attrs, AttrValue, Call, Constant, Expr, Op
 from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ops.narrow import apply_in_float32, touches_bfloat16
 from relayvm.ops.schema import (
     ConstrainedOperand,
     check_attributes,
@@ -158,6 +159,9 @@ class Operator(Op):
             message = f"operator `{self.name}` has no `.{facet}`, which this needs"
             raise error("bad-operator", message, help=help)
         try:
+            if facet in ("numpy", "value_shape") and touches_bfloat16(args, attrs):
+                result_type = self.result_type if facet == "numpy" else None
+                return apply_in_float32(function, result_type, args, attrs)
             return function(*args, **attrs)
         except Exception as failure:
             reason = self._failed(f"`.{facet}`", failure)

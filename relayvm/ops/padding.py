@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dims import Dim, dim_add, dim_max, dim_mul, dim_sub
-from relayvm.base.dtypes import dtype_of
+from relayvm.base.dtypes import DType, dtype_of
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
@@ -278,12 +278,18 @@ def _(data: Array, *, strides: Ints, dilation_value: float) -> Array:
 
 def te_value(value: float, dtype: Any) -> Any:
     """Return a number of an attribute as an element: truncated for integers."""
-    return np.dtype(dtype).type(value if np.dtype(dtype).kind == "f" else int(value))
+    row = dtype_of(dtype)
+    return row.array(value if row.is_float else int(value))[()]
+
+
+def te_number(value: float, dtype: DType) -> float:
+    """Return the same as a Python number."""
+    return dtype.nearest(value) if dtype.is_float else int(te_value(value, dtype.numpy))
 
 
 @dilate.compute
 def _(data: Tensor, *, strides: Ints, dilation_value: float) -> Tensor:
-    between = te_value(dilation_value, data.dtype.numpy).item()
+    between = te_number(dilation_value, data.dtype)
 
     def element(*i: ScalarExpr) -> ScalarExpr:
         hit: ScalarExpr | None = None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dims import Dim
-from relayvm.base.dtypes import INT32, DType, dtype_of
+from relayvm.base.dtypes import INT32, DType, dtype_of, number_of
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.ops import numeric
@@ -24,7 +24,7 @@ Axes = Sequence[Axis]
 
 def least(dtype: DType) -> Any:
     """Return the maximum of no elements."""
-    return dtype.numpy.type(-np.inf if dtype.is_float else dtype.min)
+    return dtype.array(-np.inf if dtype.is_float else dtype.min)[()]
 
 
 # -- numpy ----------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def _extents(axes: Axes) -> tuple[Dim, ...]:
 
 def max_tensor(data: Tensor, at: Sequence[int], axes: Axes) -> Tensor:
     """Return the loop-level maxima."""
-    low = least(data.dtype).item()
+    low = number_of(least(data.dtype))
 
     def element(*i: ScalarExpr) -> ScalarExpr:
         greatest = te.reduce("max", _extents(axes), lambda *r: _element(data, at, axes, i, r, low))
@@ -244,7 +244,7 @@ def max_gradient_tensor(grad: Tensor, data: Tensor, at: Sequence[int], axes: Axe
 
 def _first(data: Tensor, at: Sequence[int], axes: Axes) -> Tensor:
     """Return the number of the tap at which each window has its first greatest element."""
-    low = least(data.dtype).item()
+    low = number_of(least(data.dtype))
 
     def element(*i: ScalarExpr) -> ScalarExpr:
         return te.arg_reduce(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dims import Dim, dim_mul
-from relayvm.base.dtypes import DType, dtype_of
+from relayvm.base.dtypes import DType, dtype_of, number_of
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
@@ -149,7 +149,7 @@ def resized_tensor(data: Tensor, axes: Sequence[Axis], at: Sequence[int], dtype:
         inside, result = _inside_value(taps), te.cast(summed, dtype)
         if inside is None:
             return result
-        outside = numeric.cast(np.array(axes[0].way.extrapolation), dtype).item()
+        outside = number_of(numeric.cast(np.array(axes[0].way.extrapolation), dtype))
         return te.select(inside, result, outside)
 
     shape = tuple(results.get(k, d) for k, d in enumerate(data.shape))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dims import Dim, dim_max, dim_sub
-from relayvm.base.dtypes import INT64, DType, dtype_of
+from relayvm.base.dtypes import INT64, DType, dtype_of, number_of
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
@@ -379,7 +379,7 @@ def _(data: Tensor, boxes: Tensor, box_indices: Tensor, **attrs: Any) -> Tensor:
     layout, way, size = _layout(attrs["layout"]), _way(attrs), attrs["crop_size"]
     dtype, total = attrs["out_dtype"] or data.dtype, total_of(data.dtype)
     batch, channels, *extents = layout.canonical(data.shape)
-    outside = numeric.cast(np.array(attrs["extrapolation_value"]), dtype).item()
+    outside = number_of(numeric.cast(np.array(attrs["extrapolation_value"]), dtype))
 
     def element(*i: ScalarExpr) -> ScalarExpr:
         n, c, *place = layout.canonical(i)

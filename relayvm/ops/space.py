@@ -16,7 +16,7 @@ from relayvm.ops.layouts import Layout, data_layout
 from relayvm.ops.loads import Index
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
-from relayvm.ops.padding import te_value
+from relayvm.ops.padding import te_number, te_value
 from relayvm.ops.schema import AnyTensor, Dims, Ints, Numeric, Pairs, SameDtype
 from relayvm.ops.windows import both, require_natural
 
@@ -236,7 +236,7 @@ def _(data: Array, *, block_shape: Ints, paddings: Pairs, pad_value: float) -> A
 @space_to_batch_nd.compute
 def _(data: Tensor, *, block_shape: Ints, paddings: Pairs, pad_value: float) -> Tensor:
     count = int(np.prod(block_shape))
-    fill = te_value(pad_value, data.dtype.numpy).item()
+    fill = te_number(pad_value, data.dtype)
 
     def element(*i: ScalarExpr) -> ScalarExpr:
         inside: ScalarExpr | None = None

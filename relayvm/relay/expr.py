@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.diagnostics import error
+from relayvm.base.narrow.bfloat16 import name_of
 from relayvm.base.source import Span as IrSpan
 from relayvm.ir import build
 from relayvm.ir import expr as ir
@@ -272,7 +273,7 @@ def const(value: Any, dtype: str | None = None, span: IrSpan | None = None) -> i
         raise ValueError("value has to be scalar or NDArray")
     wanted = as_dtype(dtype).name if dtype else None
     if wanted is None and isinstance(value, NDArray):
-        wanted = value.dtype.name
+        wanted = name_of(value.dtype)
     return _constant(value, wanted, span)
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.diagnostics import error
-from relayvm.base.dtypes import DType
+from relayvm.base.dtypes import BY_NAME, DType
+from relayvm.base.narrow.bfloat16 import is_bfloat16
+from relayvm.base.narrow.dlpack import bfloat16_of, capsule_of
 
 # DLPack's number of each kind, and the other names of kinds.
 _KINDS = {
@@ -140,6 +142,10 @@ class NDArray(np.ndarray):
         self[...] = source
         return self
 
+    def __dlpack__(self, **options: Any) -> Any:
+        """Lend the elements to another library; numpy itself lends no bfloat16."""
+        return capsule_of(self) if is_bfloat16(self) else super().__dlpack__(**options)
+
     def same_as(self, other: object) -> bool:
         """Tell whether both are the same array."""
         return self is other
@@ -159,15 +165,24 @@ def empty(
 ) -> NDArray:
     """Return an array whose elements are not set."""
     _require_cpu(device)
-    return np.empty(tuple(shape), str(dtype)).view(NDArray)
+    row = BY_NAME.get(str(dtype))
+    return np.empty(tuple(shape), row.numpy if row else str(dtype)).view(NDArray)
 
 
 def from_dlpack(dltensor: Any) -> NDArray:
-    """Return the array of an object with `__dlpack__`, over the same elements."""
+    """Return the array of an object with `__dlpack__`, over the same elements; those of bfloat16
+    are copied.
+    """
     if not hasattr(dltensor, "__dlpack__"):
         message = f"a `{type(dltensor).__name__}` has no method `__dlpack__`"
         raise error("wrong-argument", message)
-    return np.from_dlpack(dltensor).view(NDArray)
+    try:
+        return np.from_dlpack(dltensor).view(NDArray)
+    except (RuntimeError, BufferError):  # numpy reads no bfloat16
+        found = bfloat16_of(dltensor)
+        if found is None:
+            raise
+        return found.view(NDArray)
 
 
 def _require_cpu(where: Device | None) -> None:

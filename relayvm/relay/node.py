@@ -13,6 +13,7 @@ import numpy as np
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import AnyDim, Dim, DimExpr, DimVar, symbol
 from relayvm.base.dtypes import BY_NAME, DType
+from relayvm.base.narrow.bfloat16 import name_of
 from relayvm.ir.expr import NO_ATTRS, Attrs, AttrValue, Expr
 from relayvm.ir.module import TypeData
 from relayvm.ir.types import ShapeArg, TensorType, Type
@@ -128,7 +129,7 @@ def as_dtype(value: object) -> DType:
     if isinstance(value, DType):
         return value
     try:
-        name = value if isinstance(value, str) else np.dtype(value).name  # type: ignore[call-overload]
+        name = value if isinstance(value, str) else name_of(np.dtype(value))  # type: ignore[call-overload]
     except (TypeError, ValueError):
         name = repr(value)
     if name not in BY_NAME:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +15,11 @@ import numpy as np
 
 from relayvm.base.abi import MAX_RANK
 from relayvm.base.diagnostics import RelayError, error
-from relayvm.base.dtypes import BY_NAME, DType
+from relayvm.base.dtypes import BFLOAT16, BY_NAME, DType
+from relayvm.base.narrow import bfloat16
+from relayvm.base.narrow.bfloat16 import as_bytes, name_of
+from relayvm.base.narrow.dlpack import bfloat16_of
+from relayvm.vm.library import ffi
 from relayvm.vm.manifest import ValueType
 
 Symbols = dict[str, tuple[int, str]]
@@ -23,12 +28,36 @@ _LINEAR = re.compile(
 )
 
 
+def buffer_of(array: Any) -> Any:
+    """Return the memory of an array as a pointer of C; raises ValueError unless its elements lie
+    in order.
+    """
+    return ffi.from_buffer(as_bytes(array))
+
+
+def taker_of(dtype: DType) -> Callable[[Any], Any]:
+    """Return what gives the memory of arrays of one dtype."""
+    return buffer_of if dtype is BFLOAT16 else ffi.from_buffer
+
+
+def host_dtype(dtype: DType) -> Any:
+    """Return the dtype of arrays that callers give and get.
+
+    Raises RelayError `wrong-argument` where bfloat16 needs ml_dtypes, which is not installed.
+    """
+    if dtype is BFLOAT16 and bfloat16.host_dtype() is None:
+        message = "arrays of `bfloat16` need the package ml_dtypes, which is not installed"
+        help = "`pip install relayvm[bfloat16]`, or `cast` to float32 at the ends of the program"
+        raise error("wrong-argument", message, help=help)
+    return dtype.numpy
+
+
 def describe(value: Any, depth: int = 3) -> str:
     """Return the type of a Python value in the spelling of the language, where it has one."""
     if isinstance(value, np.ndarray):
         dims = ", ".join(map(str, value.shape))
-        name = value.dtype.name
-        return f"`Tensor[({dims}), {name}]`" if value.ndim else f"`{name}`"
+        dtype = name_of(value.dtype)
+        return f"`Tensor[({dims}), {dtype}]`" if value.ndim else f"`{dtype}`"
     if isinstance(value, (bool, int, float)):
         return f"the number {value!r}"
     if isinstance(value, tuple) and len(value) <= 8 and depth:
@@ -55,6 +84,7 @@ def array_argument(value: Any, type_: ValueType, where: str, symbols: Symbols) -
     if type_.kind != "tensor":
         raise wrong(where, type_, value)
     dtype = BY_NAME[type_.dtype]
+    host_dtype(dtype)
     array = _as_array(value, dtype, type_, where)
     if array.dtype != dtype.numpy and array.dtype.newbyteorder("=") != dtype.numpy:
         raise wrong(where, type_, array, _cast_help(where, dtype))
@@ -99,7 +129,8 @@ def _linear(dim: str) -> tuple[str, int, int]:
 def _cast_help(where: str, dtype: DType) -> str:
     name = where.strip("`").split("`")[0]
     target = name if name.isidentifier() else "array"
-    return f"cast it with `{target}.astype(numpy.{dtype.name})`"
+    package = "ml_dtypes" if dtype is BFLOAT16 else "numpy"
+    return f"cast it with `{target}.astype({package}.{dtype.name})`"
 
 
 def _as_array(value: Any, dtype: DType, type_: ValueType, where: str) -> Any:
@@ -113,7 +144,8 @@ def _as_array(value: Any, dtype: DType, type_: ValueType, where: str) -> Any:
         return _nested(value, dtype, type_, where)
     if hasattr(value, "__dlpack__"):
         try:
-            return np.from_dlpack(value)
+            found = bfloat16_of(value) if dtype is BFLOAT16 else None
+            return np.from_dlpack(value) if found is None else found
         except RelayError:  # One of ours, raised by what the value ran.
             raise
         except (RuntimeError, TypeError, BufferError, ValueError, AttributeError) as reason:
@@ -124,7 +156,7 @@ def _as_array(value: Any, dtype: DType, type_: ValueType, where: str) -> Any:
 def _number(value: bool | int | float, dtype: DType, type_: ValueType, where: str) -> Any:
     if type_.dims or not _is_representable(value, dtype):
         raise wrong(where, type_, value)
-    return np.array(value, dtype.numpy)
+    return dtype.array(value)
 
 
 def _is_representable(value: Any, dtype: DType) -> bool:
@@ -147,4 +179,4 @@ def _nested(value: Any, dtype: DType, type_: ValueType, where: str) -> Any:
         raise wrong(where, type_, value) from None
     if array.ndim > MAX_RANK or not all(_is_representable(item, dtype) for item in array.flat):
         raise wrong(where, type_, value)
-    return array.astype(dtype.numpy)
+    return dtype.array(array)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relayvm.base.diagnostics import error
-from relayvm.base.dtypes import BY_CODE, BY_NAME, DType
-from relayvm.vm.arrays import array_argument, wrong
+from relayvm.base.dtypes import BFLOAT16, BY_CODE, BY_NAME, DType
+from relayvm.vm.arrays import array_argument, buffer_of, host_dtype, wrong
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.manifest import Constructor, DataType, ValueType
 from relayvm.vm.program import LayoutKind
@@ -124,7 +124,7 @@ class Converter:
         array = array_argument(value, type_, where, {})
         dims = ffi.new("int64_t[]", list(array.shape))
         code = BY_NAME[type_.dtype].code
-        data = ffi.from_buffer(array) if array.size else ffi.NULL
+        data = buffer_of(array) if array.size else ffi.NULL
         return owned(lib.rvm_value_new_tensor(code, array.ndim, dims, data))
 
     def field_words(
@@ -513,7 +513,12 @@ def data_type(executable: Executable, name: str) -> TypeNamespace:
 
 # --- words ----------------------------------------------------------------------------------------
 
-_PACK = {"float32": ("<f", "<I"), "float64": ("<d", "<Q"), "float16": ("<e", "<H")}
+_PACK = {
+    "float32": ("<f", "<I"),
+    "float64": ("<d", "<Q"),
+    "float16": ("<e", "<H"),
+    "bfloat16": ("<f", "<I"),  # after widening
+}
 
 
 def to_word(value: Any, type_: ValueType, where: str) -> int:
@@ -531,13 +536,14 @@ def from_word(word: int, type_: ValueType) -> Any:
     """Return a rank-0 array of a register word."""
     dtype = BY_NAME[type_.dtype]
     data = word.to_bytes(8, "little")[: dtype.itemsize_bytes]
-    return np.frombuffer(data, dtype.numpy).reshape(()).copy()
+    return np.frombuffer(data, host_dtype(dtype)).reshape(()).copy()
 
 
 def number_of_word(word: int, dtype: DType) -> int | float | bool:
     """Return a register word as a Python number."""
     if dtype.is_float:
         value, bits = _PACK[dtype.name]
+        word = word << 16 if dtype is BFLOAT16 else word
         number: float = struct.unpack(value, struct.pack(bits, word))[0]
         return number
     if dtype.is_bool:
@@ -548,11 +554,11 @@ def number_of_word(word: int, dtype: DType) -> int | float | bool:
 def take_array(item: int, info: Any) -> Any:
     """Return a fresh array of a tensor object, which is consumed."""
     try:
-        array = np.empty(tuple(info.dims[0 : info.rank]), BY_CODE[info.dtype].numpy)
+        array = np.empty(tuple(info.dims[0 : info.rank]), host_dtype(BY_CODE[info.dtype]))
     except BaseException:
         lib.rvm_value_release(item)
         raise
-    lib.rvm_value_take_data(item, ffi.from_buffer(array) if array.size else ffi.NULL)
+    lib.rvm_value_take_data(item, buffer_of(array) if array.size else ffi.NULL)
     return array
 
 

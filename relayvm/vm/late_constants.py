@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.diagnostics import InternalError, RelayError, error
+from relayvm.vm.arrays import buffer_of
 from relayvm.vm.executable import Executable, read_executable
 from relayvm.vm.file.codec import encode
-from relayvm.vm.library import ffi, lib
+from relayvm.vm.library import lib
 from relayvm.vm.program import LateConstant
 
 MOST_TOLD = 8
@@ -86,7 +87,7 @@ def _type_text(array: np.ndarray | LateConstant) -> str:
 
 def checksum(array: np.ndarray) -> int:
     """Return the checksum of an array's bytes, as `file.format` has it."""
-    data = ffi.from_buffer(np.ascontiguousarray(array))
+    data = buffer_of(np.ascontiguousarray(array))
     return int(lib.rvm_checksum(data, array.nbytes))
 
 

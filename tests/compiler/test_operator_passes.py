@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ml_dtypes import finfo
 
 from relayvm.base.diagnostics import RelayError, Trap
 from relayvm.base.dtypes import BY_NAME
@@ -69,7 +70,7 @@ def compare(a: object, b: object, tolerance: float, may_narrow: bool = False) ->
         np.testing.assert_array_equal(a, b)
         return
     wide = [v.astype(np.float64) for v in (a, b)]
-    eps = np.finfo(a.dtype).eps if a.dtype.kind == "f" else 0
+    eps = finfo(a.dtype).eps if a.dtype.kind == "f" else 0
     np.testing.assert_allclose(*wide, rtol=max(tolerance, 16 * eps), atol=max(tolerance, 16 * eps))
 
 

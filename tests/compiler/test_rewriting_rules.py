@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from ml_dtypes import finfo
 
 from relayvm.base.dtypes import BY_NAME
 from relayvm.base.shapes import ShapeError
@@ -170,7 +171,7 @@ def compare(rule: TextRule, left: np.ndarray, right: np.ndarray) -> None:
     assert (left.dtype, left.shape) == (right.dtype, right.shape)
     if rule.rounds and left.dtype.kind == "f":
         # Operands are at most 4 and sums of their products may cancel.
-        bound = 64 * float(np.finfo(left.dtype).eps)
+        bound = 64 * float(finfo(left.dtype).eps)
         np.testing.assert_allclose(right, left, rtol=bound, atol=bound)
         return
     assert np.array_equal(left, right, equal_nan=left.dtype.kind == "f")

@@ -11,7 +11,7 @@ import pytest
 
 import relayvm
 from relayvm.base.diagnostics import RelayError
-from relayvm.base.dtypes import DTYPES
+from relayvm.base.dtypes import BY_NAME, DTYPES
 from relayvm.compiler.infer_types import infer_types
 from relayvm.ir import build, structural_equal
 from relayvm.ir.expr import Call, Constant, Tuple, Var
@@ -61,7 +61,7 @@ def test_what_is_shared_stays_shared():
 
 @pytest.mark.parametrize("dtype", [row.name for row in DTYPES])
 def test_constants_come_back_with_their_bits(dtype):
-    array = np.array([[0, 1, 1]]).astype(dtype)
+    array = BY_NAME[dtype].array([[0, 1, 1]])
     back = load_json(save_json(Constant(array)), OPS)
     assert back.data.dtype == array.dtype and back.data.tobytes() == array.tobytes()
     assert back.data.shape == (1, 3) and not back.data.flags.writeable

@@ -48,7 +48,7 @@ class Random:
     def array(self, shape, dtype="float32"):
         row = dtype_of(dtype)
         if row.is_float:
-            return self.rng.standard_normal(shape).astype(dtype)
+            return self.rng.standard_normal(shape).astype(row.numpy)
         if row.is_bool:
             return self.rng.random(shape) < 0.5
         return self.rng.integers(max(row.min, -9), 10, size=shape).astype(dtype)
@@ -125,7 +125,7 @@ def product_of_heads(r: Random) -> Case:
 
 def matmul(r: Random) -> Case:
     (m, vm), (k, vk), (u, vu) = r.size(7), r.size(36), r.size(22)
-    dtype = ["float32", "float64", "int8", "int32", "float16"][r.integer(0, 4)]
+    dtype = ["float32", "float64", "int8", "int32", "float16", "bfloat16"][r.integer(0, 5)]
     x = c.placeholder("x", (m, k), dtype)
     w = c.placeholder("w", (k, u), dtype)
     d = _sum_product((m, u), k, lambda i, j, q: (x[i, q], w[q, j]))
@@ -379,7 +379,7 @@ def arg_reduction(r: Random) -> Case:
 def elementwise(r: Random) -> Case:
     sizes = [r.size(20) for _ in range(r.integer(1, 3))]
     shape, values = tuple(s for s, _ in sizes), tuple(v for _, v in sizes)
-    dtype = ["float32", "int8", "int64", "float64", "float16"][r.integer(0, 4)]
+    dtype = ["float32", "int8", "int64", "float64", "float16", "bfloat16"][r.integer(0, 5)]
     x, y = c.placeholder("x", shape, dtype), c.placeholder("y", shape, dtype)
     s = c.placeholder("s", (), dtype)
     t = c.compute(shape, lambda *i: x[i] * y[i] + s[()])

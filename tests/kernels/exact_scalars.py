@@ -4,10 +4,10 @@ import math
 from fractions import Fraction
 
 import mpmath
-import numpy as np
+from ml_dtypes import finfo
 from mpmath import mpf
 
-from relayvm.base.dtypes import FLOAT16
+from relayvm.base.dtypes import FLOAT16, NARROW
 from relayvm.kernels.scalar_ops import SCALAR_OPS
 
 PRECISION = 220
@@ -83,11 +83,11 @@ FUSED = {"fma": _exactly(lambda a, b, c: a * b + c)}
 def error_bound(name, dtype):
     """Return how many units of the last place a result may be off.
 
-    float16 is rounded from float32, whose units are 2**-13 of its own.
+    float16 is rounded from float32, whose units are 2**-13 of its own; bfloat16 too, with 2**-16.
     """
     bound = SCALAR_OPS[name].ulp
-    if dtype is FLOAT16 and bound:
-        return 0.5 + bound * 2.0**-13
+    if dtype in NARROW and bound:
+        return 0.5 + bound * 2.0 ** -(13 if dtype is FLOAT16 else 16)
     return bound
 
 
@@ -110,7 +110,7 @@ def _error(result, exact, info):
 
 def worst_error(name, reference, *operands):
     """Return the largest error of a scalar function, and the operands that have it."""
-    info = np.finfo(operands[0].dtype)
+    info = finfo(operands[0].dtype)
     results = SCALAR_OPS[name](*operands).tolist()
     worst, where = 0.0, None
     with mpmath.workprec(PRECISION):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from relayvm.base.dims import DimVar, symbol
+from relayvm.base.dtypes import BY_NAME
 from relayvm.base.target import Target
 from relayvm.kernels import compute as te
 from relayvm.kernels.interpret import interpret
@@ -17,7 +18,7 @@ from relayvm.kernels.schedule import schedule
 
 from .native import Native
 
-DTYPES = ("bool", "int8", "uint16", "int64", "float16", "float32", "float64")
+DTYPES = ("bool", "int8", "uint16", "int64", "float16", "bfloat16", "float32", "float64")
 FORMS = list(itertools.product(("argmax", "argmin"), (False, True)))
 VARS = (DimVar("m"), DimVar("n"))
 
@@ -63,10 +64,12 @@ def values(shape, dtype, seed):
     """Return few different values, so that equals are met; some NaN, infinities and zeros."""
     rng = np.random.default_rng(seed)
     few = np.array([0, 1, 2, 100] if seed % 2 else [7, 7])
-    x = rng.choice(few, shape).astype(dtype)
-    if np.dtype(dtype).kind == "f" and seed % 3:
+    x = rng.choice(few, shape).astype(BY_NAME[dtype].numpy)
+    if BY_NAME[dtype].is_float and seed % 3:
         special = np.array([np.nan, -0.0, np.inf, -np.inf] if seed % 3 == 1 else [-np.inf])
-        x = np.where(rng.random(shape) < 0.3, rng.choice(special, shape), x).astype(dtype)
+        x = np.where(rng.random(shape) < 0.3, rng.choice(special, shape), x.astype(float)).astype(
+            BY_NAME[dtype].numpy
+        )
     return x
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relayvm.base.dims import DimVar, dim_value, symbol
-from relayvm.base.dtypes import BOOL, BY_NAME
+from relayvm.base.dtypes import BOOL, BY_NAME, dtype_of
 from relayvm.base.link import link_object
 from relayvm.base.target import Target
 from relayvm.kernels import compute as te
@@ -23,7 +23,8 @@ COUNT = 40
 N, M = DimVar("n"), DimVar("m")
 DN, DM = symbol(N), symbol(M)
 SIZES = [(3, 37), (17, 16), (1, 5)]
-DTYPES = [BY_NAME[d] for d in ("float32", "float64", "float16", "int32", "int8", "uint16", "bool")]
+NAMES = ("float32", "float64", "float16", "bfloat16", "int32", "int8", "uint16", "bool")
+DTYPES = [BY_NAME[name] for name in NAMES]
 REDUCTIONS = {True: ("any", "all"), False: ("sum", "max", "min", "prod")}
 
 
@@ -115,13 +116,13 @@ def built():
 def _array(tensor, sizes, rng):
     shape = tuple(dim_value(d, sizes) for d in tensor.shape)
     if tensor.dtype.is_float:
-        return (rng.standard_normal(shape) * 2).astype(tensor.dtype.numpy)
+        return tensor.dtype.array(rng.standard_normal(shape) * 2)
     low = -5 if tensor.dtype.is_signed else 0
     return rng.integers(low, 2 if tensor.dtype is BOOL else 9, shape).astype(tensor.dtype.numpy)
 
 
 def _same(a, b):
-    if a.dtype.kind != "f":
+    if not dtype_of(a.dtype).is_float:
         return (a == b).all()
     bits = f"uint{a.dtype.itemsize * 8}"
     return ((a.view(bits) == b.view(bits)) | (np.isnan(a) & np.isnan(b))).all()

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from ml_dtypes import finfo
 
-from relayvm.base.dtypes import FLOAT16, FLOAT32, FLOAT64, FLOATS
+from relayvm.base.dtypes import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FLOATS
 from relayvm.kernels.scalar_ops import SCALAR_OPS
 from tests.kernels.exact_scalars import BINARY, FUSED, UNARY, error_bound, worst_error
 
@@ -18,16 +19,16 @@ CENTRES += [2.0**17, 2.0**20, 2.0**31, 2.0**-27, 2.0**-54, math.log(2) / 2, 1.5,
 CENTRES += [k * math.pi / 2 for k in (*range(1, 12), 355, 710, 51819, 245850922)]
 # As close to a multiple of pi/2 as a float64 can be, and a float32.
 CENTRES += [6381956970095103.0 * 2.0**797, 16367173.0 * 2.0**72]
-UNIFORM = {FLOAT16: 100, FLOAT32: 800, FLOAT64: 800}
-EACH_EXPONENT = {FLOAT16: 16, FLOAT32: 8, FLOAT64: 2}
-PAIRS = {FLOAT16: 1000, FLOAT32: 4000, FLOAT64: 4000}
+UNIFORM = {FLOAT16: 100, BFLOAT16: 100, FLOAT32: 800, FLOAT64: 800}
+EACH_EXPONENT = {FLOAT16: 16, BFLOAT16: 4, FLOAT32: 8, FLOAT64: 2}
+PAIRS = {FLOAT16: 1000, BFLOAT16: 1000, FLOAT32: 4000, FLOAT64: 4000}
 FLOAT_OPS = {name for name, op in SCALAR_OPS.items() if FLOAT32 in op.dtypes and op.to is None}
 FORMATS = pytest.mark.parametrize("dtype", FLOATS, ids=str)
 
 
 def _every_exponent(dtype, count, rng):
     """Return positive values, `count` to each power of two that the type has."""
-    info = np.finfo(dtype.numpy)
+    info = finfo(dtype.numpy)
     powers = np.repeat(np.arange(info.minexp - info.nmant, info.maxexp), count)
     mantissas = rng.uniform(1, 2 - float(info.eps), len(powers))
     mantissas[rng.random(len(powers)) < 0.1] = 1
@@ -36,7 +37,7 @@ def _every_exponent(dtype, count, rng):
 
 def _edges(dtype):
     """Return values at which functions change, with their neighbours, and the ends of the type."""
-    info = np.finfo(dtype.numpy)
+    info = finfo(dtype.numpy)
     with np.errstate(over="ignore"):
         centres = np.array(CENTRES).astype(dtype.numpy)
     centres = centres[np.isfinite(centres)]
@@ -75,7 +76,7 @@ def _pairs(dtype, arity=2):
 def _powers(dtype):
     """Return bases and exponents whose powers have every size, those that just overflow too."""
     rng = np.random.default_rng(13)
-    info = np.finfo(dtype.numpy)
+    info = finfo(dtype.numpy)
     x = np.abs(_samples(dtype))
     x = np.concatenate([x, 1 + rng.uniform(-1, 1, 300) * np.exp2(-rng.uniform(1, info.nmant, 300))])
     x = x[x != 1].astype(dtype.numpy)

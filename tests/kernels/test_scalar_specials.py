@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from ml_dtypes import finfo
 
 from relayvm.base.dtypes import FLOAT16, FLOAT32, FLOAT64, FLOATS
 from relayvm.kernels.scalar_ops import SCALAR_OPS
@@ -141,7 +142,7 @@ def test_the_larger_and_the_smaller_of_nan_is_nan(dtype):
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_predicates_of_special_floats(dtype):
-    tiny = np.finfo(dtype.numpy).smallest_subnormal
+    tiny = finfo(dtype.numpy).smallest_subnormal
     x = np.array([0.0, -0.0, tiny, 1, INF, -INF, NAN], dtype.numpy)
     assert SCALAR_OPS["isnan"](x).tolist() == [False] * 6 + [True]
     assert SCALAR_OPS["isinf"](x).tolist() == [False] * 4 + [True, True, False]
@@ -154,7 +155,7 @@ def test_predicates_of_special_floats(dtype):
 
 
 def _every_size(dtype):
-    info = np.finfo(dtype.numpy)
+    info = finfo(dtype.numpy)
     rng = np.random.default_rng(21)
     powers = np.repeat(np.arange(info.minexp - info.nmant, info.maxexp), 4)
     return np.ldexp(rng.uniform(1, 2 - float(info.eps), len(powers)), powers).astype(dtype.numpy)
@@ -173,7 +174,7 @@ def test_odd_and_even_functions_are_so_to_the_last_bit(dtype):
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_small_operands_of_odd_functions_come_back(dtype):
     """Denormals are not flushed, by any of them."""
-    info = np.finfo(dtype.numpy)
+    info = finfo(dtype.numpy)
     x = np.array([info.smallest_subnormal, info.tiny, info.tiny - info.smallest_subnormal])
     for name in set(ODD) - {"erf"}:
         assert SCALAR_OPS[name](x).tolist() == x.tolist(), name
@@ -181,7 +182,7 @@ def test_small_operands_of_odd_functions_come_back(dtype):
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_logarithms_to_base_2_of_powers_of_2_are_whole(dtype):
-    info = np.finfo(dtype.numpy)
+    info = finfo(dtype.numpy)
     powers = np.arange(info.minexp - info.nmant, info.maxexp)
     x = np.ldexp(1.0, powers).astype(dtype.numpy)
     assert SCALAR_OPS["log2"](x).tolist() == powers.tolist()
@@ -195,7 +196,7 @@ def test_logarithms_to_base_10_of_powers_of_10_are_whole(dtype, most):
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_whole_powers_of_two_are_exact(dtype):
-    info = np.finfo(dtype.numpy)
+    info = finfo(dtype.numpy)
     powers = np.arange(info.minexp - info.nmant, info.maxexp)
     y = powers.astype(dtype.numpy)
     result = SCALAR_OPS["power"](np.full_like(y, 2), y)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from relayvm.base.dims import DimVar, symbol
+from relayvm.base.dtypes import BY_NAME
 from relayvm.base.target import Target
 from relayvm.kernels import compute as te
 from relayvm.kernels import loops as n
@@ -21,7 +22,7 @@ from relayvm.kernels.verify import verify_nest
 
 from .native import Native
 
-DTYPES = ("bool", "int8", "float16", "float32", "float64")
+DTYPES = ("bool", "int8", "float16", "bfloat16", "float32", "float64")
 SIZES = [(16, 16), (100, 17), (33, 65), (70, 130), (64, 128), (5, 40), (40, 3), (0, 20), (1, 1)]
 SIZES += [(2100, 20), (20, 150)]
 VARS = (DimVar("b"), DimVar("m"), DimVar("n"))
@@ -42,7 +43,7 @@ def transpose(shape, axes, dtype, variables=()):
 
 def values(shape, dtype):
     rng = np.random.default_rng(len(shape))
-    array = rng.integers(0, 100, shape).astype(dtype)
+    array = rng.integers(0, 100, shape).astype(BY_NAME[dtype].numpy)
     expected = ~array if dtype == "bool" else array + array.dtype.type(1)
     return array, expected
 

@@ -1,4 +1,4 @@
-"""Products of float16, float64 and int64: the bits of the naive nest in every layout."""
+"""Products of narrow floats, float64 and int64: the bits of the naive nest in every layout."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from relayvm.base.dims import symbol
+from relayvm.base.dtypes import BY_NAME
 from relayvm.base.target import Target
 from relayvm.kernels import compute as te
 from relayvm.kernels.interpret import interpret
@@ -17,7 +18,7 @@ from relayvm.kernels.schedule import schedule
 
 from .test_integer_products import RUN_HERE, VARS, Built
 
-DTYPES = {"float16": "float32", "float64": "float64", "int64": "int64"}
+DTYPES = {"float16": "float32", "bfloat16": "float32", "float64": "float64", "int64": "int64"}
 LAYOUTS = list(itertools.product((False, True), repeat=2))
 SIZES = [(1, 18, 20), (5, 19, 17), (0, 3, 5), (3, 2, 0)]
 CASES = list(itertools.product(DTYPES, LAYOUTS))
@@ -45,7 +46,7 @@ def arrays(dtype, layout, sizes):
     m, columns, k = sizes
     rng = np.random.default_rng(sum(sizes))
     shapes = ((k, m) if layout[0] else (m, k), (columns, k) if layout[1] else (k, columns))
-    return [(rng.standard_normal(s) * 50).astype(dtype) for s in shapes]
+    return [BY_NAME[dtype].array(rng.standard_normal(s) * 50) for s in shapes]
 
 
 def check(built, sizes_of):
@@ -83,10 +84,11 @@ def test_partials_of_64_bits_take_two_registers_each(target):
     assert partials("float64") <= partials("float16") // 2
 
 
-def test_few_uses_of_float16_need_no_memory_for_float32():
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_few_uses_of_narrow_floats_need_no_memory_for_float32(dtype):
     for rows, columns in ((1, 16), (16, 48)):
-        nest = schedule(product("float16", (False, True), (rows, columns, 64)), Target())
+        nest = schedule(product(dtype, (False, True), (rows, columns, 64)), Target())
         assert not nest.scratch
         assert not nest.private
-    nest = schedule(product("float16", (False, True), (128, 128, 64)), Target())
+    nest = schedule(product(dtype, (False, True), (128, 128, 64)), Target())
     assert [buffer.dtype.name for buffer in nest.scratch] == ["float32", "float32"]

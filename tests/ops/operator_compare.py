@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.dtypes import dtype_of
 from relayvm.ir.types import Type
 from relayvm.ops.operator import Operator
 
@@ -27,7 +28,7 @@ def assert_same(
         return
     assert actual.dtype == expected.dtype, what
     assert actual.shape == expected.shape, what
-    if expected.dtype.kind != "f":
+    if not dtype_of(expected.dtype).is_float:
         assert np.array_equal(actual, expected), f"{what}:\n{actual}\n{expected}"
         return
     tolerance = op.tolerance(types, attrs)

@@ -24,6 +24,7 @@ SANITIZED = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wmissing-prototypes", "-Werror")
 TEXT = """
 def @main[n](%x: Tensor[(n), float32], %y: Tensor[(n), float32]) { (%x * 2f + %y, sum(%x)) }
+def @narrow(%x: Tensor[(2), bfloat16], %k: bfloat16) { (%x * %k, %k * %k) }
 def @total(%l: List[int64]) -> int64 { @foldl(fn (%a: int64, %b: int64) { %a + %b }, 0i64, %l) }
 def @adder(%k: int64) -> fn (int64) -> int64 { fn (%i: int64) -> int64 { %i + %k } }
 def @apply(%f: fn (int64) -> int64, %i: int64) -> int64 { %f(%i) }
@@ -38,7 +39,7 @@ def @count(%r: ref(int64)) -> int64 {
 def @spin(%i: int64) -> int64 { if (%i > 0i64) { @spin(%i - 1i64) } else { 7i64 } }
 def @deep(%i: int64) -> int64 { if (%i > 0i64) { @deep(%i - 1i64) + 1i64 } else { 0i64 } }
 """
-ENTRIES = ["main", "total", "adder", "apply", "swap", "extend", "count", "spin", "deep"]
+ENTRIES = ["main", "narrow", "total", "adder", "apply", "swap", "extend", "count", "spin", "deep"]
 
 pytestmark = [
     pytest.mark.slow,

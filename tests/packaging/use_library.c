@@ -2,6 +2,7 @@
 #include <relayvm.h>
 
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,7 @@ static void test_descriptions(void) {
     CHECK(strcmp(entry->parameters[0]->text, "Tensor[(n), float32]") == 0);
     CHECK(entry->parameters[0]->dims[0] == -1 && strcmp(entry->parameters[0]->dim_names[0], "n") == 0);
     CHECK(!rvm_executable_find_entry(exe, "none") && !rvm_executable_entry(exe, 1000));
-    CHECK(rvm_executable_entry(exe, 0) && rvm_executable_num_entries(exe) == 9);
+    CHECK(rvm_executable_entry(exe, 0) && rvm_executable_num_entries(exe) == 10);
     CHECK(rvm_executable_find_constructor(exe, "List[int64]", "Cons")->num_fields == 2);
     CHECK(!rvm_executable_find_constructor(exe, "List[int64]", "Node"));
     CHECK(rvm_executable_num_data_types(exe) == 1 && !rvm_executable_data_type(exe, 1));
@@ -79,7 +80,7 @@ static void test_tensors(rvm_vm *vm) {
     FAILS(rvm_vm_run(vm, "main", arguments, 2, results, 2, &error), "wrong-argument");
     FAILS(!rvm_tensor_copy(exe, RVM_FLOAT32, 1, &minus, x, &error), "wrong-argument");
     FAILS(!rvm_tensor_copy(exe, RVM_FLOAT32, 9, &three, x, &error), "wrong-argument");
-    FAILS(!rvm_tensor_copy(exe, (rvm_dtype)12, 1, &three, x, &error), "wrong-argument");
+    FAILS(!rvm_tensor_copy(exe, (rvm_dtype)13, 1, &three, x, &error), "wrong-argument");
     FAILS(!rvm_tensor_copy(exe, RVM_FLOAT32, 1, &three, NULL, &error), "wrong-argument");
     CHECK(!rvm_tensor_copy(exe, RVM_FLOAT32, 1, &minus, x, NULL));
     rvm_value *empty = rvm_tensor_lend(exe, RVM_FLOAT32, 1, &none, NULL, &error);
@@ -93,6 +94,30 @@ static void test_tensors(rvm_vm *vm) {
     rvm_value_free(a);
     rvm_value_free(b);
     rvm_value_free(NULL);
+}
+
+static void test_bfloat16(rvm_vm *vm) {
+    const uint16_t x[] = {0x3f80, 0x4049}, k = 0x3fc0; /* 1 and 3.140625, times 1.5 */
+    const int64_t two = 2;
+    rvm_value *a = rvm_tensor_copy(exe, RVM_BFLOAT16, 1, &two, x, &error);
+    rvm_value *b = rvm_tensor_copy(exe, RVM_BFLOAT16, 0, NULL, &k, &error);
+    const rvm_value *arguments[] = {a, b};
+    rvm_value *results[2];
+    CHECK(rvm_vm_run(vm, "narrow", arguments, 2, results, 2, &error) == 0);
+    const rvm_tensor_view product = rvm_value_tensor(results[0]);
+    const uint16_t *bits = product.elements;
+    CHECK(product.dtype == RVM_BFLOAT16 && product.num_bytes == 4 && rvm_dtype_size(RVM_BFLOAT16) == 2);
+    CHECK(bits[0] == 0x3fc0 && bits[1] == 0x4097); /* 4.7109375 lies nearest to 4.71875 */
+    const rvm_tensor_view square = rvm_value_tensor(results[1]);
+    CHECK(square.dtype == RVM_BFLOAT16 && *(const uint16_t *)square.elements == 0x4010);
+    rvm_value *wrong = rvm_tensor_copy(exe, RVM_FLOAT16, 0, NULL, &k, &error);
+    arguments[1] = wrong;
+    rvm_value_free(results[0]);
+    rvm_value_free(results[1]);
+    FAILS(rvm_vm_run(vm, "narrow", arguments, 2, results, 2, &error), "wrong-argument");
+    rvm_value_free(wrong);
+    rvm_value_free(a);
+    rvm_value_free(b);
 }
 
 static rvm_value *make_list(int64_t count) {
@@ -273,7 +298,7 @@ static void test_loading(const char *path) {
     CHECK(bytes && fread(bytes, 1, size, file) == size);
     fclose(file);
     rvm_executable *unlinked = rvm_executable_load_memory(bytes, size, 0, &error);
-    CHECK(unlinked && rvm_executable_num_entries(unlinked) == 9);
+    CHECK(unlinked && rvm_executable_num_entries(unlinked) == 10);
     FAILS(!rvm_vm_new(unlinked, NULL, &error), "not-ready");
     rvm_executable_free(unlinked);
     rvm_executable *other = rvm_executable_load_memory(bytes, size, RVM_ALLOW_NATIVE | RVM_CHECK_CONSTANTS, &error);
@@ -301,6 +326,7 @@ int main(int count, char **words) {
     CHECK(vm);
     test_descriptions();
     test_tensors(vm);
+    test_bfloat16(vm);
     test_data(vm);
     test_functions(vm);
     test_tuples_arrays_references(vm);

@@ -155,6 +155,20 @@ def test_devices_are_named_in_all_forms():
     assert np.shares_memory(shared, values) and shared.device == tvm.cpu()
 
 
+def test_arrays_of_bfloat16_are_lent_to_pytorch_and_copied_from_it():
+    torch = pytest.importorskip("torch")
+    array = tvm.nd.empty((2, 3), "bfloat16")
+    array[...] = np.arange(6).reshape(2, 3)
+    lent = torch.from_dlpack(array)
+    assert lent.dtype == torch.bfloat16 and lent.tolist() == [[0, 1, 2], [3, 4, 5]]
+    lent[1, 2] = -7
+    assert float(array[1, 2]) == -7
+    back = tvm.nd.from_dlpack(lent.t())
+    assert back.dtype == array.dtype and back.tobytes() == array.T.tobytes()
+    with pytest.raises(RuntimeError):
+        tvm.nd.from_dlpack(torch.zeros(2, dtype=torch.float8_e5m2))
+
+
 # --- sizes -----------------------------------------------------------------------------------
 
 

@@ -191,7 +191,8 @@ def test_a_dtype_that_is_unknown_is_told_with_those_that_are_known():
         relay.scalar_type("float31")
     assert str(raised.value) == (
         "error[unknown-dtype]: there is no dtype `float31`; known are `bool`, `int8`, `int16`, "
-        "`int32`, `int64`, `uint8`, `uint16`, `uint32`, `uint64`, `float16`, `float32`, `float64`\n"
+        "`int32`, `int64`, `uint8`, `uint16`, `uint32`, `uint64`, `float16`, `float32`, `float64`, "
+        "`bfloat16`\n"
         "help: `relayvm explain unknown-dtype`"
     )
 

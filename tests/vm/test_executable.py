@@ -149,7 +149,7 @@ def test_another_version_is_refused_with_both_versions_and_the_way_out():
     failure = refusal(DATA[:8] + struct.pack("<I", 99) + DATA[12:])
     assert failure.code == "executable-version"
     assert failure.message == (
-        "the executable has format version 99, this RelayVM reads version 4; compile the program "
+        "the executable has format version 99, this RelayVM reads version 5; compile the program "
         "again with this RelayVM, or use the one that wrote it"
     )
 
@@ -209,7 +209,7 @@ FIELDS = {
     "a closure of another function": ("layouts", 3, "function", 1, "does not fit signature 0"),
     "a constructor out of order": ("layouts", 1, "tag", 1, "`Nil` does not stand among"),
     "too many constructors": ("layouts", 1, "tags", 3, "does not stand among its type's 3"),
-    "a tensor of no dtype": ("tensor_types", 0, "dtype", 12, "12 is not a dtype"),
+    "a tensor of no dtype": ("tensor_types", 0, "dtype", 13, "13 is not a dtype"),
     "a tensor of rank 9": ("constants", 0, "rank", 9, "9 is not a rank"),
     "a constant of another size": ("constants", 0, "size_bytes", 20, "does not fit its dims"),
     "a constant out of its place": ("constants", 1, "offset", 0, "is out of its place"),

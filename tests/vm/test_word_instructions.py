@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from relayvm.base.dtypes import DTYPES, NUMERIC, DType
+from relayvm.base.dtypes import DTYPES, NARROW, NUMERIC, DType
 from relayvm.vm import isa
 from relayvm.vm.executable import Executable
 from relayvm.vm.machine import VirtualMachine
@@ -23,7 +23,7 @@ def samples(dtype: DType) -> list:
     if dtype.is_bool:
         return [False, True]
     if dtype.is_float:
-        big = {"float16": 60000.0, "float32": 3e38, "float64": 1e308}[dtype.name]
+        big = {"float16": 60000.0, "float32": 3e38, "float64": 1e308, "bfloat16": 3e38}[dtype.name]
         numbers = [
             0.0,
             -0.0,
@@ -85,8 +85,8 @@ def float_divmod(a, b):
 
 
 def float_meaning(name: str, a, b, dtype: DType):
-    """Return the result in the dtype; float16 is computed in float32 and rounded once."""
-    wide = np.float32 if dtype.name == "float16" else dtype.numpy.type
+    """Return the result in the dtype; narrow floats are computed in float32 and rounded once."""
+    wide = np.float32 if dtype in NARROW else dtype.numpy.type
     x, y = wide(a), wide(b)
     with np.errstate(all="ignore"):
         result = {
@@ -219,7 +219,7 @@ def cast_meaning(value, source: DType, target: DType):
         return bool(value != 0)
     if target.is_float:
         with np.errstate(all="ignore"):
-            return target.numpy.type(value)
+            return target.array(value)[()]
     if not source.is_float:
         return wrap(int(value), target)
     if np.isnan(value):

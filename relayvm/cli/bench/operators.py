@@ -119,7 +119,7 @@ def _array(
     name, _, bound = kind.partition(":")
     dtype = dtype_of(name)
     if dtype.is_float:
-        return (rng.random(extents) + 0.25).astype(dtype.numpy)
+        return dtype.array(rng.random(extents) + 0.25)
     most = known.get(bound) or int(bound or (2 if dtype.is_bool else 100))
     return rng.integers(0 if bound or dtype.is_bool else 1, most, extents).astype(dtype.numpy)
 

@@ -21,7 +21,7 @@ from relayvm.base.dims import (
     dim_variables,
     symbol,
 )
-from relayvm.base.dtypes import INT64
+from relayvm.base.dtypes import INT64, number_of
 from relayvm.base.shapes import Check, shape_context
 from relayvm.base.target import Target
 from relayvm.compiler.transforms.blocks import split_block
@@ -246,7 +246,7 @@ def _evaluate(value: Expr, values: dict[Expr, object], tracer: _Tracer) -> objec
         case Var():
             return values[value]
         case Constant():
-            item = value.data.item()
+            item = number_of(value.data)
             dtype = _tensor_type(value.checked_type).dtype
             return compute((), lambda: const(item, dtype), "constant")
         case Tuple():

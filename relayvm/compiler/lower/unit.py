@@ -6,6 +6,7 @@ import hashlib
 
 import numpy as np
 
+from relayvm.base.narrow.bfloat16 import as_bytes
 from relayvm.compiler.lower.kernels import KernelTable
 from relayvm.compiler.lower.layouts import Layouts
 from relayvm.compiler.lower.linear import LinearFunction
@@ -61,7 +62,7 @@ class Unit:
         if known is not None:
             return known[1]
         dense = np.ascontiguousarray(data)
-        key = (dense.dtype.name, data.shape, hashlib.sha256(dense.data).digest())
+        key = (dense.dtype.name, data.shape, hashlib.sha256(as_bytes(dense).data).digest())
         if key not in self._constant_numbers:
             self._constant_numbers[key] = len(self.constants)
             self.constants.append(dense)

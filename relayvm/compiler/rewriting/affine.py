@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dtypes import FLOAT32, INT32, DType
+from relayvm.base.narrow.bfloat16 import readable
 from relayvm.base.source import Span
 from relayvm.compiler.rewriting.build import call, constant, folded, tensor
 from relayvm.ir.equal import structural_equal
@@ -54,7 +55,7 @@ class Affine:
     @property
     def is_centered(self) -> bool:
         """True if 0 stands for 0."""
-        return isinstance(self.zero_point, Constant) and not np.any(self.zero_point.data)
+        return isinstance(self.zero_point, Constant) and not np.any(readable(self.zero_point.data))
 
     def with_integers(self, integers: Expr) -> Affine:
         """Return other numbers with the same scale and zero point."""
@@ -127,7 +128,7 @@ def same_numbers(a: Expr, b: Expr) -> bool:
     if a is b:
         return True
     if isinstance(a, Constant) and isinstance(b, Constant):
-        x, y = a.data, b.data
+        x, y = readable(a.data), readable(b.data)
         if x.size == y.size == 1:
             x, y = x.reshape(()), y.reshape(())
         tolerance = 1e-5 if a.data.dtype == FLOAT32.numpy else 0

@@ -50,7 +50,7 @@ def folded(node: Call) -> Expr:
 
 def constant(value: Any, dtype: DType) -> Constant:
     """Return a typed constant."""
-    data = np.array(value, dtype.numpy)
+    data = dtype.array(value)
     return Constant(data, checked_type=TensorType(data.shape, dtype))
 
 

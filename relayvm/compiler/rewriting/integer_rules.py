@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dtypes import INT32
+from relayvm.base.dtypes import INT32, number_of
 from relayvm.compiler.rewriting.affine import (
     Affine,
     Target,
@@ -190,7 +190,7 @@ def _clip(q: Question) -> Affine | None:
         bound = quantized_constant(Constant(np.array(value, np.float32)), x, x.dtype)
         if bound is None:
             return None
-        bounds.append(float(bound.data))
+        bounds.append(float(number_of(bound.data)))
     made = call("clip", (x.integers,), q.node.span, a_min=bounds[0], a_max=bounds[1])
     return x.with_integers(made)
 

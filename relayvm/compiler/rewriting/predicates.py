@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dtypes import DType
+from relayvm.base.dtypes import BFLOAT16, FLOAT32, DType, number_of
+from relayvm.base.narrow.bfloat16 import readable
 from relayvm.compiler.rewriting.build import is_determined, is_static, tensor, type_of
 from relayvm.ir.expr import Constant, Expr
 
@@ -17,6 +18,15 @@ Condition = Callable[..., bool]
 
 def _is_numeric(expr: Expr) -> bool:
     return not tensor(expr).dtype.is_bool
+
+
+def _holds(dtype: DType, source: DType) -> bool:
+    """Tell whether each value of `source` is one of a float dtype."""
+    if BFLOAT16 not in (dtype, source):
+        return np.can_cast(source.numpy, dtype.numpy)
+    if source is BFLOAT16:
+        return dtype.bits >= FLOAT32.bits or dtype is BFLOAT16
+    return source.is_integer and source.bits <= 8
 
 
 def _is_lossless(expr: Expr, dtype: DType, final: Expr) -> bool:
@@ -28,10 +38,10 @@ def _is_lossless(expr: Expr, dtype: DType, final: Expr) -> bool:
     if source.is_bool:
         return True
     if source.is_float:
-        return dtype.is_float and np.can_cast(source.numpy, dtype.numpy)
+        return dtype.is_float and _holds(dtype, source)
     if dtype.is_float:
         once = target.bits >= 32 or source.bits <= 8
-        return target.is_float and once and np.can_cast(source.numpy, dtype.numpy)
+        return target.is_float and once and _holds(dtype, source)
     if not dtype.is_integer:
         return False
     if target.is_integer and dtype.bits >= target.bits:
@@ -71,12 +81,12 @@ def _is_ordinary_scale(expr: Expr) -> bool:
     """Return True for a positive number whose products with small integers stay apart."""
     if not isinstance(expr, Constant) or expr.data.ndim:
         return False
-    return bool(1e-30 < expr.data < 1e30)
+    return bool(1e-30 < number_of(expr.data) < 1e30)
 
 
 def _is_small_integer(expr: Expr) -> bool:
     """Return True for an integer that float32 holds beside any of 16 bits."""
-    return isinstance(expr, Constant) and bool(np.all(np.abs(expr.data) < 1 << 20))
+    return isinstance(expr, Constant) and bool(np.all(np.abs(readable(expr.data)) < 1 << 20))
 
 
 def _is_unchanged(expr: Expr, result: Expr, numbers_are_scalars: bool) -> bool:

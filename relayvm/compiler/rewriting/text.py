@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.narrow.bfloat16 import readable
 from relayvm.base.source import Source
 from relayvm.compiler.rewriting.build import constant, folded, tensor, typed_call
 from relayvm.compiler.rewriting.engine import CallRule, Site
@@ -207,6 +208,7 @@ def _same_atom(a: Expr, b: Expr) -> bool:
 
 
 def _is_all(data: np.ndarray, number: np.ndarray) -> bool:
+    data, number = readable(data), readable(number)
     same_sign = np.signbit(data) == np.signbit(number) if data.dtype.kind == "f" else True
     return bool(np.all((data == number) & same_sign)) and data.size > 0
 

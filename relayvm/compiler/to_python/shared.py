@@ -10,6 +10,7 @@ import numpy as np
 
 from relayvm.base.dims import AnyDim, Dim, DimExpr
 from relayvm.base.dtypes import DType
+from relayvm.base.narrow.bfloat16 import is_bfloat16
 from relayvm.compiler.to_python import support
 from relayvm.compiler.to_python.spellings import (
     MEANINGS,
@@ -90,7 +91,7 @@ class Shared:
 
     def constant(self, data: np.ndarray) -> Term:
         """Return a tensor as text in place, or by name where it is large."""
-        if data.ndim == 0:
+        if data.ndim == 0 and not is_bfloat16(data):
             return Term(scalar_text(data[()]))
         if data.ndim == 1 and data.size <= MOST_IN_PLACE and data.dtype.kind in "biu":
             return Term(f"np.array({data.tolist()}, np.{data.dtype.name})")
@@ -110,7 +111,11 @@ class Shared:
                 self.imports["import base64"] = None
                 code = base64.b64encode(np.ascontiguousarray(data).tobytes()).decode()
                 shape = tuple_text([str(n) for n in data.shape])
-                text = f'np.frombuffer(base64.b64decode("{code}"), np.{data.dtype.name})'
+                dtype = f"np.{data.dtype.name}"
+                if is_bfloat16(data):
+                    self.imports["from relayvm.base.dtypes import BFLOAT16"] = None
+                    dtype = "BFLOAT16.numpy"
+                text = f'np.frombuffer(base64.b64decode("{code}"), {dtype})'
                 text += f".reshape({shape})"
             lines.append(f"{name} = {text}")
         return lines

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dtypes import DType
+from relayvm.base.dtypes import BFLOAT16, DType
 from relayvm.compiler.to_python.text import OPERATOR, POSTFIX, Term, joined, tuple_text
 from relayvm.ir.types import TensorType, TupleType, Type
 from relayvm.ops.binary import BINARY_MEANINGS
@@ -41,12 +41,21 @@ def spelled(
 ) -> Term | None:
     """Return a call in plain numpy, or None. `uses` is told the helpers that the text needs."""
     dtypes = [t.dtype for t in types if isinstance(t, TensorType)]
+    if BFLOAT16 in (*map(_dtype_within, types), *attrs.values()):
+        return None
     if name in MEANINGS and dtypes:
         return _elementwise(name, args, dtypes[0], uses)
     if name == "cast" and isinstance(types[0], TensorType):
         return _cast(args[0], dtypes[0], attrs["dtype"], uses)
     spelling = _SPELLINGS.get(name)
     return spelling(args, types, attrs) if spelling is not None else None
+
+
+def _dtype_within(type_: Type) -> DType | None:
+    """Return the dtype of a tensor, BFLOAT16 of a tuple that holds one of it."""
+    if isinstance(type_, TupleType):
+        return BFLOAT16 if BFLOAT16 in map(_dtype_within, type_.fields) else None
+    return type_.dtype if isinstance(type_, TensorType) else None
 
 
 def _elementwise(name: str, args: Sequence[Term], dtype: DType, uses: Uses) -> Term | None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.dtypes import number_of
+from relayvm.base.narrow.bfloat16 import readable
 from relayvm.compiler.rewriting import CallRule, Site, rewrite_calls
 from relayvm.compiler.rewriting.build import attrs_of, call, constant, is_static, tensor
 from relayvm.ir.expr import Call, Constant, Expr, Tuple
@@ -95,12 +97,12 @@ def _one(expr: Expr) -> int:
 
 def _number(expr: Expr) -> float:
     assert isinstance(expr, Constant)
-    return float(expr.data.reshape(()))
+    return float(number_of(expr.data.reshape(())))
 
 
 def _floats(expr: Expr) -> tuple[float, ...]:
     assert isinstance(expr, Constant)
-    return tuple(float(v) for v in expr.data.reshape(-1))
+    return tuple(float(v) for v in readable(expr.data).reshape(-1))
 
 
 def _pairs(expr: Expr) -> tuple[tuple[int, ...], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from relayvm.base.narrow.bfloat16 import readable
 from relayvm.compiler.rewriting import CallRule, Site, rewrite_calls
 from relayvm.compiler.rewriting.build import call, constant, tensor
 from relayvm.ir.expr import Call, Constant, Expr
@@ -43,10 +44,10 @@ def _as_product(node: Call, site: Site) -> Expr | None:
     dtype = tensor(node).dtype
     if not isinstance(divisor, Constant) or not dtype.is_float:
         return None
-    smallest = float(np.finfo(dtype.numpy).tiny)
+    smallest = dtype.tiny
     with np.errstate(all="ignore"):
-        reciprocal = np.asarray(1 / divisor.data, dtype.numpy)
-    for values in (np.abs(divisor.data), np.abs(reciprocal)):
+        reciprocal = dtype.array(1 / readable(divisor.data))
+    for values in (np.abs(readable(divisor.data)), np.abs(readable(reciprocal))):
         if not np.all(np.isfinite(values)) or not np.all(values >= smallest):
             return None
     return call("multiply", (node.args[0], constant(reciprocal, dtype)), node.span)

@@ -35,6 +35,7 @@ from relayvm.ir.expr import (
 from relayvm.ir.module import Module
 from relayvm.ir.types import TensorType, TupleType, Type
 from relayvm.ir.visit import post_order, rebuild
+from relayvm.kernels.scalar_ops import cast_array
 
 CALL_OPERATIONS = 1_000_000
 MODULE_OPERATIONS = 3_000_000
@@ -228,9 +229,9 @@ def _sizes(node: Call, operand: Type | None) -> Constant | None:
     dims = [d for d in operand.shape if isinstance(d, int)]
     if len(dims) < operand.rank:
         return None
-    dtype = node.checked_type.dtype.numpy
+    dtype = node.checked_type.dtype
     sizes = np.array(dims if node.op.name == "shape_of" else math.prod(dims), np.int64)
-    return Constant(sizes.astype(dtype), span=node.span, checked_type=node.checked_type)
+    return Constant(cast_array(sizes, dtype), span=node.span, checked_type=node.checked_type)
 
 
 def _is_constant(expr: Expr) -> bool:

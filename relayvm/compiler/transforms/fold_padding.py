@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.narrow.bfloat16 import readable
 from relayvm.compiler.rewriting import CallRule, Site, rewrite_calls
 from relayvm.compiler.rewriting.build import attrs_of, is_call, tensor, typed_call
 from relayvm.ir.expr import Attrs, Call, Constant, Expr
@@ -86,7 +87,7 @@ def _fills_alike(node: Call, pad: Call, attrs: dict[str, Any]) -> bool:
     filling = pad.args[1]
     if not isinstance(filling, Constant) or filling.data.size != 1:
         return False
-    value = filling.data.reshape(())
+    value = readable(filling.data).reshape(())
     if is_call(node, "qnn.conv2d"):
         assert isinstance(node.op, Operator)
         names = [operand.name for operand in node.op.operands]

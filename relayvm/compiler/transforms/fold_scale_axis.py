@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from relayvm.base.dims import Dim, dims_equal
+from relayvm.base.narrow.bfloat16 import readable
 from relayvm.compiler.rewriting import CallRule, Site, rewrite_calls
 from relayvm.compiler.rewriting.build import attrs_of, call, folded, is_call, tensor, typed_call
 from relayvm.compiler.transforms.fold_constants import fold_constants
@@ -106,7 +107,7 @@ def _factor_of(node: Call, site: Site) -> tuple[Expr, _Factor] | None:
         axis = axes[0] if axes else None
         if axis is not None and dims_equal(kind.shape[axis], shape[axis]) is not True:
             continue
-        positive = isinstance(factor, Constant) and bool(np.all(factor.data > 0))
+        positive = isinstance(factor, Constant) and bool(np.all(readable(factor.data) > 0))
         return value, _Factor(axis, factor, positive)
     return None
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import AnyDim, Dim
+from relayvm.base.dtypes import number_of
 from relayvm.compiler.evaluate_code import array_type
 from relayvm.ir.expr import (
     Call,
@@ -148,7 +149,7 @@ def measure_of(value: Value) -> float | None:
     """Return what tells how large a known argument is, None where nothing is known."""
     known = value.known
     if isinstance(known, Constant) and known.data.ndim == 0:
-        return float(known.data)
+        return float(number_of(known.data))
     return known.size if isinstance(known, Data) else None
 
 

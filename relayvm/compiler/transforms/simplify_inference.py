@@ -1,16 +1,14 @@
 """Layers that do something else in training, written as what they do in inference.
 
-The expressions compute as the operators do, in the same order: float16 through float32.
+The expressions compute as the operators do, in the same order: narrow floats through float32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from relayvm.base.dims import dims_equal
-from relayvm.base.dtypes import FLOAT16, FLOAT32, DType
+from relayvm.base.dtypes import FLOAT32, NARROW, DType
 from relayvm.compiler.analysis.purity import Purity
 from relayvm.compiler.analysis.scopes import is_atomic
 from relayvm.ir.expr import Attrs, AttrValue, Call, Constant, Expr, Let, Tuple, TupleGetItem, Var
@@ -105,7 +103,7 @@ class _Layer:
     @property
     def dtype(self) -> DType:
         """The dtype in which the layer computes."""
-        return FLOAT32 if self.data.dtype is FLOAT16 else self.data.dtype
+        return FLOAT32 if self.data.dtype in NARROW else self.data.dtype
 
     def op(self, name: str, *args: Expr, **attrs: AttrValue) -> Expr:
         """Return a call with the span of the layer."""
@@ -113,7 +111,7 @@ class _Layer:
 
     def number(self, value: float) -> Constant:
         """Return a rank-0 constant."""
-        return Constant(np.array(value, self.dtype.numpy))
+        return Constant(self.dtype.array(value))
 
     def wide(self, index: int) -> Expr:
         """Return an operand in the dtype of the computation."""

@@ -36,6 +36,7 @@ from relayvm.ir.visit import (
     type_walk,
     with_parts,
 )
+from relayvm.kernels.scalar_ops import cast_array
 from relayvm.ops.operator import Operator
 
 
@@ -328,7 +329,7 @@ def _cast(expr: Expr, dtype: DType) -> Expr:
     if not isinstance(expr, Constant):
         return call("cast", (expr,), expr.span, dtype=dtype)
     with np.errstate(all="ignore"):
-        data = expr.data.astype(dtype.numpy)
+        data = cast_array(expr.data, dtype)
     return Constant(data, span=expr.span, checked_type=TensorType(data.shape, dtype))
 
 

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dtypes import BY_NAME, DType, dtype_of
+from relayvm.base.dtypes import BFLOAT16, BY_NAME, DType, dtype_of
 
 _KINDS = {"bool": "BOOL", "int": "I", "uint": "U", "float": "F"}
 _NAMES = {d: _KINDS[d.kind] + ("" if d.is_bool else str(d.bits)) for d in BY_NAME.values()}
+_NAMES[BFLOAT16] = "BF16"
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 

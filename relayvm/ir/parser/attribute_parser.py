@@ -26,7 +26,7 @@ Written = dict[str, "tuple[AttrValue, Span, Span]"]
 # Far below where comparing nested tuples would exhaust the stack of C.
 MAX_ATTRIBUTE_DEPTH = 20_000
 
-_FLOAT = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?(f(16|32|64)?)?")
+_FLOAT = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?(f(16|32|64)?|bf16)?")
 _INTEGER = re.compile(r"([0-9]+)(i(8|16|32|64)|u(8|16|32|64))?")
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from relayvm.base.dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, DType
+from relayvm.base.dtypes import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, DType
 from relayvm.kernels.scalars.value import COMPARISONS
 
 
@@ -35,6 +35,8 @@ def _scalar_literal(value: float, dtype: DType) -> str:
     if not dtype.is_float:
         bits = int(value) & ((1 << dtype.bits) - 1)
         return str(bits)
+    if dtype is BFLOAT16:
+        return str(int(dtype.array(value).view("uint16")))
     if dtype is FLOAT16:
         return f"0xH{dtype.numpy.type(value).view('uint16'):04X}"
     if dtype is FLOAT32:
@@ -164,7 +166,7 @@ _INTEGER_PREDICATES = {"equal": "eq", "not_equal": "ne", "less": "lt", "less_equ
 
 def intrinsic_suffix(dtype: DType, lanes: int) -> str:
     """Return how an intrinsic's name spells a type."""
-    kind = "f" if dtype.is_float else "i"
+    kind = "i" if dtype.llvm.startswith("i") else "f"
     return (f"v{lanes}" if lanes > 1 else "") + f"{kind}{max(8, dtype.bits)}"
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from relayvm.base.abi import ALIGN_BYTES, Access, TrapCode
 from relayvm.base.diagnostics import assert_never
 from relayvm.kernels.codegen.cpu import Cpu
-from relayvm.kernels.codegen.emitter import Emitter, memory_type, type_text
+from relayvm.kernels.codegen.emitter import Emitter, intrinsic_suffix, memory_type, type_text
 from relayvm.kernels.codegen.expression import ExpressionEmitter, element_pointer
 from relayvm.kernels.loops import (
     Buffer,
@@ -264,9 +264,9 @@ class StatementEmitter:
             return
         mask = self.expressions.emit(store.mask)
         if lanes > 1:
-            kind = ("f" if buffer.dtype.is_float else "i") + str(align * 8)
+            kind = intrinsic_suffix(buffer.dtype, lanes)
             e.do(
-                f"call void @llvm.masked.store.v{lanes}{kind}.p0({type_} {value}, "
+                f"call void @llvm.masked.store.{kind}.p0({type_} {value}, "
                 f"ptr align {align} {pointer}, <{lanes} x i1> {mask})"
             )
             return

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from relayvm.base.dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT32, DType
+from relayvm.base.dtypes import (
+    BFLOAT16,
+    BOOL,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    INT64,
+    UINT16,
+    UINT32,
+    UINT64,
+    DType,
+)
 from relayvm.kernels.scalars.value import Value, select
 
 
@@ -14,23 +26,23 @@ def cast(x: Value, dtype: DType) -> Value:
     if dtype is BOOL:
         return widen(x).differs(0)
     if dtype is FLOAT16:
-        return _to_float16(x)
+        return _to_float16(widen(x) if source is BFLOAT16 else x)
+    if dtype is BFLOAT16:
+        return _to_bfloat16(x)
     if source.is_float and dtype.is_float:
-        return _to_wider_or_single(x, dtype)
+        return widen(x).convert(dtype)
     if source.is_float:
         return _float_to_integer(widen(x), dtype)
     return x.convert(dtype)
 
 
 def widen(x: Value) -> Value:
-    """Return float16 as float32, in which it is computed with; other values as they are."""
+    """Return float16 and bfloat16 as float32, in which they are computed with; other values as
+    they are.
+    """
+    if x.dtype is BFLOAT16:
+        return (x.bitcast(UINT16).convert(UINT32) << 16).bitcast(FLOAT32)
     return x.convert(FLOAT32) if x.dtype is FLOAT16 else x
-
-
-def _to_wider_or_single(x: Value, dtype: DType) -> Value:
-    if x.dtype is FLOAT16 and dtype is FLOAT64:
-        return x.convert(FLOAT32).convert(FLOAT64)
-    return x.convert(dtype)
 
 
 def _to_float16(x: Value) -> Value:
@@ -40,14 +52,47 @@ def _to_float16(x: Value) -> Value:
         # Integers up to 2**24 are exact in float32, larger ones are infinite in float16: no double
         # rounding.
         return x.convert(FLOAT32).convert(FLOAT16)
-    # Rounding to odd in float32 keeps the second rounding from erring where the first fell on a
-    # tie.
+    return _odd_float32(x).convert(FLOAT16)
+
+
+def _odd_float32(x: Value) -> Value:
+    """Return float64 rounded to odd in float32, which keeps a second rounding from erring where
+    the first fell on a tie.
+    """
     single = x.convert(FLOAT32)
     back = single.convert(FLOAT64)
     bits = single.bitcast(INT32)
     above = back.apply("absolute") > x.apply("absolute")
     odd = (bits - above.convert(INT32)) | 1
-    return select(back.equals(x), bits, odd).bitcast(FLOAT32).convert(FLOAT16)
+    return select(back.equals(x), bits, odd).bitcast(FLOAT32)
+
+
+def _to_bfloat16(x: Value) -> Value:
+    source = x.dtype
+    if source in (INT64, UINT64):
+        x = _folded(x)
+    if source is FLOAT16 or (not source.is_float and source.bits <= 16):
+        x = x.convert(FLOAT32)
+    elif source is not FLOAT32:
+        x = _odd_float32(x if source is FLOAT64 else x.convert(FLOAT64))
+    bits = x.bitcast(UINT32)
+    up = bits + (((bits >> 16) & 1) + 0x7FFF)
+    nan = bits | 0x400000
+    return (select(x.differs(x), nan, up) >> 16).convert(UINT16).bitcast(BFLOAT16)
+
+
+def _folded(x: Value) -> Value:
+    """Return an integer of 64 bits as one that float64 holds, on the same side of every tie.
+
+    Those are multiples of 2**12 above 2**53, where the low 12 bits become one.
+    """
+    low = x & 0xFFF
+    some = select(low.equals(0), x.like(0), 0x800)
+    whole = (x - low) | some
+    far = x > (1 << 53)
+    if x.dtype is INT64:
+        far = far | (x < -(1 << 53))
+    return select(far, whole, x)
 
 
 def _float_to_integer(x: Value, dtype: DType) -> Value:

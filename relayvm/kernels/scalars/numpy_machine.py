@@ -128,7 +128,7 @@ class NumpyMachine:
             value = int(value) & ((1 << dtype.bits) - 1)
             unsigned = np.array(value, f"uint{dtype.bits}")
             return unsigned.view(dtype.numpy)
-        return np.array(value, dtype.numpy)
+        return dtype.array(value)
 
     def apply(self, name: str, dtype: DType, operands: Sequence[Any]) -> Any:
         if name == "fma":

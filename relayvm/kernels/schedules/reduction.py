@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from relayvm.base.dtypes import (
-    FLOAT16,
     FLOAT32,
     INT8,
     INT16,
     INT32,
+    NARROW,
     UINT8,
     DType,
 )
@@ -57,9 +57,9 @@ class Rule:
 
 
 def rule_of(reduction: c.Reduce) -> Rule:
-    """Return the rule; float16 sums and products are accumulated in float32."""
+    """Return the rule; float16 and bfloat16 sums and products are accumulated in float32."""
     kind, dtype = reduction.kind, reduction.dtype
-    acc = FLOAT32 if dtype is FLOAT16 and kind in ("sum", "prod") else dtype
+    acc = FLOAT32 if dtype in NARROW and kind in ("sum", "prod") else dtype
     body = reduction.body
     factors = None
     if kind == "sum" and acc.is_float and isinstance(body, c.Scalar) and body.name == "multiply":
@@ -108,7 +108,7 @@ def narrow(expr: c.ScalarExpr) -> c.ScalarExpr | None:
 
 def narrower(expr: c.ScalarExpr) -> c.ScalarExpr | None:
     """Return what memory holds of a factor that is widened to the dtype of its sum, or None."""
-    if isinstance(expr, c.Cast) and expr.dtype is FLOAT32 and expr.value.dtype is FLOAT16:
+    if isinstance(expr, c.Cast) and expr.dtype is FLOAT32 and expr.value.dtype in NARROW:
         return expr.value
     return narrow(expr)
 

@@ -20,6 +20,7 @@ from relayvm.relay.build_module import create_executor
 from relayvm.relay.module import IRModule
 from relayvm.relay.namespace.transform import Pass
 from relayvm.relay.ndarray import Device, NDArray, as_ndarray, cpu
+from relayvm.relay.node import as_dtype
 
 
 def run_opt_pass(expr: Expr, opt_pass: Pass, import_prelude: bool = False) -> Expr:
@@ -41,7 +42,7 @@ def run_infer_type(expr: Expr) -> Expr:
 
 def rand(dtype: str, *shape: int) -> NDArray:
     """Return random numbers from 0 to below 1."""
-    return as_ndarray(np.random.default_rng().random(shape).astype(dtype))
+    return as_ndarray(as_dtype(dtype).array(np.random.default_rng().random(shape)))
 
 
 def _np_randn_from_type(t: TensorType, scale: float = 1, mean: float = 0) -> np.ndarray:
@@ -50,7 +51,7 @@ def _np_randn_from_type(t: TensorType, scale: float = 1, mean: float = 0) -> np.
     if len(shape) != t.rank:
         raise error("bad-option", f"`{print_type(t)}` has sizes that are not known: no values")
     values = np.random.default_rng().standard_normal(shape)
-    return np.asarray(mean + scale * values).astype(t.dtype.numpy)
+    return t.dtype.array(mean + scale * values)
 
 
 def count_ops(expr: Expr) -> Counter[str]:

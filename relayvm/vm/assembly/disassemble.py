@@ -13,6 +13,7 @@ import numpy as np
 from relayvm.base.abi import Kernel, TrapCode
 from relayvm.base.dims import Dim, DimVar
 from relayvm.base.dtypes import BY_CODE
+from relayvm.base.narrow.bfloat16 import name_of
 from relayvm.vm.file.codec import dim_code
 from relayvm.vm.file.format import DIM_OPS
 from relayvm.vm.isa import ISA, Kind
@@ -84,10 +85,10 @@ class _Disassembler:
     def constant(self, array: np.ndarray | LateConstant) -> str:
         dims = ", ".join(map(str, array.shape))
         if isinstance(array, LateConstant):
-            return f"{array.dtype.name} ({dims}) late x{array.checksum:016x}"
+            return f"{name_of(array.dtype)} ({dims}) late x{array.checksum:016x}"
         shown = self.data or array.nbytes <= SMALL_BYTES
         content = f"x{array.tobytes().hex()}" if shown else "..."
-        return f"{array.dtype.name} ({dims}) {content}"
+        return f"{name_of(array.dtype)} ({dims}) {content}"
 
     def kernel(self, number: int, kernel: Kernel) -> Iterator[str]:
         signature = kernel.signature

@@ -10,14 +10,13 @@ import numpy as np
 
 from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import BY_NAME, DType
-from relayvm.vm.arrays import Symbols, array_argument, check_sizes, wrong
+from relayvm.vm.arrays import Symbols, array_argument, check_sizes, taker_of, wrong
 from relayvm.vm.calling.record import Record
 from relayvm.vm.convert import to_word
-from relayvm.vm.library import ffi
 from relayvm.vm.manifest import ValueType
 
 SMALL_BYTES = 4096
-from_buffer, ndarray = ffi.from_buffer, np.ndarray
+ndarray = np.ndarray
 
 Setter = Callable[[Record, Any, Symbols], None]
 
@@ -69,6 +68,7 @@ def word_setter(type_: ValueType, where: str, slot: int) -> Setter:
 def array_setter(type_: ValueType, where: str, slot: int) -> Setter:
     """Return the setter of an array parameter."""
     dtype, shape = BY_NAME[type_.dtype].numpy, static_shape(type_)
+    from_buffer = taker_of(BY_NAME[type_.dtype])
 
     def set_array(record: Record, value: Any, symbols: Symbols) -> None:
         row = record.slots[slot]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relayvm.base.diagnostics import Diagnostic, Note, RelayError, Trap, error
-from relayvm.base.dtypes import BY_CODE, BY_NAME, DType
-from relayvm.vm.arrays import Symbols
+from relayvm.base.dtypes import BFLOAT16, BY_CODE, BY_NAME, DType
+from relayvm.vm.arrays import Symbols, buffer_of, host_dtype
 from relayvm.vm.calling.arguments import (
     Setter,
     array_setter,
@@ -40,7 +40,7 @@ WORD_CLASS = 0
 BUSY, MISFIT = -1, -2
 PLACES = 4
 KEPT_RECORDS = 1024
-from_buffer, empty = ffi.from_buffer, np.empty
+empty = np.empty
 invoke = lib.rvm_machine_invoke
 INVOKE = (
     invoke,
@@ -152,7 +152,7 @@ class Call:
             "drop": self._drop,
             "checked": self._outs,
             "filled": filled,
-            "from_buffer": from_buffer,
+            "from_buffer": buffer_of if self._has_bfloat16() else ffi.from_buffer,
             "ndarray": np.ndarray,
             "empty": empty,
             "invoke": INVOKE[min(PLACES, len(self.lent) + results.count(LENT))],
@@ -163,9 +163,14 @@ class Call:
                 names[f"d{i}"] = BY_NAME[parameter.type.dtype].numpy
                 names[f"s{i}"] = static_shape(parameter.type)
         for i, row in enumerate(self.rows):
-            names[f"e{i}"] = row.dtype.numpy if row.dtype else None
+            names[f"e{i}"] = host_dtype(row.dtype) if row.dtype else None
         sized = all(row.shape is not None for row in self.rows if row.kind == LENT)
         return function_of(self.kinds, results, sized, names)
+
+    def _has_bfloat16(self) -> bool:
+        types = [p.type.dtype for p in self.entry.parameters]
+        types += [row.dtype.name for row in self.rows if row.dtype]
+        return BFLOAT16.name in types
 
     # --- records ------------------------------------------------------------------------------
 
@@ -207,7 +212,7 @@ class Call:
                 slot.dims[axis] = size
             if kind == COPIED and shape is not None:
                 record.arrays[at] = empty(shape, row.numpy)
-                record.memory.append(from_buffer(record.arrays[at]))
+                record.memory.append(buffer_of(record.arrays[at]))
                 slot.data = record.memory[-1]
 
     def _fill_results(self, record: Record) -> None:
@@ -221,10 +226,10 @@ class Call:
                 record.aim(i, row.shape or (0,) * len(row.type.dims))
             if row.kind == WORD and row.dtype:
                 words = ffi.buffer(record.results)
-                copy = np.frombuffer(words, row.dtype.numpy, 1, 8 * i).reshape(()).copy
+                copy = np.frombuffer(words, host_dtype(row.dtype), 1, 8 * i).reshape(()).copy
             elif row.kind == COPIED and row.dtype and row.shape is not None:
-                array = empty(row.shape, row.dtype.numpy)
-                record.homes[i] = from_buffer(array)
+                array = empty(row.shape, host_dtype(row.dtype))
+                record.homes[i] = buffer_of(array)
                 record.destinations[i].data = record.homes[i]
                 copy = array.copy
             copies.append(copy)
@@ -285,7 +290,7 @@ class Call:
         for i, row in enumerate(self.rows):
             out = None if outs is None else outs[i]
             if out is not None and row.kind != WORD:
-                record.destinations[i].data = from_buffer(out)
+                record.destinations[i].data = buffer_of(out)
                 record.aim(i, out.shape)
             elif row.kind != WORD:
                 record.destinations[i].data = record.homes[i] or ffi.NULL
@@ -356,8 +361,8 @@ class Call:
         if out is not None:
             given = f"the result has the sizes {shape}, the array for it has {out.shape}"
             raise error("wrong-argument", f"{self._result_name(i)}: {given}")
-        array = empty(shape, BY_CODE[info.dtype].numpy)
-        record.destinations[i].data = from_buffer(array)
+        array = empty(shape, host_dtype(BY_CODE[info.dtype]))
+        record.destinations[i].data = buffer_of(array)
         if self.rows[i].kind == LENT and info.rank == record.destinations[i].rank:
             record.aim(i, shape)
         return array

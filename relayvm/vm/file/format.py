@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 MAGIC = b"\x8fRVM\r\n\x1a\n"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 HEADER = struct.Struct("<8sIIQQ")
 SECTION_ROW = struct.Struct("<IIQQQ")
 

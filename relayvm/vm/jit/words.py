@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relayvm.base.dtypes import DTYPES, NUMERIC, DType
+from relayvm.base.dtypes import BFLOAT16, DTYPES, FLOAT16, NUMERIC, DType
 from relayvm.vm.isa import COMPARISONS, LOGICAL, cast_name, word_name
 from relayvm.vm.jit.writer import Writer
 
@@ -25,7 +25,7 @@ _ORDERED = {
     "greater": "ogt",
     "greater_equal": "oge",
 }
-_CANONICAL_NAN = 0x7E00
+_CANONICAL_NAN = {FLOAT16: 0x7E00, BFLOAT16: 0x7FC0}
 
 
 def kind_of(dtype: DType) -> str:
@@ -44,6 +44,9 @@ def take(w: Writer, dtype: DType, word: str) -> str:
     bits = word if dtype.bits == 64 else w.value(f"trunc i64 {word} to i{dtype.bits}")
     if not dtype.is_float:
         return bits
+    if dtype is BFLOAT16:
+        high = w.value(f"shl i32 {w.value(f'zext i16 {bits} to i32')}, 16")
+        return w.value(f"bitcast i32 {high} to float")
     if dtype.bits == 16:
         half = w.value(f"bitcast i16 {bits} to half")
         return w.value(f"fpext half {half} to float")
@@ -56,7 +59,7 @@ def give(w: Writer, dtype: DType, value: str) -> str:
         return w.value(f"zext i1 {value} to i64")
     if dtype.is_float:
         if dtype.bits == 16:
-            value = _half_bits(w, value)
+            value = _narrow_bits(w, dtype, value)
         else:
             value = w.value(f"bitcast {kind_of(dtype)} {value} to i{dtype.bits}")
     if dtype.bits == 64:
@@ -64,14 +67,20 @@ def give(w: Writer, dtype: DType, value: str) -> str:
     return w.value(f"{'sext' if dtype.kind == 'int' else 'zext'} i{dtype.bits} {value} to i64")
 
 
-def _half_bits(w: Writer, value: str) -> str:
-    """Round to float16; all NaNs are one, with the sign of the value."""
-    half = w.value(f"fptrunc float {value} to half")
-    bits = w.value(f"bitcast half {half} to i16")
+def _narrow_bits(w: Writer, dtype: DType, value: str) -> str:
+    """Round to float16 or bfloat16; all NaNs are one, with the sign of the value."""
     whole = w.value(f"bitcast float {value} to i32")
-    high = w.value(f"trunc i32 {w.value(f'lshr i32 {whole}, 16')} to i16")
+    above = w.value(f"lshr i32 {whole}, 16")
+    high = w.value(f"trunc i32 {above} to i16")
+    if dtype is BFLOAT16:
+        up = w.value(f"add i32 {w.value(f'and i32 {above}, 1')}, 32767")
+        near = w.value(f"lshr i32 {w.value(f'add i32 {whole}, {up}')}, 16")
+        bits = w.value(f"trunc i32 {near} to i16")
+    else:
+        half = w.value(f"fptrunc float {value} to half")
+        bits = w.value(f"bitcast half {half} to i16")
     sign = w.value(f"and i16 {high}, -32768")
-    nan = w.value(f"or i16 {sign}, {_CANONICAL_NAN}")
+    nan = w.value(f"or i16 {sign}, {_CANONICAL_NAN[dtype]}")
     is_nan = w.value(f"fcmp uno float {value}, 0.0")
     return w.value(f"select i1 {is_nan}, i16 {nan}, i16 {bits}")
 
@@ -222,9 +231,11 @@ def _not(dtype: DType) -> WordLowering:
 def _cast(source: DType, target: DType) -> WordLowering | None:
     """Return the lowering of a cast, None where the C body does it."""
     if target.is_float and target.bits == 16 and not (source.is_bool or source.name == "float32"):
-        return None  # C rounds by way of float64
+        return None  # C rounds by way of float64, or to odd
     if (source.name, target.name) == ("float16", "float32"):
         return None  # C keeps signalling NaNs
+    if (source.name, target.name) == ("bfloat16", "float32"):
+        return lambda w, a: w.value(f"and i64 {w.value(f'shl i64 {a}, 16')}, 4294967295")
 
     def lower(w: Writer, a: str) -> str:
         return give(w, target, _converted(w, source, target, take(w, source, a)))
@@ -343,4 +354,4 @@ WORDS = _table()
 
 def needs_half(name: str) -> bool:
     """Tell whether a lowering asks the CPU for conversions of float16."""
-    return "f16" in name
+    return "f16" in name.replace("bf16", "")

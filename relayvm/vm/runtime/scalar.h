@@ -1,6 +1,6 @@
 /* Arithmetic on register words, exactly as the language defines it for every dtype: integers wrap, no operation traps,
- * float16 is computed in float32 and rounded once. A word holds the value's own bits: integers extended by their
- * signedness, floats in their low bytes. */
+ * float16 and bfloat16 are computed in float32 and rounded once. A word holds the value's own bits: integers extended
+ * by their signedness, floats in their low bytes. */
 #ifndef RVM_SCALAR_H
 #define RVM_SCALAR_H
 
@@ -18,6 +18,7 @@ typedef uint32_t scalar_u32;
 typedef uint64_t scalar_u64;
 typedef uint64_t scalar_b1;
 typedef float scalar_f16; /* as it is computed */
+typedef float scalar_bf16;
 typedef float scalar_f32;
 typedef double scalar_f64;
 
@@ -64,6 +65,49 @@ static inline uint16_t double_to_half(double value) {
     uint64_t middle = (uint64_t)1 << (shift - 1);
     half += rest > middle || (rest == middle && (half & 1));
     return (uint16_t)(sign | half);
+}
+
+static inline float bfloat_to_float(uint16_t bfloat) {
+    uint32_t bits = (uint32_t)bfloat << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Rounds to nearest, ties to even. */
+static inline uint16_t float_to_bfloat(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) {
+        return (uint16_t)((bits >> 16 & 0x8000u) | 0x7fc0u);
+    }
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+/* Rounds once: what float32 does not hold gets an odd last bit there, on the same side of every tie. */
+static inline uint16_t double_to_bfloat(double value) {
+    float single = (float)value;
+    if (value == value && (double)single != value) {
+        uint32_t bits;
+        memcpy(&bits, &single, sizeof bits);
+        bits = (bits - (fabs((double)single) > fabs(value))) | 1u;
+        memcpy(&single, &bits, sizeof bits);
+    }
+    return float_to_bfloat(single);
+}
+
+/* Of magnitudes above 2^53 the low 12 bits become one, which float64 holds: ties are multiples of 2^12 there. */
+static inline uint64_t odd_magnitude(uint64_t magnitude) {
+    return magnitude >> 53 ? (magnitude & ~(uint64_t)0xfff) | (magnitude & 0xfff ? 0x800u : 0u) : magnitude;
+}
+
+static inline uint16_t signed_to_bfloat(int64_t value) {
+    uint64_t magnitude = odd_magnitude(value < 0 ? (uint64_t)0 - (uint64_t)value : (uint64_t)value);
+    return double_to_bfloat(value < 0 ? -(double)magnitude : (double)magnitude);
+}
+
+static inline uint16_t unsigned_to_bfloat(uint64_t value) {
+    return double_to_bfloat((double)odd_magnitude(value));
 }
 
 /* get: the value of a word; put: the word of a value. */
@@ -119,6 +163,14 @@ static inline float get_f16(uint64_t word) {
 
 static inline uint64_t put_f16(float value) {
     return double_to_half((double)value);
+}
+
+static inline float get_bf16(uint64_t word) {
+    return bfloat_to_float((uint16_t)word);
+}
+
+static inline uint64_t put_bf16(float value) {
+    return float_to_bfloat(value);
 }
 
 #define SCALAR_SIGNED(T, U)                                                                       \

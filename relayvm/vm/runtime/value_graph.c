@@ -30,6 +30,8 @@ static bool same_word(uint8_t dtype, uint64_t a, uint64_t b) {
     switch (dtype) {
     case RVM_DTYPE_FLOAT16:
         return get_f16(a) == get_f16(b);
+    case RVM_DTYPE_BFLOAT16:
+        return get_bf16(a) == get_bf16(b);
     case RVM_DTYPE_FLOAT32:
         return get_f32(a) == get_f32(b);
     case RVM_DTYPE_FLOAT64:

@@ -19,8 +19,9 @@ SAME(UINT64)
 SAME(FLOAT16)
 SAME(FLOAT32)
 SAME(FLOAT64)
+SAME(BFLOAT16)
 #undef SAME
-_Static_assert(RVM_FLOAT64 + 1 == RVM_NUM_DTYPES, "there is no other");
+_Static_assert(RVM_BFLOAT16 + 1 == RVM_NUM_DTYPES, "there is no other");
 
 int library_fail(rvm_error *error, const char *code, const char *format, ...) {
     if (error) {

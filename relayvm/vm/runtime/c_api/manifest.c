@@ -13,7 +13,8 @@ typedef struct builder {
 } builder;
 
 const char *const library_dtype_names[RVM_NUM_DTYPES] = {"bool",  "int8",   "int16",  "int32",   "int64",   "uint8",
-                                                        "uint16", "uint32", "uint64", "float16", "float32", "float64"};
+                                                        "uint16", "uint32", "uint64", "float16", "float32", "float64",
+                                                        "bfloat16"};
 static const char *const kind_names[] = {"tensor", "tuple", "data", "function", "ref", "array"};
 
 static void *take(builder *b, size_t count, size_t size) {

@@ -60,7 +60,8 @@ typedef enum rvm_dtype {
     RVM_UINT64 = 8,
     RVM_FLOAT16 = 9,
     RVM_FLOAT32 = 10,
-    RVM_FLOAT64 = 11
+    RVM_FLOAT64 = 11,
+    RVM_BFLOAT16 = 12 /* the upper half of a float32 */
 } rvm_dtype;
 
 typedef enum rvm_kind {

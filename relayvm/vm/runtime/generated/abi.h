@@ -9,7 +9,7 @@
 #define RVM_ALIGN_BYTES 64
 #define RVM_MAX_BYTES INT64_C(70368744177664)
 #define RVM_WORK_PER_STEP 4096
-#define RVM_NUM_DTYPES 12
+#define RVM_NUM_DTYPES 13
 #define RVM_NUM_IMAGE_IMPORTS 3
 #define RVM_NUM_TRAPS 11
 
@@ -52,10 +52,11 @@ enum {
     RVM_DTYPE_UINT64 = 8,
     RVM_DTYPE_FLOAT16 = 9,
     RVM_DTYPE_FLOAT32 = 10,
-    RVM_DTYPE_FLOAT64 = 11
+    RVM_DTYPE_FLOAT64 = 11,
+    RVM_DTYPE_BFLOAT16 = 12
 };
 
-static const uint8_t rvm_dtype_bytes[12] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8};
+static const uint8_t rvm_dtype_bytes[13] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2};
 
 enum {
     RVM_KIND_BOOL = 0,
@@ -64,7 +65,7 @@ enum {
     RVM_KIND_FLOAT = 3
 };
 
-static const uint8_t rvm_dtype_kind[12] = {0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3};
+static const uint8_t rvm_dtype_kind[13] = {0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
 
 #define RVM_IMPORTS(X) X(memcpy) X(memmove) X(memset)
 

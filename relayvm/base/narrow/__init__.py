@@ -1,0 +1,1 @@
+"""Arrays of floats that numpy has not."""
