@@ -226,3 +226,19 @@ def test_a_prefetch_may_lie_outside_of_its_buffer():
     assert interpret(nest, [array], {})[0].tolist() == [0, 1, 2, 3]
     with pytest.raises(RelayError, match="cannot be prefetched"):
         verify_nest(parse_nest(text.replace("in0[(i0 + 1000)]", "in0[i0, i0]")))
+
+
+def test_rows_of_a_tile_are_folded_together():
+    nest = schedule(product("NT", (1, 8, 64, 160)), Target(cpu="x86-64-v4"))
+    trees = [line for line in print_nest(nest).splitlines() if "tree(" in line]
+    assert {line.count("acc") for line in trees} == {16}
+
+
+def test_partials_beyond_the_end_of_a_sum_keep_their_sign():
+    """All products are negative and too small for float32, so that sums are -0."""
+    sizes = (1, 5, 20, 22)
+    computation = product("NT", sizes)
+    arrays = [np.full(s, v, np.float32) for s, v in (((1, 5, 22), -1e-30), ((1, 20, 22), 1e-30))]
+    expected = Compiled(computation, opt_level=0).run(arrays, sizes)
+    assert np.signbit(expected).all()
+    assert_same_bits(Compiled(computation).run(arrays, sizes), expected, sizes)

@@ -56,6 +56,7 @@ class ExpressionEmitter:
     strides: dict[str, list[str]] = field(default_factory=dict)
     tiles: dict[str, str] = field(default_factory=dict)
     _zero_slot: str = ""
+    _masks: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def emit(self, expr: Expr) -> str:
         """Return the operand that holds the value of `expr`."""
@@ -148,13 +149,39 @@ class ExpressionEmitter:
 
     def _mask(self, mask: Mask) -> str:
         e, n = self.emitter, mask.lanes
-        held = self._count(mask)
+        if isinstance(mask.count, Const) and n > 1 and self.cpu and self.cpu.vector_bits == 512:
+            held = min(max(int(mask.count.value), 0), n)
+            return self._hidden_mask((1 << held) - 1, n)
+        count = self._count(mask)
         if n == 1:
-            return e.value(f"icmp ne i64 {held}, 0")
-        short = e.value(f"trunc i64 {held} to i32")
+            return e.value(f"icmp ne i64 {count}, 0")
+        short = e.value(f"trunc i64 {count} to i32")
         limit = e.splat(short, "i32", n)
         numbers = "<" + ", ".join(f"i32 {k}" for k in range(n)) + ">"
         return e.value(f"icmp slt <{n} x i32> {numbers}, {limit}")
+
+    def _hidden_mask(self, bits: int, lanes: int) -> str:
+        """Return a known mask as an unknown one.
+
+        LLVM would make choices by it parts of the shuffles that follow, and two instructions of
+        masked arithmetic.
+        """
+        known = self._masks.get((bits, lanes))
+        if known is None:
+            known = self._masks[(bits, lanes)] = self._mask_of_word(bits, lanes)
+        return known
+
+    def _mask_of_word(self, bits: int, lanes: int) -> str:
+        size = max(8, lanes)
+        word, mask = (f"%{self.emitter.fresh('m')}" for _ in range(2))
+        entry = self.emitter.entry
+        entry.append(f'  {word} = call i{size} asm "", "=r,0"(i{size} {bits})')
+        if size > lanes:
+            short = f"%{self.emitter.fresh('m')}"
+            entry.append(f"  {short} = trunc i{size} {word} to i{lanes}")
+            word = short
+        entry.append(f"  {mask} = bitcast i{lanes} {word} to <{lanes} x i1>")
+        return mask
 
     def _count(self, mask: Mask) -> str:
         """Return how many lanes a mask lets pass."""
@@ -339,15 +366,31 @@ class ExpressionEmitter:
         """Fold the segments of two vectors: those of `a` to lower halves, of `b` to upper ones."""
         half = width // 2
         upper = [k % width >= half for k in range(lanes)]
-        if tree.op == "add" and tree.dtype.is_float:
+        if tree.op == "add":
             # One side is a choice between the vectors, which costs less than a shuffle. It swaps
             # the operands of the upper halves, which a sum does not see.
             first = [k + lanes if up else k for k, up in enumerate(upper)]
             second = [k - half + lanes if up else k + half for k, up in enumerate(upper)]
-        else:
-            first = [k - half + lanes if up else k for k, up in enumerate(upper)]
-            second = [k + lanes if up else k + half for k, up in enumerate(upper)]
+            if self._has_vectors_of(lanes * tree.dtype.bits):
+                return self._join_by_mask(tree, a, b, lanes, upper, second)
+            return self._combine(tree, a, b, lanes, first, second)
+        first = [k - half + lanes if up else k for k, up in enumerate(upper)]
+        second = [k + lanes if up else k + half for k, up in enumerate(upper)]
         return self._combine(tree, a, b, lanes, first, second)
+
+    def _has_vectors_of(self, bits: int) -> bool:
+        return self.cpu is not None and self.cpu.vector_bits == bits == 512
+
+    def _join_by_mask(
+        self, tree: Tree, a: str, b: str, lanes: int, upper: list[bool], second: list[int]
+    ) -> str:
+        """Join two sums by a choice whose lanes LLVM does not know: it would be a shuffle."""
+        e, type_ = self.emitter, type_text(tree.dtype)
+        machine = LlvmMachine(e, lanes)
+        mask = self._hidden_mask(sum(1 << k for k, up in enumerate(upper) if up), lanes)
+        sides = (machine.choose(mask, b, a, tree.dtype), e.shuffle(a, b, type_, lanes, second))
+        values = [Value(machine, raw, tree.dtype) for raw in sides]
+        return str(SCALAR_OPS[tree.op].program(*values).raw)
 
     def _combine(
         self, tree: Tree, a: str, b: str, lanes: int, low: list[int], high: list[int]

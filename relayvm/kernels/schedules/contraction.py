@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from relayvm.base.dtypes import BOOL
+from relayvm.base.dtypes import BOOL, DType
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
@@ -380,7 +380,7 @@ class Tiling:
         """How many columns a tile of so many rows may have, the most first."""
         tall = rows == TALL and self.tile == n.LANES
         width = 4 if tall else min(MAX_COLUMNS, _power(max(1, self.tile // rows)))
-        return tuple(1 << k for k in reversed(range(width.bit_length())))
+        return _halved(width)
 
     def _single(self, emitter: Emitter) -> n.Phase:
         var = self.context.names.var("b")
@@ -433,11 +433,11 @@ class Tiling:
             records = {cell: [found[cell][k] for k in numbers] for cell in cells}
             ahead = self._ahead(at, rows, columns) if rows > 1 else ()
             tiles = self._reduced(emitter, kind[0], cells, records, ahead)
-            for row in range(rows):
-                for number, tile, record in zip(numbers, tiles, records[(row, 0)]):
-                    parts = [n.TileLoad(tile, n.const(row * columns + q)) for q in range(columns)]
-                    folded = n.tree(rules[number].op, *parts)
-                    results[row][number] = emitter.bind(n.cast(folded, record.reduction.dtype))
+            for number, tile, record in zip(numbers, tiles, records[cells[0]]):
+                dtype = record.reduction.dtype
+                sums = self._folded(emitter, rules[number], tile, dtype, (rows, columns))
+                for row, value in enumerate(sums):
+                    results[row][number] = value
         zero = n.const(0)
         column = zero if columns == 1 else n.Ramp(zero, n.const(1), columns)
         for row in range(rows):
@@ -449,6 +449,25 @@ class Tiling:
                 at.get(-1 if self.row_axis is None else self.row_axis, n.const(0)), n.const(row)
             )
             self.sums.put(emitter, here, at[self.column_axis or 0], values)
+
+    @staticmethod
+    def _folded(
+        emitter: Emitter, rule: Rule, tile: n.Tile, dtype: DType, size: tuple[int, int]
+    ) -> list[n.Expr]:
+        """Return the results of each row of a tile from its partials.
+
+        As many rows as there are lanes for are folded at once: twice as many results take a few
+        shuffles more.
+        """
+        rows, columns = size
+        found: list[n.Expr] = []
+        for height in _parts(rows, _halved(_power(max(1, n.LANES // columns)))):
+            first = len(found) * columns
+            cells = range(first, first + height * columns)
+            parts = [n.TileLoad(tile, n.const(cell)) for cell in cells]
+            sums = emitter.bind(n.cast(n.tree(rule.op, *parts), dtype))
+            found += [emitter.bind(_run_of(sums, columns * k, columns)) for k in range(height)]
+        return found
 
     def _ahead(self, at: Place, rows: int, columns: int) -> tuple[Ahead, ...]:
         """Return how to fetch what the next columns need.
@@ -560,6 +579,20 @@ def _extents(context: Context, reduction: c.Reduce) -> tuple[n.Expr, ...]:
 def inside(emitter: Emitter, record: Record, k: n.Expr, lanes: int = n.LANES) -> Frame:
     """Return the frame at position `k` of the reduced box, whose axes run in lanes as one."""
     return run_frame(emitter, record.reduction.axes, record.frame, k, lanes)
+
+
+def _run_of(vector: n.Expr, first: int, lanes: int) -> n.Expr:
+    """Return some neighbouring lanes of a vector."""
+    if lanes == vector.lanes:
+        return vector
+    if lanes == 1:
+        return n.lane(vector, first)
+    return n.shuffle(vector, vector, range(first, first + lanes))
+
+
+def _halved(value: int) -> tuple[int, ...]:
+    """Return a power of two and those below it, the greatest first."""
+    return tuple(1 << k for k in reversed(range(value.bit_length())))
 
 
 def _parts(count: int, sizes: tuple[int, ...]) -> list[int]:
