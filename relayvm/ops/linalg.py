@@ -17,14 +17,16 @@ from relayvm.ops.axes import require_rank
 from relayvm.ops.loads import Index, load_broadcast, wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
-from relayvm.ops.schema import Numeric, SameDtype
+from relayvm.ops.schema import Numeric, require_same_dtype
 
 
 @operator("nn.dense", fusion=Fusion.CONTRACTION)
 def dense(
-    data: Numeric, weight: SameDtype, *, units: Dim | None = None, out_dtype: DType | None = None
+    data: Numeric, weight: Numeric, *, units: Dim | None = None, out_dtype: DType | None = None
 ) -> TensorType:
     """Product of `data` [..., k] with the transpose of `weight` [units, k]: [..., units].
+
+    Integers may be of different dtypes, as `uint8` data and `int8` weights.
 
     >>> %x = float32 [[1, 2]]
     >>> %w = float32 [[1, 0], [0, 1], [1, 1]]
@@ -33,6 +35,7 @@ def dense(
     """
     require_rank(data, 1, 99, "`data` of `nn.dense`")
     require_rank(weight, 2, 2, "`weight` of `nn.dense`")
+    require_factors(data, weight, "nn.dense")
     require_equal(data.shape[-1], weight.shape[1], "last axis of `data` and axis 1 of `weight`")
     out = weight.shape[0]
     if units is not None:
@@ -50,7 +53,7 @@ def _(
 ) -> tuple[Type | None, ...]:
     if data is None or units is None or data.rank == 0:
         return data, weight
-    return data, TensorType((units, data.shape[-1]), data.dtype)
+    return data, TensorType((units, data.shape[-1]), _dtype_of_factor(weight, data))
 
 
 @dense.numpy
@@ -82,6 +85,22 @@ def _(data: TensorType, weight: TensorType, *, units: Dim | None, out_dtype: DTy
     return 0 if data.rank > 1 else -1
 
 
+def require_factors(a: TensorType, b: TensorType, name: str) -> None:
+    """Raise ShapeError unless two tensors are of one dtype, or both of integers.
+
+    Integers of any size and sign have an exact product: `uint8` data, `int8` weights.
+    """
+    if not (a.dtype.is_integer and b.dtype.is_integer):
+        require_same_dtype(a.dtype, b.dtype, f"dtypes of `{name}`'s operands")
+
+
+def _dtype_of_factor(known: TensorType | None, other: TensorType) -> DType:
+    """Return the dtype of a factor: its own where that is known, else the other one's."""
+    if known is None or not (known.dtype.is_integer and other.dtype.is_integer):
+        return other.dtype
+    return known.dtype
+
+
 Side = Callable[[Index, ScalarExpr], ScalarExpr]
 
 
@@ -108,7 +127,7 @@ def _swapped(tensor: TensorType | Tensor, swap: bool) -> tuple[Dim, ...]:
 @operator("nn.matmul", fusion=Fusion.CONTRACTION)
 def matmul(
     tensor_a: Numeric,
-    tensor_b: SameDtype,
+    tensor_b: Numeric,
     *,
     units: Dim | None = None,
     out_dtype: DType | None = None,
@@ -127,6 +146,7 @@ def matmul(
     """
     require_rank(tensor_a, 2 if transpose_a else 1, 99, "`tensor_a` of `nn.matmul`")
     require_rank(tensor_b, 2, 2, "`tensor_b` of `nn.matmul`")
+    require_factors(tensor_a, tensor_b, "nn.matmul")
     a, b = _swapped(tensor_a, transpose_a), _swapped(tensor_b, transpose_b)
     require_equal(a[-1], b[0], "contracted axes of `tensor_a` and `tensor_b`")
     out = b[1] if units is None else require_equal(b[1], units, "result axis and `units`")
@@ -147,7 +167,7 @@ def _(
         return tensor_a, tensor_b
     inner = _swapped(tensor_a, transpose_a)[-1]
     shape = (units, inner) if transpose_b else (inner, units)
-    return tensor_a, TensorType(shape, tensor_a.dtype)
+    return tensor_a, TensorType(shape, _dtype_of_factor(tensor_b, tensor_a))
 
 
 @matmul.numpy
@@ -219,7 +239,7 @@ def _(
 @operator("nn.batch_matmul", fusion=Fusion.CONTRACTION)
 def batch_matmul(
     tensor_a: Numeric,
-    tensor_b: SameDtype,
+    tensor_b: Numeric,
     *,
     out_dtype: DType | None = None,
     transpose_a: bool = False,
@@ -236,6 +256,7 @@ def batch_matmul(
     """
     require_rank(tensor_a, 3, 3, "`tensor_a` of `nn.batch_matmul`")
     require_rank(tensor_b, 3, 3, "`tensor_b` of `nn.batch_matmul`")
+    require_factors(tensor_a, tensor_b, "nn.batch_matmul")
     a, b = _swapped(tensor_a, transpose_a), _swapped(tensor_b, transpose_b)
     batch = require_broadcast(a[0], b[0], "batches of `tensor_a` and `tensor_b`")
     require_equal(a[2], b[1], "contracted axes of `tensor_a` and `tensor_b`")

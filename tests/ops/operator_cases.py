@@ -145,6 +145,7 @@ CASES: dict[str, list[Case]] = {
         Case(((2, 3), (2, 3)), {"out_dtype": "float64"}),
         Case(((0, 3), (2, 3))),
         Case(((2, 0), (2, 0))),
+        Case(((2, 3), (4, 3)), {"out_dtype": "int32"}, {0: "uint8", 1: "int8"}),
     ],
     "nn.matmul": [
         Case(((2, 3), (3, 4))),
@@ -152,12 +153,14 @@ CASES: dict[str, list[Case]] = {
         Case(((2, 3), (4, 3)), {"transpose_b": True, "units": 4}),
         Case(((2, 3, 2), (4, 3)), {"transpose_a": True, "transpose_b": True}),
         Case(((3,), (3, 4))),
+        Case(((2, 3), (3, 4)), {"out_dtype": "int32"}, {0: "int8", 1: "uint8"}),
     ],
     "nn.batch_matmul": [
         Case(((2, 3, 4), (2, 4, 2))),
         Case(((1, 3, 4), (2, 2, 4)), {"transpose_b": True}),
         Case(((2, 4, 3), (1, 4, 2)), {"transpose_a": True}),
         Case(((2, 4, 3), (2, 2, 4)), {"transpose_a": True, "transpose_b": True}),
+        Case(((1, 3, 4), (2, 4, 2)), {"out_dtype": "int64"}, {0: "uint8", 1: "int16"}),
     ],
     "nn.bias_add": [
         Case(((2, 3), (3,))),

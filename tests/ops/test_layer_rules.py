@@ -9,7 +9,7 @@ import pytest
 
 import relayvm
 from relayvm.base.dims import ANY, Dim, DimVar, symbol
-from relayvm.base.dtypes import FLOAT32, INT32
+from relayvm.base.dtypes import FLOAT32, INT32, dtype_of
 from relayvm.base.shapes import ShapeError, shape_context
 from relayvm.ir.types import TensorType
 from relayvm.ops import OPS
@@ -165,3 +165,26 @@ def test_mixed_dtypes_of_data_and_weight_give_that_of_the_data_or_the_one_asked_
     assert isinstance(result, TensorType) and result.dtype is INT32
     result = OPS["nn.conv2d"].result_type([image, weight], {"out_dtype": "float32"})
     assert isinstance(result, TensorType) and result.dtype is FLOAT32
+
+
+@pytest.mark.parametrize("name", ["nn.dense", "nn.contrib_dense_pack"])
+def test_products_take_integers_of_different_dtypes_and_floats_of_one(name: str) -> None:
+    weight = (3, 8) if name == "nn.dense" else (1, 8, 3)
+    data, bytes_ = TensorType((5, 8), dtype_of("uint8")), TensorType(weight, dtype_of("int8"))
+    result = OPS[name].result_type([data, bytes_], {"out_dtype": "int32"})
+    assert result == TensorType((5, 3), INT32)
+    with pytest.raises(ShapeError, match="dtypes of"):
+        OPS[name].result_type([TensorType((5, 8), FLOAT32), bytes_], {})
+
+
+def test_packs_hold_all_units_and_all_of_k_and_are_of_integers() -> None:
+    pack, data = OPS["nn.contrib_dense_pack"], TensorType((5, 10), INT32)
+    blocks = TensorType((2, 3, 16, 4), INT32)
+    assert pack.result_type([data, blocks], {"units": 20}) == TensorType((5, 20), INT32)
+    assert pack.result_type([data, blocks], {}) == TensorType((5, 32), INT32)
+    for shape, units in (((5, 13), 20), ((5, 8), 20), ((5, 10), 16), ((5, 10), 33)):
+        with pytest.raises(ShapeError):
+            pack.result_type([TensorType(shape, INT32), blocks], {"units": units})
+    floats = [TensorType((5, 10), FLOAT32), TensorType((2, 3, 16, 4), FLOAT32)]
+    with pytest.raises(ShapeError, match="only integers"):
+        pack.result_type(floats, {"units": 20})
