@@ -25,6 +25,7 @@ from relayvm.kernels.schedules.emit import CannotPlace, Context
 from relayvm.kernels.schedules.joins import Place, place_parts, split_outputs
 from relayvm.kernels.schedules.machine import cache_bytes, dot_kind, vector_registers
 from relayvm.kernels.schedules.operand import stage_operands
+from relayvm.kernels.schedules.packs import packed_phase
 from relayvm.kernels.schedules.plan import Stage, inlines_reduction
 from relayvm.kernels.schedules.program import program_phases
 from relayvm.kernels.schedules.rows import group_phase, group_stages
@@ -114,7 +115,11 @@ def _stage_phases(
 ) -> list[n.Phase]:
     phase: n.Phase | None
     if any(inlines_reduction(t, kept) for t in stage.tensors):
-        phase = position_phase(context, stage) or contraction_phase(context, stage, registers)
+        phase = (
+            position_phase(context, stage)
+            or packed_phase(context, stage, registers)
+            or contraction_phase(context, stage, registers)
+        )
         if phase is None:
             phases = convolution_phases(context, stage, registers)
             if phases:

@@ -59,7 +59,7 @@ class Prover:
     facts: list[Fact] = field(default_factory=list)
     values: dict[Var, Polynomial] = field(default_factory=dict)
     intervals: dict[Var, Interval] = field(default_factory=dict)
-    # What variables of loops are known to be multiples of.
+    # What variables are known to be multiples of.
     multiples: dict[Var, int] = field(default_factory=dict)
     broadcasts: tuple[Expr, ...] = ()
     parent: Prover | None = field(default=None, repr=False)
@@ -145,6 +145,7 @@ class Prover:
             return
         poly = polynomial(value)
         self.values[var] = poly
+        self.multiples[var] = self.divisor(poly)
         lows, highs = [poly], [poly]
         if isinstance(value, Call) and value.name == "minimum":
             a, b = (polynomial(e) for e in value.args)

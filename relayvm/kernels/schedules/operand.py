@@ -22,6 +22,7 @@ from relayvm.kernels.schedules.emit import (
     Names,
     Reduction,
 )
+from relayvm.kernels.schedules.packs import packed
 from relayvm.kernels.schedules.plan import body_of, has_reduction, nodes, topological
 from relayvm.kernels.schedules.reduction import narrow, narrower, widened
 
@@ -137,6 +138,9 @@ class _Rebuild:
         correction: c.ScalarExpr | None = None
         if reduction.kind == "sum":
             body = _through(body)
+        same = c.Reduce(reduction.dtype, reduction.kind, reduction.axes, body)
+        if packed(same, self.context.dots) is not None:
+            return reduction if body is reduction.body else same
         if reduction.kind == "sum" and len(axes) == 1 and isinstance(body, c.Scalar):
             units = tuple(a for a in reduction.axes if a.extent == 1)
             if body.name == "multiply" and not self._runs_in_columns(body, axes[0]):

@@ -23,6 +23,7 @@ from relayvm.kernels.schedules.contraction import FEW_ROWS, NotAContraction, Til
 from relayvm.kernels.schedules.elementwise import blocks, vector_rows
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter
 from relayvm.kernels.schedules.grid import Ranges, Side, grid_phase
+from relayvm.kernels.schedules.packs import PackedTiling
 from relayvm.kernels.schedules.plan import (
     Stage,
     identity_only,
@@ -321,7 +322,7 @@ def _rows(emitter: Emitter, stage: Stage, part: Part, registers: int) -> None:
         _elements(emitter, stage, part)
         return
     extents = tuple(context.dim(d) for d in stage.shape)
-    for kind in (Tiling, ColumnTiling):
+    for kind in (PackedTiling, Tiling, ColumnTiling):
         try:
             tiling = kind(context, stage, extents, registers)
             tiling.check()
