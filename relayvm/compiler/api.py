@@ -119,7 +119,7 @@ def _compiled(
     entries: Iterable[str] | None,
 ) -> Executable:
     module = bind_params(module, {} if params is None else params)
-    lowered = optimize(module, opt_level=opt_level, entries=entries)
+    lowered = optimize(module, opt_level=opt_level, entries=entries, target=chosen)
     program = lower_module(
         lowered.module, lowered.entries, chosen, opt_level=opt_level, uniform=lowered.uniform
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from relayvm.base.diagnostics import RelayError, error
 from relayvm.base.dims import Dim, DimVar
 from relayvm.base.source import Source
+from relayvm.base.target import Target
 from relayvm.compiler.analysis.operand_values import check_operand_values
 from relayvm.compiler.analysis.tensor_sizes import check_sizes
 from relayvm.compiler.analysis.variables import check_variables
@@ -21,6 +22,7 @@ from relayvm.ir.parser import parse_type
 from relayvm.ir.types import FuncType, TupleType, Type, TypeParam, TypeVar
 from relayvm.ir.verify import verify_names
 from relayvm.ir.visit import substitute_in_type
+from relayvm.kernels.schedules.machine import dot_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,16 @@ class Lowered:
 
 
 def optimize(
-    module: Module, *, opt_level: int = 3, entries: Iterable[str] | None = None
+    module: Module,
+    *,
+    opt_level: int = 3,
+    entries: Iterable[str] | None = None,
+    target: Target | None = None,
 ) -> Lowered:
     """Return the module after all passes of an optimisation level, for these entries.
 
-    `entries` as in `relayvm.compile`. Raises RelayError with every independent error.
+    `entries` as in `relayvm.compile`; without a target no layout depends on one. Raises RelayError
+    with every independent error.
     """
     if not isinstance(module, Module):
         message = f"a program is a Module, not a `{type(module).__name__}`"
@@ -61,7 +68,8 @@ def optimize(
     chosen: dict[str, str] = {}
     for name in names:
         typed, chosen[name] = _entry(typed, name)
-    attrs = Attrs(typed.attrs, entries=tuple(chosen.values()))
+    dots = dot_kind(target) if target is not None else ""
+    attrs = Attrs(typed.attrs, entries=tuple(chosen.values()), dots=dots)
     lowered = run_passes(replace(typed, attrs=attrs), opt_level=opt_level)
     return Lowered(lowered, chosen, needs_uniform(lowered))
 

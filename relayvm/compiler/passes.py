@@ -24,6 +24,7 @@ from relayvm.compiler.transforms.fuse import fuse
 from relayvm.compiler.transforms.hoist_loop_contractions import hoist_loop_contractions
 from relayvm.compiler.transforms.inline import inline
 from relayvm.compiler.transforms.instantiate import instantiate
+from relayvm.compiler.transforms.lay_out_weights import lay_out_weights
 from relayvm.compiler.transforms.lift_closures import lift_closures
 from relayvm.compiler.transforms.primitives import open_primitives
 from relayvm.compiler.transforms.simplify_inference import simplify_inference
@@ -90,6 +91,15 @@ PASSES: dict[str, Pass] = {
             requires=_TYPED,
             breaks=_TYPED | _SHAPE_OF_TERMS,
             opt_level=2,
+        ),
+        Pass(
+            "lay_out_weights",
+            lay_out_weights,
+            "give constant weights the layout that kernels read fastest",
+            requires=_TYPED,
+            breaks=_SHAPE_OF_TERMS,
+            opt_level=3,
+            options=(("dots", None),),
         ),
         Pass(
             "eliminate_common_subexpressions",
