@@ -110,7 +110,6 @@ def test_packs_are_read_whole_and_nothing_is_folded(is_symbolic):
     assert "dot(" in text
     assert ":64" in text
     assert "tree(" not in text
-    assert "floor_mod" not in text
     assert not nest.scratch
 
 
