@@ -221,3 +221,14 @@ def test_boxed_fields_of_uniform_layouts_are_rebuilt_too(monkeypatch: pytest.Mon
     result, cells = made(vm, 100)
     assert int(result) == 5250
     assert cells <= 102
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_tuple_that_recurs_in_another_is_one_cell(engine: str) -> None:
+    lets = " ".join(f"let %x{i + 1} = (%x{i}, %x{i});" for i in range(9))
+    vm = machine(f"def @main(%x0: int32) {{ {lets} %x9 }}", engine)
+    result, cells = made(vm, 7)
+    assert cells == 9
+    for _ in range(9):
+        result = result[1]
+    assert result == 7

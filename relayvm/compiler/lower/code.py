@@ -104,16 +104,20 @@ class Code:
         return box
 
     def whole(self, value: Value, span: Span | None) -> Reg:
-        """Return a value in one register: a bundle becomes a cell."""
-        return value if isinstance(value, Reg) else trampoline(self._whole(value, span))
+        """Return a value in one register: a bundle becomes a cell, one that recurs in it only
+        once.
+        """
+        return value if isinstance(value, Reg) else trampoline(self._whole(value, {}, span))
 
-    def _whole(self, value: Bundle, span: Span | None) -> Recursive[Reg]:
+    def _whole(self, value: Bundle, made: dict[int, Reg], span: Span | None) -> Recursive[Reg]:
         if not value.fields:
             return self._cell(self.layouts.tuple_of(()), (), UNIT, span)
         fields: list[Reg] = []
         for field, type in zip(value.fields, value.type.fields):
             if isinstance(field, Bundle):
-                field = yield self._whole(field, span)
+                if id(field) not in made:
+                    made[id(field)] = yield self._whole(field, made, span)
+                field = made[id(field)]
             fields.append(self._boxed(field, self.layouts.field_class(type), span))
         return self._cell(self.layouts.tuple_of(value.type.fields), fields, value.type, span)
 
