@@ -321,6 +321,12 @@ ERROR_CODES: dict[str, str] = {
         "`relayvm COMMAND --help` and `help(relayvm.VirtualMachine)` tell what there is; limits "
         "are whole numbers of at least 0."
     ),
+    "folded-loop": (
+        "A program that `relayvm bench overhead` measures does not run all its rounds one by one."
+        "\n\nThe compiler has found a way around them, so their time says nothing. Change the "
+        "program so that each round needs the one before, and say in its first lines how many "
+        "steps a round takes."
+    ),
     "nest-syntax": (
         "The text is not a loop nest.\n\n"
         "Nests are the portable form of kernels in executables; `relayvm inspect` prints them. The "

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from relayvm.cli import overhead_commands
 from relayvm.cli.options import add_command, positive
 
 
@@ -45,6 +46,7 @@ def add_commands(commands: Any) -> None:
         "--only", default="", metavar="TEXT", help="operators with this text in their names"
     )
     operators.set_defaults(run=run_operators)
+    overhead_commands.add_command_to(kinds)
 
 
 def run_treelstm(options: argparse.Namespace) -> int:

@@ -216,6 +216,7 @@ class VirtualMachine:
             "kernel_calls",
             "invocations",
             "system_calls",
+            "safepoints",
             "copied_items",
             "new_cells",
             "reused_cells",
