@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import relayvm
@@ -9,6 +13,7 @@ from relayvm.vm.library import lib
 from relayvm.vm.machine import VirtualMachine
 from tests.vm.programs import list_machine, loops
 
+ROOT = Path(__file__).parents[2]
 stress_build = pytest.mark.skipif(
     lib.rvm_is_stress_build(), reason="the stress build keeps no memory"
 )
@@ -75,6 +80,39 @@ def test_trim_gives_memory_back():
     vm.trim()
     assert vm.stats()["held_bytes"] < 1 << 20
     assert vm.invoke("sum", vm.invoke("range", 10)) == 45
+
+
+RESIDENT = """
+import numpy as np
+import relayvm
+from tests.vm.programs import list_machine
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+text = "def @main[n](%x: Tensor[(n, 500), float32]) { nn.dense(nn.softmax(%x), %x) }"
+lists, tensors = list_machine(), relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text)))
+levels = []
+for _ in range(3):
+    lists.invoke("sum_owned", lists.invoke("range", 500_000))
+    tensors.run(np.ones((1500, 500), np.float32))
+    before = resident()
+    lists.trim()
+    tensors.trim()
+    levels.append((before, resident()))
+assert all(before - after > 20 << 20 for before, after in levels), levels
+assert levels[2][1] - levels[0][1] < 4 << 20, levels
+"""
+
+
+@stress_build
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell")
+def test_what_trim_gives_back_is_the_system_s_again():
+    done = subprocess.run(
+        [sys.executable, "-c", RESIDENT], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_loops_do_not_hold_more_memory_the_longer_they_run():

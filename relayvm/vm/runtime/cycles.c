@@ -9,6 +9,7 @@
 #define SPARE_BYTES ((uint64_t)16 * 1024 * 1024) /* garbage that is not worth a search */
 #define FIRST_REFS 1024u
 #define NO_ROW UINT32_MAX
+#define MOST_KEPT_ROWS ((uint32_t)64 * 1024)
 
 static uint32_t *slot_of(const cycle_table *table, const rvm_object *object) {
     const uint64_t mask = (uint64_t)table->capacity * 2 - 1;
@@ -191,8 +192,30 @@ void heap_unlink_ref(rvm_heap *heap, rvm_ref *ref) {
     }
 }
 
+/* An empty table, in the memory of the last one of this heap. */
+static cycle_table take_table(rvm_heap *heap) {
+    cycle_table table = {.rows = heap->cycle_rows, .slots = heap->cycle_slots, .capacity = heap->room_cycles};
+    if (table.slots) {
+        memset(table.slots, 0xff, (size_t)table.capacity * 2 * sizeof *table.slots);
+    }
+    heap->cycle_rows = heap->cycle_slots = NULL;
+    heap->room_cycles = 0;
+    return table;
+}
+
+static void keep_table(rvm_heap *heap, cycle_table *table) {
+    if (table->capacity > MOST_KEPT_ROWS) {
+        cycles_free_table(table);
+        return;
+    }
+    heap->cycle_rows = table->rows;
+    heap->cycle_slots = table->slots;
+    heap->room_cycles = table->capacity;
+}
+
 void heap_scan_cycles(rvm_heap *heap) {
-    cycle_table table = {0};
+    cycle_table table = take_table(heap);
+    const uint32_t room = table.capacity;
     const uint64_t refs_before = heap->num_refs, used_before = heap_used_bytes(heap);
     for (rvm_ref *ref = heap->refs.next; ref != &heap->refs && !table.failed; ref = ref->next) {
         cycles_add(&table, &ref->head, 0);
@@ -201,7 +224,8 @@ void heap_scan_cycles(rvm_heap *heap) {
         cycles_find_live(&table);
         cycles_free_dead(heap, &table);
     }
-    cycles_free_table(&table);
+    heap->system_calls += table.capacity != room;
+    keep_table(heap, &table);
     /* The next search is due when about as much garbage can have gathered as is now in use: then searches cost no more
      * than making the objects did. How much hangs on a reference is known from this one. */
     const uint64_t used = heap_used_bytes(heap), freed = refs_before - heap->num_refs;

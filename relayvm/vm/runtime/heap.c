@@ -167,6 +167,16 @@ static void reclaim_chunks(rvm_heap *depot) {
     }
 }
 
+void heap_free_tables(rvm_heap *heap) {
+    free(heap->cycle_rows);
+    free(heap->cycle_slots);
+    free(heap->shares);
+    heap->cycle_rows = heap->cycle_slots = NULL;
+    heap->shares = NULL;
+    heap->room_cycles = 0;
+    heap->room_shares = 0;
+}
+
 void heap_trim(rvm_heap *heap) {
     free_cached_large(heap);
     rvm_heap *depot = heap_host_lock();
@@ -187,6 +197,7 @@ void heap_balance(rvm_heap *heap) {
 }
 
 void heap_close(rvm_heap *heap) {
+    heap_free_tables(heap);
     free_cached_large(heap);
     rvm_heap *depot = heap_host_lock();
     give_to_depot(heap, depot);

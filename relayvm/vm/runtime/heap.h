@@ -20,7 +20,7 @@ typedef struct rvm_heap {
     uint64_t peak_bytes;  /* the most that was ever held */
     uint64_t limit_bytes; /* what may be held */
     int64_t adopted_bytes; /* freed here and made elsewhere, less what went the other way */
-    uint64_t system_calls; /* blocks and chunks fetched from the system, for stats */
+    uint64_t system_calls; /* memory fetched from the system, for stats */
     uint64_t new_cells, reused_cells; /* cells made from free memory, and in that of dead ones */
     uint8_t *bump;
     uint8_t *bump_end;
@@ -29,13 +29,20 @@ typedef struct rvm_heap {
     uint64_t scan_refs, scan_bytes; /* as many references, or held bytes, make a search for cycles worth while */
     int64_t live_objects; /* local objects alive; audited by the stress build */
     int64_t fail_countdown; /* stress: the allocation that makes it reach 0 fails; negative is off */
+    void *cycle_rows, *cycle_slots; /* the table of the last search for cycles, for the next */
+    uint32_t room_cycles;
+    rvm_object **shares; /* room for what waits to be shared */
+    uint64_t room_shares;
     bool is_host;
     struct rvm_program *program; /* of the machine */
 } rvm_heap;
 
 void heap_init(rvm_heap *heap, uint64_t limit_bytes);
 void heap_close(rvm_heap *heap);
+/* Gives free memory to the depot, and from there to the system. */
 void heap_trim(rvm_heap *heap);
+/* Gives tables that are kept for later calls back to the system; valid between calls. */
+void heap_free_tables(rvm_heap *heap);
 
 /* Gives free blocks to the depot where many have come from elsewhere: whoever made them needs new ones. */
 void heap_balance(rvm_heap *heap);

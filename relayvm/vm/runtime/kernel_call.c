@@ -260,6 +260,7 @@ static bool need_bytes(rvm_machine *m, uint64_t bytes, uint64_t align, uint8_t *
         heap_uncharge(&m->heap, padded);
         return false;
     }
+    m->heap.system_calls++;
     *memory_bytes = padded;
     return true;
 }

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t max_steps, uint64_t max_depth) {
     rvm_machine *m = program->num_late_constants ? NULL : calloc(1, sizeof *m);
@@ -193,7 +196,11 @@ bool rvm_machine_trim(rvm_machine *m) {
     native_trim(m);
     kernel_scratch_free(m);
     shared_cycles_settle(SHARED_CYCLES_TRIM);
+    heap_free_tables(&m->heap);
     heap_trim(&m->heap);
+#ifdef __GLIBC__
+    malloc_trim(0); /* what was freed may lie below what is in use */
+#endif
     atomic_store(&m->running, 0);
     return true;
 }

@@ -138,11 +138,24 @@ void heap_release_shared(rvm_heap *heap, rvm_object *object) {
 }
 
 typedef struct share_list {
-    rvm_object **items;
-    size_t length, capacity, shared;
-    rvm_object *first_items[256];
+    size_t length, shared;
     bool failed, stuck;
 } share_list;
+
+#define FIRST_SHARES ((uint64_t)256)
+#define MOST_KEPT_SHARES ((uint64_t)64 * 1024)
+
+static bool grow_shares(rvm_heap *heap) {
+    const uint64_t room = heap->room_shares ? heap->room_shares * 2 : FIRST_SHARES;
+    rvm_object **items = realloc(heap->shares, room * sizeof *items);
+    if (!items) {
+        return false;
+    }
+    heap->system_calls++;
+    heap->shares = items;
+    heap->room_shares = room;
+    return true;
+}
 
 static void share_push(rvm_heap *heap, share_list *list, uint64_t word) {
     rvm_object *object = word_object(word);
@@ -157,22 +170,12 @@ static void share_push(rvm_heap *heap, share_list *list, uint64_t word) {
 #ifdef RVM_STRESS
     heap->live_objects--;
 #endif
-    if (list->length == list->capacity) {
-        size_t capacity = list->capacity * 2;
-        bool inlined = list->items == list->first_items;
-        rvm_object **items = realloc(inlined ? NULL : list->items, capacity * sizeof *items);
-        if (!items) {
-            list->failed = list->stuck = true;
-            return;
-        }
-        for (size_t i = 0; inlined && i < list->length; i++) {
-            items[i] = list->first_items[i];
-        }
-        list->items = items;
-        list->capacity = capacity;
+    if (list->length == heap->room_shares && !grow_shares(heap)) {
+        list->failed = list->stuck = true;
+        return;
     }
     list->shared++;
-    list->items[list->length++] = object;
+    heap->shares[list->length++] = object;
 }
 
 static void share_children(rvm_heap *heap, share_list *list, rvm_object *object) {
@@ -202,17 +205,15 @@ static void share_children(rvm_heap *heap, share_list *list, rvm_object *object)
 }
 
 bool heap_share(rvm_heap *heap, rvm_object *object) {
-    share_list list;
-    list.items = list.first_items;
-    list.length = list.shared = 0;
-    list.capacity = sizeof list.first_items / sizeof *list.first_items;
-    list.failed = list.stuck = false;
+    share_list list = {0};
     share_push(heap, &list, object_word(object));
     while (list.length && !list.stuck) {
-        share_children(heap, &list, list.items[--list.length]);
+        share_children(heap, &list, heap->shares[--list.length]);
     }
-    if (list.items != list.first_items) {
-        free(list.items);
+    if (heap->room_shares > MOST_KEPT_SHARES) {
+        free(heap->shares);
+        heap->shares = NULL;
+        heap->room_shares = 0;
     }
     if (list.shared) {
         shared_cycles_made(list.shared);
