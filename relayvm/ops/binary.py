@@ -12,7 +12,7 @@ from relayvm.ir.types import TensorType, Type
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.ops import numeric
-from relayvm.ops.loads import broadcast_compute
+from relayvm.ops.loads import broadcast_compute, wide
 from relayvm.ops.numeric import Array, Meaning, through_float32
 from relayvm.ops.operator import Fusion, Operator, operator
 from relayvm.ops.schema import AnyTensor, Bool, Integer, Numeric, SameDtype, Whole
@@ -20,12 +20,14 @@ from relayvm.ops.unary import BOOL_RESULT, scalar_ulp
 
 
 def _trunc_divide(x: ScalarExpr, y: ScalarExpr) -> ScalarExpr:
-    quotient = te.scalar("divide", x, y)
-    return te.scalar("trunc", quotient) if x.dtype.is_float else quotient
+    if not x.dtype.is_float:
+        return te.scalar("divide", x, y)
+    quotient = te.scalar("divide", te.cast(x, wide(x.dtype)), te.cast(y, wide(y.dtype)))
+    return te.cast(te.scalar("trunc", quotient), x.dtype)
 
 
 def _truncated_quotient(a: Array, b: Array) -> Array:
-    quotient = through_float32(numeric.divide)(a, b)
+    quotient = numeric.divide(a, b)
     return np.trunc(quotient) if a.dtype.kind == "f" else np.asarray(quotient)
 
 
@@ -46,7 +48,7 @@ def _row(
 ) -> Operator:
     ulp = 0 if name in _FORMULAS else scalar_ulp(name)
     row = operator(name, fusion=Fusion.BROADCAST, ulp=ulp, no_gradient=no_gradient, doc=doc)(rule)
-    exact = meaning if name == "trunc_divide" else through_float32(meaning)
+    exact = through_float32(meaning)
     formula = _FORMULAS.get(name, lambda x, y: te.scalar(name, x, y))
 
     @row.numpy
