@@ -90,5 +90,5 @@ def test_few_uses_of_narrow_floats_need_no_memory_for_float32(dtype):
         nest = schedule(product(dtype, (False, True), (rows, columns, 64)), Target())
         assert not nest.scratch
         assert not nest.private
-    nest = schedule(product(dtype, (False, True), (128, 128, 64)), Target())
+    nest = schedule(product(dtype, (False, True), (512, 512, 64)), Target())
     assert [buffer.dtype.name for buffer in nest.scratch] == ["float32", "float32"]

@@ -29,8 +29,9 @@ from relayvm.kernels.schedules.reduction import narrow, narrower, widened
 MIN_REUSE = 6
 FAR_ROWS = 32
 FAR_BYTES = 6 << 20
-# So many uses of a float16 pay for memory that holds it as float32.
-MANY_USES = 64
+# So many uses of a narrow float pay for memory that holds it as float32: what was read from the
+# cache as two bytes is written and read as four, from further away.
+MANY_USES = 512
 
 
 def stage_operands(
