@@ -45,6 +45,9 @@ FIELDS = (
     "tensor_dims",
     "storage_foreign",
     "array_length",
+    "array_capacity",
+    "ref_value",
+    "ref_full",
     "array_items",
 )
 CALLS = (

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from math import prod
 
 from relayvm.base.abi import WORK_PER_STEP, Access, KernelSignature, Operand
-from relayvm.vm.jit.objects import is_tensor, release, release_by_body
-from relayvm.vm.jit.words import kind_of
+from relayvm.vm.jit.boxes import expect_size, expect_tensor, load_element
+from relayvm.vm.jit.objects import release, release_by_body
 from relayvm.vm.jit.writer import Writer
 
 # A kernel of more work may be shared out to threads: kernel_phases.h.
@@ -122,15 +122,13 @@ class _Call:
 
     def _check(self, operand: Operand, word: str) -> None:
         """Go on where a value is a tensor of this dtype and these sizes."""
-        w, offsets = self.w, self.w.host.offsets
-        place = w.pointer(word)
-        w.expect(is_tensor(w, place), self.slow)
-        both = w.value(f"load i16, ptr {w.address(place, offsets['tensor_dtype'])}")
-        wanted = operand.dtype.code | operand.rank << 8
-        w.expect(w.value(f"icmp eq i16 {both}, {wanted}"), self.slow)
+        w, place = self.w, self.w.pointer(word)
+        expect_tensor(w, self._expect, place, operand.dtype, operand.rank)
         for axis, dim in enumerate(_dims(operand)):
-            at = w.address(place, offsets["tensor_dims"] + 8 * axis)
-            w.expect(w.value(f"icmp eq i64 {w.value(f'load i64, ptr {at}')}, {dim}"), self.slow)
+            expect_size(w, self._expect, place, axis, dim)
+
+    def _expect(self, condition: str) -> None:
+        self.w.expect(condition, self.slow)
 
     # --- outputs ----------------------------------------------------------------------------------
 
@@ -252,7 +250,8 @@ class _Call:
         results: list[str] = []
         for o, operand in enumerate(self.signature.outputs):
             if operand.access is Access.SCALAR:
-                results.append(self._scalar(len(self.words) + o, operand))
+                slot = w.list_place(len(self.words) + o)
+                results.append(load_element(w, operand.dtype, slot))
             else:
                 results.append(w.value(f"load i64, ptr {self.made[o]}"))
         takers = {i: o for o, i in self.reused.items()}
@@ -271,19 +270,6 @@ class _Call:
             w.store(register, word)
         assert w.full is not None
         w.full = w.full | {outputs[o] for o in self.made}
-
-    def _scalar(self, n: int, operand: Operand) -> str:
-        """Return the word of an element in memory."""
-        w, dtype = self.w, operand.dtype
-        slot = w.list_place(n)
-        bits = 8 * dtype.itemsize_bytes
-        value = w.value(f"load i{bits}, ptr {slot}")
-        if dtype.is_bool:
-            return w.value(f"zext i1 {w.value(f'icmp ne i8 {value}, 0')} to i64")
-        assert dtype.is_float or kind_of(dtype) == f"i{bits}"
-        if bits == 64:
-            return value
-        return w.value(f"{'sext' if dtype.kind == 'int' else 'zext'} i{bits} {value} to i64")
 
     def _look_at_fuel(self) -> None:
         w = self.w

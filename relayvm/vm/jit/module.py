@@ -6,6 +6,7 @@ from typing import Any
 
 from relayvm.vm.isa import ISA
 from relayvm.vm.jit import control, words
+from relayvm.vm.jit.boxes import BOXES
 from relayvm.vm.jit.host import Host
 from relayvm.vm.jit.kernels import shape_name
 from relayvm.vm.jit.objects import OBJECTS
@@ -26,7 +27,8 @@ MOST_OPTIMISED = 2000
 _C_MARGIN_BYTES = 256 * 1024
 _BYTES_PER_INSTRUCTION = 256
 
-INLINE = frozenset(words.WORDS) | frozenset(OBJECTS) | frozenset(control.CONTROL)
+_PLACED = {**OBJECTS, **BOXES}
+INLINE = frozenset(words.WORDS) | frozenset(_PLACED) | frozenset(control.CONTROL)
 
 
 def margin_bytes(program: Program) -> int:
@@ -208,8 +210,8 @@ def _write(w: Writer, instr: Instr, waiting: dict[str, set[str]]) -> None:
         dst, *sources = instr.operands
         values = [w.load(s) if isinstance(s, str) else str(s) for s in sources]
         w.store(str(dst), lowering(w, *values))
-    elif w.inline and instr.name in OBJECTS:
-        OBJECTS[instr.name](w, instr)
+    elif w.inline and instr.name in _PLACED:
+        _PLACED[instr.name](w, instr)
     else:
         w.body(instr)
     w.full |= filled

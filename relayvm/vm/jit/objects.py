@@ -38,7 +38,7 @@ def _count(w: Writer, word: str) -> tuple[str, str]:
     return place, w.value(f"load atomic i32, ptr {place} monotonic, align 8")
 
 
-def _add_count(w: Writer, word: str, otherwise: Callable[[], None]) -> None:
+def add_count(w: Writer, word: str, otherwise: Callable[[], None]) -> None:
     """Add a count to an object; what is shared is left to `otherwise`, which writes code."""
     place, count = _count(w, word)
     before = w.value(f"sub i32 {count}, 1")
@@ -57,7 +57,7 @@ def _add_count(w: Writer, word: str, otherwise: Callable[[], None]) -> None:
 def _retain(w: Writer, instr: Instr) -> None:
     dst, src = (str(operand) for operand in instr.operands)
     word = w.load(src)
-    _add_count(w, word, lambda: w.body(instr, cold=True))
+    add_count(w, word, lambda: w.body(instr, cold=True))
     w.store(dst, word)
 
 
@@ -92,7 +92,8 @@ def _layout_of(w: Writer, place: str) -> str:
     return w.value(f"load i16, ptr {w.address(place, _LAYOUT_OFFSET)}")
 
 
-def _is_layout(w: Writer, place: str, type_: Any) -> str:
+def is_layout(w: Writer, place: str, type_: Any) -> str:
+    """Return whether an object has a layout."""
     signed = int(type_) - (1 << 16) if int(type_) >= 1 << 15 else int(type_)
     return w.value(f"icmp eq i16 {_layout_of(w, place)}, {signed}")
 
@@ -115,7 +116,7 @@ def _finish(w: Writer, done: str) -> None:
 def _field(w: Writer, instr: Instr) -> None:
     dst, src, type_, i = instr.operands
     place = w.pointer(w.load(str(src)))
-    done = _or_by_body(w, instr, _is_layout(w, place, type_))
+    done = _or_by_body(w, instr, is_layout(w, place, type_))
     at = w.address(place, w.host.offsets["fields"] + 8 * int(i))  # type: ignore[arg-type]
     w.store(str(dst), w.value(f"load i64, ptr {at}"))
     _finish(w, done)
@@ -124,10 +125,10 @@ def _field(w: Writer, instr: Instr) -> None:
 def _field_retain(w: Writer, instr: Instr) -> None:
     dst, src, type_, i = instr.operands
     place = w.pointer(w.load(str(src)))
-    done = _or_by_body(w, instr, _is_layout(w, place, type_))
+    done = _or_by_body(w, instr, is_layout(w, place, type_))
     at = w.address(place, w.host.offsets["fields"] + 8 * int(i))  # type: ignore[arg-type]
     word = w.value(f"load i64, ptr {at}")
-    _add_count(w, word, lambda: w.body(instr, cold=True))
+    add_count(w, word, lambda: w.body(instr, cold=True))
     w.store(str(dst), word)
     _finish(w, done)
 
@@ -274,29 +275,10 @@ def _take_apart(
     return block, size, done
 
 
-def _array_get_word(w: Writer, instr: Instr) -> None:
-    dst, src, type_, i = instr.operands
-    place = w.pointer(w.load(str(src)))
-    inside = w.name("inside")
-    slow, done = w.name("slow"), w.name("done")
-    w.branch(_is_layout(w, place, type_), inside, slow, likely=True)
-    w.block(inside)
-    index = w.load(str(i))
-    length = w.value(f"load i64, ptr {w.address(place, w.host.offsets['array_length'])}")
-    w.expect(w.value(f"icmp ult i64 {index}, {length}"), slow)
-    items = w.value(f"load ptr, ptr {w.address(place, w.host.offsets['array_items'])}")
-    item = w.value(f"getelementptr i64, ptr {items}, i64 {index}")
-    w.store(str(dst), w.value(f"load i64, ptr {item}"))
-    with w.aside(slow):
-        w.body(instr, cold=True)
-        w.do(f"br label %{done}")
-    _finish(w, done)
-
-
 def _array_length(w: Writer, instr: Instr) -> None:
     dst, src, type_ = instr.operands
     place = w.pointer(w.load(str(src)))
-    done = _or_by_body(w, instr, _is_layout(w, place, type_))
+    done = _or_by_body(w, instr, is_layout(w, place, type_))
     at = w.address(place, w.host.offsets["array_length"])
     w.store(str(dst), w.value(f"load i64, ptr {at}"))
     _finish(w, done)
@@ -355,7 +337,6 @@ OBJECTS: dict[str, ObjectLowering] = {
     "field_borrow": _field,
     "field_retain": _field_retain,
     "tag": _tag,
-    "array_get_word": _array_get_word,
     "array_length": _array_length,
     "tensor_dim": _tensor_dim,
     "tensor_rank": _tensor_rank,

@@ -1,7 +1,7 @@
 """Inline lowerings of the instructions on words: arithmetic, comparisons and casts of all dtypes,
 as `scalar.h` defines them.
 
-What is not here is done by its C body: remainders of floats, and casts that round through float16.
+What is not here is done by its C body: remainders of floats.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _ORDERED = {
     "greater_equal": "oge",
 }
 _CANONICAL_NAN = {FLOAT16: 0x7E00, BFLOAT16: 0x7FC0}
+_BEYOND_FLOAT = (1 << 29) - 1  # bits of a double
 
 
 def kind_of(dtype: DType) -> str:
@@ -230,17 +231,40 @@ def _not(dtype: DType) -> WordLowering:
 
 def _cast(source: DType, target: DType) -> WordLowering | None:
     """Return the lowering of a cast, None where the C body does it."""
-    if target.is_float and target.bits == 16 and not (source.is_bool or source.name == "float32"):
-        return None  # C rounds by way of float64, or to odd
-    if (source.name, target.name) == ("float16", "float32"):
-        return None  # C keeps signalling NaNs
+    if target is BFLOAT16 and source.bits == 64:
+        return None  # C rounds to odd, also what is next to nothing
     if (source.name, target.name) == ("bfloat16", "float32"):
         return lambda w, a: w.value(f"and i64 {w.value(f'shl i64 {a}, 16')}, 4294967295")
 
     def lower(w: Writer, a: str) -> str:
-        return give(w, target, _converted(w, source, target, take(w, source, a)))
+        value = _converted(w, source, target, take(w, source, a))
+        word = give(w, target, value)
+        if (source.name, target.name) == ("float16", "float32"):
+            return _with_nan_of_half(w, a, value, word)
+        return word
 
     return lower
+
+
+def _with_nan_of_half(w: Writer, half: str, value: str, word: str) -> str:
+    """Return the word of a float that was a half, where a NaN keeps its bits, though it signals."""
+    sign = w.value(f"shl i64 {w.value(f'and i64 {half}, 32768')}, 16")
+    rest = w.value(f"shl i64 {w.value(f'and i64 {half}, 1023')}, 13")
+    nan = w.value(f"or i64 {w.value(f'or i64 {sign}, {rest}')}, {0x7F800000}")
+    is_nan = w.value(f"fcmp uno float {value}, 0.0")
+    return w.value(f"select i1 {is_nan}, i64 {nan}, i64 {word}")
+
+
+def _to_odd(w: Writer, value: str) -> str:
+    """Round a double to a float whose last bit says that something was lost, so that rounding it
+    to fewer bits is rounding the double. It must be 0 in those if it is too small for a float.
+    """
+    bits = w.value(f"bitcast double {value} to i64")
+    lost = w.value(f"icmp ne i64 {w.value(f'and i64 {bits}, {_BEYOND_FLOAT}')}, 0")
+    kept = w.value(f"and i64 {bits}, {~_BEYOND_FLOAT}")
+    odd = w.value(f"or i64 {kept}, {_BEYOND_FLOAT + 1}")
+    whole = w.value(f"select i1 {lost}, i64 {odd}, i64 {kept}")
+    return w.value(f"fptrunc double {w.value(f'bitcast i64 {whole} to double')} to float")
 
 
 def _converted(w: Writer, source: DType, target: DType, value: str) -> str:
@@ -250,6 +274,11 @@ def _converted(w: Writer, source: DType, target: DType, value: str) -> str:
         return w.value(text)
     if old == new:
         return value
+    if target.bits == 16 and target.is_float and not source.is_bool:
+        # Integers are rounded twice, first to a double.
+        signed = "sitofp" if source.kind == "int" else "uitofp"
+        wide = value if source.is_float else w.value(f"{signed} {old} {value} to double")
+        return _to_odd(w, wide)
     if source.is_float and target.is_float:
         return w.value(f"{'fpext' if target.bits == 64 else 'fptrunc'} {old} {value} to {new}")
     if target.is_float:

@@ -355,6 +355,9 @@ uint64_t rvm_native_offset(const char *name) {
         {"tensor_dims", offsetof(rvm_tensor, dims)},
         {"storage_foreign", offsetof(rvm_storage, foreign)},
         {"array_length", offsetof(rvm_array, length)},
+        {"array_capacity", offsetof(rvm_array, capacity)},
+        {"ref_value", offsetof(rvm_ref, value)},
+        {"ref_full", offsetof(rvm_ref, full)},
         {"array_items", offsetof(rvm_array, items)},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
