@@ -152,9 +152,11 @@ class Selector(Calls):
         elif is_spread(self.results):
             assert isinstance(self.results, TupleType)
             parts = self.spread(value, self.results, span)
-            values = [
-                self.as_class(v, class_of(t), span) for v, t in zip(parts, self.results.fields)
-            ]
+            whole: dict[int, Reg] = {}  # a tuple that is returned twice is one cell
+            for part, type in zip(parts, self.results.fields):
+                if id(part) not in whole:
+                    whole[id(part)] = self.as_class(part, class_of(type), span)
+            values = [whole[id(part)] for part in parts]
         else:
             values = [self.as_class(value, class_of(self.results), span)]
         given = tuple(Use(r) if r.kind == WORD else Take(r) for r in values)
