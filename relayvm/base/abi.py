@@ -14,6 +14,10 @@ from relayvm.base.dtypes import DType
 
 MAX_RANK = 8
 ALIGN_BYTES = 64
+# What rows of weights meet must not lie in the sets of a first-level cache where these do: sets
+# repeat every page. Large tensors of the machine begin with a page, large constants half-way.
+PAGE_BYTES = 4096
+LARGE_BYTES = 1 << 16
 MAX_BYTES = 1 << 46
 WORK_PER_STEP = 4096
 

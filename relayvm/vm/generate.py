@@ -25,6 +25,8 @@ def abi_header() -> str:
     constants = {
         "MAX_RANK": abi.MAX_RANK,
         "ALIGN_BYTES": abi.ALIGN_BYTES,
+        "PAGE_BYTES": abi.PAGE_BYTES,
+        "LARGE_BYTES": abi.LARGE_BYTES,
         "MAX_BYTES": f"INT64_C({abi.MAX_BYTES})",
         "WORK_PER_STEP": abi.WORK_PER_STEP,
         "NUM_DTYPES": len(DTYPES),

@@ -209,6 +209,13 @@ def test_weights_from_afar_are_fetched_for_the_next_tile():
     assert_same_bits(fast.run(arrays, sizes), naive.run(arrays, sizes), sizes)
 
 
+@pytest.mark.parametrize(("rows", "together"), [(7, 16), (1, 8)])
+def test_partials_of_several_rows_are_folded_together(rows, together):
+    """A tile of 4 rows and 4 columns folds its 16 vectors to one; a row has 8 columns."""
+    text = print_nest(schedule(product("NT", (1, rows, 64, 64)), Target(cpu="znver4")))
+    assert max(line.count("acc") for line in text.splitlines() if "tree(" in line) == together
+
+
 def test_a_prefetch_may_lie_outside_of_its_buffer():
     text = """nest @copy {
   input in0: float32[4]

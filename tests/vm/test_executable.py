@@ -11,7 +11,7 @@ import zlib
 import numpy as np
 import pytest
 
-from relayvm.base.abi import Kernel
+from relayvm.base.abi import LARGE_BYTES, PAGE_BYTES, Kernel
 from relayvm.base.diagnostics import RelayError
 from relayvm.vm import executable as executables
 from relayvm.vm.executable import can_run, load
@@ -88,6 +88,21 @@ def test_constants_stay_in_the_file(tmp_path):
     assert np.array_equal(held.program().constants[0], np.arange(1 << 20))
 
 
+def test_large_constants_begin_in_the_middle_of_a_page(tmp_path):
+    """What they meet begins with a page, so rows of both are not in the same sets of a cache."""
+    rng = np.random.default_rng(0)
+    small, large = (rng.standard_normal(n) for n in (3, LARGE_BYTES // 8))
+    given = (large, small, large[1:], small, large)
+    data = encode(Program(constants=given))
+    assert data.find(large.tobytes()) % PAGE_BYTES == PAGE_BYTES // 2
+    assert data.find(small.tobytes()) % 64 == 0
+    path = tmp_path / "large.rvm"
+    path.write_bytes(data)
+    for executable in (load(data), load(path)):
+        kept = executable.program().constants
+        assert all(map(np.array_equal, kept, given))
+
+
 def test_a_file_that_is_not_there_is_an_error(tmp_path):
     for path in (tmp_path / "none.rvm", tmp_path):
         with pytest.raises(RelayError) as caught:
@@ -149,7 +164,7 @@ def test_another_version_is_refused_with_both_versions_and_the_way_out():
     failure = refusal(DATA[:8] + struct.pack("<I", 99) + DATA[12:])
     assert failure.code == "executable-version"
     assert failure.message == (
-        "the executable has format version 99, this RelayVM reads version 5; compile the program "
+        "the executable has format version 99, this RelayVM reads version 6; compile the program "
         "again with this RelayVM, or use the one that wrote it"
     )
 

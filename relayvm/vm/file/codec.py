@@ -6,7 +6,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from relayvm.base.abi import IMAGE_IMPORTS, Image, Kernel, KernelSignature
+from relayvm.base.abi import (
+    IMAGE_IMPORTS,
+    LARGE_BYTES,
+    PAGE_BYTES,
+    Image,
+    Kernel,
+    KernelSignature,
+)
 from relayvm.base.diagnostics import InternalError
 from relayvm.base.dims import Dim, DimExpr, DimTerm, DimVar, Monomial
 from relayvm.base.dtypes import dtype_of
@@ -161,7 +168,10 @@ class _Encoder:
             self.add("constants", code, rank, 1, dims, 0, array.nbytes, array.checksum)
             return
         data = self.sections["data"]
-        data += bytes(-len(data) % ALIGN)
+        is_large = array.nbytes >= LARGE_BYTES
+        data += bytes(
+            (PAGE_BYTES // 2 - len(data)) % PAGE_BYTES if is_large else -len(data) % ALIGN
+        )
         offset = len(data)
         data += np.ascontiguousarray(array).tobytes()
         self.add("constants", code, rank, 0, dims, offset, array.nbytes, 0)
@@ -253,7 +263,8 @@ class _Encoder:
         end = HEADER.size + SECTION_ROW.size * len(SECTIONS)
         for number, section in enumerate(SECTIONS):
             data = self.sections[section.name]
-            padding = -end % ALIGN
+            is_large = section.name == "data" and len(data) >= LARGE_BYTES
+            padding = -end % (PAGE_BYTES if is_large else ALIGN)
             parts += [bytes(padding), data]
             table += SECTION_ROW.pack(number, 0, end + padding, len(data), checksum(data))
             end += padding + len(data)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 MAGIC = b"\x8fRVM\r\n\x1a\n"
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 HEADER = struct.Struct("<8sIIQQ")
 SECTION_ROW = struct.Struct("<IIQQQ")
 
@@ -153,7 +153,12 @@ SECTIONS: tuple[Section, ...] = (
     _records("image_phases", "offsets of phases", "kernel:u32 phase:u32 offset:u32"),
     Section("nests", 1, doc="texts of portable kernels"),
     Section("image_code", 1, doc="native code, each image aligned to 64 bytes"),
-    Section("data", 1, doc="constants, each aligned to 64 bytes; not checksummed at load"),
+    Section(
+        "data",
+        1,
+        doc="constants, each aligned to 64 bytes, those of 64 KiB and more to 2,048 bytes after "
+        "multiples of 4,096; so is then the section to 4,096; not checksummed at load",
+    ),
 )
 
 PREFIX_BYTES = HEADER.size + SECTION_ROW.size * len(SECTIONS)

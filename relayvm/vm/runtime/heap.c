@@ -324,7 +324,9 @@ static void *alloc_large(rvm_heap *heap, unsigned size_class) {
         return NULL;
     }
     void *memory = NULL;
-    if (posix_memalign(&memory, RVM_ALIGN_BYTES, (size_t)bytes)) {
+    /* Large constants begin in the middle of a page, so that rows of both do not meet in the sets of a cache. */
+    const size_t align = bytes > HEAP_POOLED_LIMIT ? RVM_PAGE_BYTES : RVM_ALIGN_BYTES;
+    if (posix_memalign(&memory, align, (size_t)bytes)) {
         heap_uncharge(heap, bytes);
         return NULL;
     }

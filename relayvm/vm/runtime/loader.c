@@ -166,7 +166,9 @@ static int check_section(rvm_reader *reader, uint32_t s, const file_section *row
     if (row->kind != s || row->reserved != 0)
         return rvm_fail(reader->error, "bad-executable", "byte %llu: section %u must be `%s`",
                         place, s, section_names[s]);
-    if (row->offset != ((end + 63) & ~UINT64_C(63)) || row->offset > file_bytes ||
+    const int is_large = s == RVM_SECTION_DATA && row->bytes >= RVM_LARGE_BYTES;
+    const uint64_t align = is_large ? RVM_PAGE_BYTES : RVM_ALIGN_BYTES;
+    if (row->offset != ((end + align - 1) & ~(align - 1)) || row->offset > file_bytes ||
         row->bytes > file_bytes - row->offset)
         return rvm_fail(reader->error, "bad-executable",
                         "byte %llu: section `%s` at %llu, %llu bytes, is out of its place", place,
@@ -273,7 +275,7 @@ static rvm_program *program_new(rvm_load_error *error) {
 /* Weights that fill many pages lie in large ones: each call of a kernel reads all of them, and would look up a small
  * page for every few rows. */
 static void *aligned_memory(size_t bytes, rvm_load_error *error) {
-    const size_t align = bytes >= MANY_PAGES_BYTES ? LARGE_PAGE_BYTES : 64;
+    const size_t align = bytes >= MANY_PAGES_BYTES ? LARGE_PAGE_BYTES : RVM_PAGE_BYTES;
     void *memory = NULL;
     if (bytes <= SIZE_MAX - 2 * LARGE_PAGE_BYTES)
         memory = aligned_alloc(align, (bytes + 64 + align - 1) & ~(align - 1));

@@ -292,6 +292,12 @@ static const int64_t *take_dims(rvm_reader *reader, const void *place, uint8_t d
     return dims;
 }
 
+/* Return where a constant begins after the one that ends at `end`: a large one in the middle of a page. */
+static uint64_t constant_place(uint64_t end, uint64_t size) {
+    if (size < RVM_LARGE_BYTES) return (end + 63) & ~UINT64_C(63);
+    return ((end + RVM_PAGE_BYTES / 2 - 1) & ~(uint64_t)(RVM_PAGE_BYTES - 1)) + RVM_PAGE_BYTES / 2;
+}
+
 static int read_constant(rvm_reader *reader, const file_constants *row, rvm_constant *constant,
                          uint64_t *end) {
     constant->dtype = row->dtype;
@@ -314,7 +320,7 @@ static int read_constant(rvm_reader *reader, const file_constants *row, rvm_cons
         return 0;
     }
     const uint64_t room = reader->bytes[RVM_SECTION_DATA];
-    if (row->offset != ((*end + 63) & ~UINT64_C(63)) || row->offset > room ||
+    if (row->offset != constant_place(*end, size) || row->offset > room ||
         size > room - row->offset)
         return reader_refuse(reader, row, "a constant of %llu bytes at %llu is out of its place",
                              (unsigned long long)size, (unsigned long long)row->offset);
