@@ -21,11 +21,13 @@ from relayvm.ops.gathering import (
     counted_array,
     gather_nd,
     scatter_elements,
+    scatter_into,
     scatter_nd,
     scattered_axes,
 )
 from relayvm.ops.lines import other_dims
 from relayvm.ops.loads import Index
+from relayvm.ops.narrow import steps_of, takes_bfloat16
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reshaping import unflattened
@@ -63,7 +65,7 @@ def gather_nd_grad(
 
 def _summed_array(grad: Array, shape: tuple[int, ...], places: Array) -> Array:
     result = np.zeros(int(np.prod(shape)), grad.dtype)
-    np.add.at(result, places.reshape(-1), grad.reshape(-1))
+    scatter_into(result, (places.reshape(-1),), grad.reshape(-1), "add")
     return result.reshape(shape)
 
 
@@ -72,6 +74,7 @@ def _positions(shape: tuple[int, ...]) -> Array:
 
 
 @gather_nd_grad.numpy
+@takes_bfloat16
 @like(gather_nd_grad.rule)
 def _(grad: Array, data: Array, indices: Array, **attrs: Any) -> Array:
     places = gather_nd.facets["numpy"](_positions(data.shape), indices, **attrs)
@@ -123,6 +126,7 @@ def adv_index_grad(grad: Float, inputs: Tensors) -> TensorType:
 
 
 @adv_index_grad.numpy
+@takes_bfloat16
 def _(grad: Array, inputs: tuple[Array, ...]) -> Array:
     data, *indices = inputs
     places = adv_index.facets["numpy"]((_positions(data.shape), *indices))
@@ -183,7 +187,7 @@ _COMBINED: dict[str, Callable[[Any, Any], Any]] = {
     "update": lambda a, b: b,
     "add": lambda a, b: a + b,
     "mul": lambda a, b: a * b,
-    "mean": lambda a, b: (a + b) / a.dtype.type(2),
+    "mean": lambda a, b: a + b,  # and halved
     "min": np.minimum,
     "max": np.maximum,
 }
@@ -193,18 +197,22 @@ def _undone_arrays(
     grad: Array, data: Array, places: Array, updates: Array, reduction: str
 ) -> tuple[Array, Array]:
     """Return both gradients; `places` holds for each update its row-major place in `data`."""
-    held, slopes = data.reshape(-1).copy(), grad.reshape(-1).copy()
-    values, slope_of = updates.reshape(-1), np.empty(updates.size, grad.dtype)
-    before = np.empty(updates.size, data.dtype)
+    numbers, step, whole = steps_of(grad.dtype)
+    held, slopes = numbers(data).reshape(-1).copy(), numbers(grad).reshape(-1).copy()
+    values, slope_of = numbers(updates).reshape(-1), np.empty(updates.size, slopes.dtype)
+    before = np.empty(updates.size, held.dtype)
     combine = _COMBINED[reduction]
     order = places.reshape(-1)
     for k, at in enumerate(order):
         before[k] = held[at]
-        held[at] = combine(held[at], values[k])
+        held[at] = step(combine(held[at], values[k]))
+        if reduction == "mean":
+            held[at] = step(held[at] / held.dtype.type(2))
     for k in reversed(range(len(order))):
         g, b, u = slopes[order[k]], before[k], values[k]
-        slopes[order[k]], slope_of[k] = _undone(reduction, g, b, u, lambda c, x, y: x if c else y)
-    return slopes.reshape(data.shape), slope_of.reshape(updates.shape)
+        both = _undone(reduction, g, b, u, lambda c, x, y: x if c else y)
+        slopes[order[k]], slope_of[k] = map(step, both)
+    return whole(slopes.reshape(data.shape)), whole(slope_of.reshape(updates.shape))
 
 
 Places = Callable[[Writer, Memory, ScalarExpr, ScalarExpr], tuple[Index, Index]]
@@ -274,6 +282,7 @@ def scatter_elements_grad(
 
 
 @scatter_elements_grad.numpy
+@takes_bfloat16
 @like(scatter_elements_grad.rule)
 def _(grad: Array, data: Array, indices: Array, updates: Array, **attrs: Any) -> Any:
     place = attrs["axis"] % data.ndim
@@ -320,6 +329,7 @@ def scatter_nd_grad(
 
 
 @scatter_nd_grad.numpy
+@takes_bfloat16
 def _(grad: Array, data: Array, indices: Array, updates: Array, *, mode: str) -> Any:
     attrs = {"batch_dims": 0, "index_rank": None}
     places = gather_nd.facets["numpy"](_positions(data.shape), indices, **attrs)

@@ -12,12 +12,26 @@ from relayvm.base.narrow.bfloat16 import is_bfloat16, rounded, widened
 from relayvm.ir.types import TensorType, TupleType, Type
 
 F = TypeVar("F", bound=Callable[..., Any])
+Step = Callable[[Any], Any]
 
 
 def takes_bfloat16(meaning: F) -> F:
     """Mark a meaning that reads and makes arrays of bfloat16 itself."""
     meaning.takes_bfloat16 = True  # type: ignore[attr-defined]
     return meaning
+
+
+def steps_of(dtype: np.dtype[Any]) -> tuple[Step, Step, Step]:
+    """Return how a meaning of many steps computes in a dtype: what makes arrays that numpy computes
+    with, what rounds one step, and what makes the result.
+    """
+    if dtype_of(dtype) is not BFLOAT16:
+        return _same, _same, _same
+    return widened, lambda value: widened(rounded(value)), rounded
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def touches_bfloat16(args: Sequence[Any], attrs: Mapping[str, Any]) -> bool:

@@ -84,6 +84,26 @@ def test_a_layer_is_that_of_float32_rounded_once(name):
     assert bits(given) == bits(Evaluator(infer_types(layer(name, "bfloat16"))).call("main", args))
 
 
+STEPS = """
+def @main(%g: Tensor[(9), bfloat16], %x: Tensor[(9), bfloat16], %u: Tensor[(64), bfloat16],
+          %i: Tensor[(64), int64]) {
+  let %at = reshape(%i, newshape=(1, 64));
+  (scatter_elements(%x, %i, %u, reduction="METHOD"),
+   scatter_elements_grad(%g, %x, %i, %u, reduction="METHOD"),
+   scatter_nd_grad(%g, %x, %at, %u, mode="METHOD"),
+   gather_nd_grad(%u, %x, %at), adv_index_grad(%u, (%x, %i)))
+}
+"""
+
+
+@pytest.mark.parametrize("method", ["update", "add", "mul", "mean", "min", "max"])
+def test_what_comes_step_by_step_is_rounded_at_each(method):
+    module = relayvm.parse(STEPS.replace("METHOD", method))
+    args = [*operands(((9,), (9,), (64,))), np.random.default_rng(1).integers(0, 9, 64)]
+    given = relayvm.VirtualMachine(relayvm.compile(module)).run(*args)
+    assert bits(given) == bits(Evaluator(infer_types(module)).call("main", args))
+
+
 def differentiated(kind, suffix):
     module = relayvm.parse(NET.replace("KIND", kind).replace("SUFFIX", suffix))
     function, module = gradient(module["main"], module)
