@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.diagnostics import error
+from relayvm.base.dtypes import BFLOAT16
 
 
 def add_command(commands: Any, name: str, text: str, epilog: str = "") -> argparse.ArgumentParser:
@@ -43,19 +44,24 @@ def read_array(path: Path) -> np.ndarray:
         raise error("unreadable-file", f"`{path}` is no .npy file: {reason}") from None
     if not isinstance(array, np.ndarray):
         raise error("unreadable-file", f"`{path}` holds several arrays; save one by `np.save`")
-    return array
+    return _with_dtype(array)
 
 
 def read_named_arrays(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays in a .npz file; raises RelayError `unreadable-file`."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+            return {name: _with_dtype(arrays[name]) for name in arrays.files}
     except OSError as reason:
         message = f"`{path}` cannot be read: {reason.strerror or reason}"
     except Exception as reason:  # a damaged archive makes its readers raise anything
         message = f"`{path}` is no .npz file: {reason}"
     raise error("unreadable-file", message)
+
+
+def _with_dtype(array: np.ndarray) -> np.ndarray:
+    """Return an array of a file; numpy writes bfloat16 as two bytes without a name."""
+    return array.view(BFLOAT16.numpy) if array.dtype == np.dtype("V2") else array
 
 
 @contextmanager

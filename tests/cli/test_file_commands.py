@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -84,6 +85,21 @@ def test_check_finite_refuses_nan(command, executable, tmp_path) -> None:
     assert command("run", executable, "--entry", "divide", *given).code == 0
     done = command("run", executable, "--entry", "divide", *given, "--check-finite")
     assert done.code == 1 and done.err.startswith("error[not-finite]: result `output`")
+
+
+def test_files_of_bfloat16_go_in_and_out(command, tmp_path) -> None:
+    text = "def @main(%x: Tensor[(3), bfloat16], %w: Tensor[(3), bfloat16]) { %x * %w }"
+    x = np.array([1, 2.5, -0.5], ml_dtypes.bfloat16)
+    whole = relayvm.compile(relayvm.parse(text), params={"w": x})
+    small, constants = whole.split_constants(1)
+    small.save(tmp_path / "small.rvm")
+    np.savez(tmp_path / "w.npz", **constants)
+    np.save(tmp_path / "x.npy", x)
+    given = [f"--input=x={tmp_path / 'x.npy'}", "--constants", tmp_path / "w.npz"]
+    done = command("run", tmp_path / "small.rvm", *given, "--check-finite", "--output", tmp_path)
+    assert (done.code, done.out) == (0, "output: bfloat16[3] [1, 6.25, 0.25]\n")
+    assert np.load(tmp_path / "output.npy").tobytes() == (x * x).tobytes()
+    assert command("run", tmp_path / "small.rvm", "--random", *given[1:]).code == 0
 
 
 def test_limits_end_a_run_with_a_trap(command, tmp_path) -> None:
