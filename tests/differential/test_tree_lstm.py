@@ -139,3 +139,8 @@ def kernels_by_clause(lowered: relayvm.Module) -> Iterator[tuple[str, int]]:
             for clause in match.clauses if isinstance(match, Match) else ():
                 kernels = sum(is_primitive(node) for node in nodes_of(clause.rhs))
                 yield clause.lhs.constructor.name, kernels
+
+
+def test_what_is_compiled_again_is_the_same_to_the_byte():
+    first, *others = (treelstm.compile_program(WEIGHTS).to_bytes() for _ in range(4))
+    assert others == [first] * 3

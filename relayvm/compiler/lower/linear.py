@@ -7,6 +7,7 @@ register.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Union
@@ -32,6 +33,8 @@ class Reg:
     borrowed: bool = False
     root: Reg | None = None
     is_param: bool = False
+    # Says which was made first: where the order of registers matters it is the same in every run.
+    number: int = field(default_factory=itertools.count().__next__, init=False)
 
     def __repr__(self) -> str:
         return f"%{self.name or id(self)}"

@@ -85,7 +85,7 @@ class _Counter:
         on = (owner,) if owner else ()
         dead = yield walk_blocks(choice.blocks, live, joins, on, self.block)
         for block, regs in zip(choice.blocks, dead):
-            ordered = sorted(regs, key=lambda r: (r.name, id(r)))
+            ordered = sorted(regs, key=lambda r: (r.name, r.number))
             block.items[:0] = [_release(reg, choice.span) for reg in ordered]
 
     def step(self, step: Step, live: Live, out: list[Step | Choice]) -> None:
@@ -111,9 +111,9 @@ class _Counter:
             return Take(copy)
 
         step = replace(step, operands=map_roles(step.operands, give))
-        dead = [r for r in sorted(defined, key=id) if _counted(r) and r not in live]
+        dead = [r for r in sorted(defined, key=lambda r: r.number) if _counted(r) and r not in live]
         last = [r for r in (lent | borrowed_takes) if r not in live and r not in moved]
-        ends_here = sorted(last, key=lambda r: (r.name, id(r)))
+        ends_here = sorted(last, key=lambda r: (r.name, r.number))
         if step.ends:
             # Behind the last instruction there is no place: release in front, after the retains.
             assert not lent - live.regs - moved or step.name == "trap", (
