@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Union
+from typing import TypeVar, Union
 
 from relayvm.base.abi import Access
 from relayvm.base.diagnostics import assert_never
@@ -20,6 +20,32 @@ from relayvm.kernels.scalar_ops import SCALAR_OPS
 LANES = 16
 ROLES = ("input", "output", "scratch", "private")
 TREE_OPS = ("add", "multiply", "maximum", "minimum", "logical_or", "logical_and")
+
+
+class _Node:
+    """An expression of others, which keeps its hash: those of deep ones are asked for often."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
+NodeType = TypeVar("NodeType", bound=type[_Node])
+
+
+def _hashed_once(node: NodeType) -> NodeType:
+    """Let each expression of a class keep the hash that the class computes from its fields."""
+    compute = node.__hash__
+
+    def hash_once(self: _Node) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            found = compute(self)
+            object.__setattr__(self, "_hash", found)
+            return found
+
+    node.__hash__ = hash_once  # type: ignore[assignment,method-assign]
+    return node
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +93,9 @@ class DimRef:
         return hash(self.name)
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(_Node):
     """A row of the scalar operator table, lane by lane; all arguments have the same lanes."""
 
     name: str
@@ -80,8 +107,9 @@ class Call:
         return hash((self.name, self.args))
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Cast:
+class Cast(_Node):
     """A conversion, lane by lane."""
 
     value: Expr
@@ -89,8 +117,9 @@ class Cast:
     lanes: int
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Select:
+class Select(_Node):
     """`a` where `condition` holds, else `b`, lane by lane; both are evaluated."""
 
     condition: Expr
@@ -100,8 +129,9 @@ class Select:
     lanes: int
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Broadcast:
+class Broadcast(_Node):
     """A scalar in every lane."""
 
     value: Expr
@@ -109,8 +139,9 @@ class Broadcast:
     dtype: DType
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Ramp:
+class Ramp(_Node):
     """`base + lane * stride` in int64; both scalars."""
 
     base: Expr
@@ -119,8 +150,9 @@ class Ramp:
     dtype: DType = field(default=INT64, init=False)
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Mask:
+class Mask(_Node):
     """True in lanes below the int64 scalar `count` (which may be negative or above `lanes`)."""
 
     count: Expr
@@ -128,8 +160,9 @@ class Mask:
     dtype: DType = field(default=BOOL, init=False)
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Index:
+class Index(_Node):
     """A scalar int64 made an index below the scalar `extent`; an extent below 1 always traps.
 
     `trap` returns INDEX_OUT_OF_RANGE from the kernel where the value is outside, `clip` and `fill`
@@ -143,8 +176,9 @@ class Index:
     lanes: int = field(default=1, init=False)
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Load:
+class Load(_Node):
     """`lanes` elements in a row along the last axis, the first at `indices` (scalars).
 
     One index on a buffer of another rank is a row-major flat offset (dense buffers only). On a
@@ -162,8 +196,9 @@ class Load:
         return self.buffer.dtype
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Gather:
+class Gather(_Node):
     """One element a lane; every index has `lanes` lanes. Masked as `Load`."""
 
     buffer: Buffer
@@ -176,8 +211,9 @@ class Gather:
         return self.buffer.dtype
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class TileLoad:
+class TileLoad(_Node):
     """Element `index` (a scalar int64) of a local tile."""
 
     tile: Tile
@@ -192,8 +228,9 @@ class TileLoad:
         return self.tile.lanes
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(_Node):
     """Each vector folded to one value by `op` in halves.
 
     Lanes [0, L/2) op lanes [L/2, L), and so on to one lane. One vector gives a scalar; n vectors
@@ -206,8 +243,9 @@ class Tree:
     lanes: int
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Dot:
+class Dot(_Node):
     """`acc` plus sums of products of neighbouring lanes, in int32 that wraps.
 
     Lane j gets the products of the lanes [j * g, (j + 1) * g) of `a` and `b`, integers of 8 or 16
@@ -221,8 +259,9 @@ class Dot:
     dtype: DType = field(default=INT32, init=False)
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(_Node):
     """One lane (a constant number) of a vector, as a scalar."""
 
     vector: Expr
@@ -231,8 +270,9 @@ class Lane:
     lanes: int = field(default=1, init=False)
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Shuffle:
+class Shuffle(_Node):
     """Lanes of two vectors of one width, picked by number: those of `b` follow those of `a`."""
 
     a: Expr

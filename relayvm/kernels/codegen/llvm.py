@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -52,13 +53,31 @@ def _optimised(text: str, machine: Any) -> Any:
     return module
 
 
+# LLVM's reduction of what loops step through makes short loops over memory up to a sixth faster,
+# but takes up to half of all time where loops are many. Those of long nests are as fast without.
+_REDUCED_LINES = 1000
+# The switch is one for the whole process; code compiled meanwhile elsewhere is right either way.
+_reduction = threading.Lock()
+
+
+def _emitted(text: str, cpu: Cpu, speed: int, emit: str) -> Any:
+    machine = _target_machine(cpu, speed)
+    module = _optimised(text, machine)
+    if text.count("\n") <= _REDUCED_LINES:
+        return getattr(machine, emit)(module)
+    with _reduction:
+        llvm.set_option("relayvm", "-disable-lsr=1")
+        try:
+            return getattr(machine, emit)(module)
+        finally:
+            llvm.set_option("relayvm", "-disable-lsr=0")
+
+
 def compile_object(text: str, cpu: Cpu, speed: int = 2) -> bytes:
     """Return the object file of a module's text."""
-    machine = _target_machine(cpu, speed)
-    return bytes(machine.emit_object(_optimised(text, machine)))
+    return bytes(_emitted(text, cpu, speed, "emit_object"))
 
 
 def compile_assembly(text: str, cpu: Cpu, speed: int = 2) -> str:
     """Return the assembly that `compile_object` encodes."""
-    machine = _target_machine(cpu, speed)
-    return str(machine.emit_assembly(_optimised(text, machine)))
+    return str(_emitted(text, cpu, speed, "emit_assembly"))

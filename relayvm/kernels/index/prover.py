@@ -8,6 +8,7 @@ selections can yield.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import gcd
 from typing import Union
 
@@ -327,7 +328,7 @@ class Prover:
         outer = self._home(poly)
         if outer is not self and lanes == 1 and outer._ask(key, poly, constant):
             return True
-        proved = here.at_least_zero(poly)
+        proved = here._ask(key, poly, constant)
         if proved:
             self._proved[key] = constant
         return proved
@@ -399,9 +400,9 @@ class Prover:
         A variable inside another atom waits: the atom goes first.
         """
         atoms = {a for m in poly for a in m}
-        inside = [a for a in atoms if not isinstance(a, (Var, DimRef))]
+        inside = [variables_in(a) for a in atoms if not isinstance(a, (Var, DimRef))]
         for var in reversed(self.edges):
-            if var not in atoms or any(_contains(a, var) for a in inside):
+            if var not in atoms or any(var in held for held in inside):
                 continue
             sign = _sign_of(poly, var)
             if sign == 0:
@@ -594,11 +595,20 @@ def reach(extent: Expr) -> Expr:
     return s.choose(s.compare("equal", extent, const(1)), const(MAX_INDEX), extent)
 
 
+@lru_cache(maxsize=1 << 14)
 def is_stable(expr: Expr) -> bool:
     """Return whether an expression has one value wherever its names do: it reads no memory."""
     if isinstance(expr, (Load, Gather, TileLoad)):
         return False
     return all(map(is_stable, children(expr)))
+
+
+@lru_cache(maxsize=1 << 14)
+def variables_in(expr: Expr) -> frozenset[Var]:
+    """Return the variables in an expression."""
+    if isinstance(expr, Var):
+        return frozenset((expr,))
+    return frozenset().union(*map(variables_in, children(expr)))
 
 
 def _broadcast_parts(end: Expr) -> tuple[Expr, ...]:
@@ -611,10 +621,6 @@ def _is_natural(atom: Expr) -> bool:
     return isinstance(atom, DimRef)
 
 
-def _contains(expr: Expr, var: Var) -> bool:
-    return expr == var or any(_contains(e, var) for e in children(expr))
-
-
 def _floors(a: Polynomial, b: Polynomial) -> list[Polynomial]:
     """Return guesses of what both arguments of a minimum are at least: `begin + 1`, `begin`, 0."""
     plain = [{m: c for m, c in p.items() if m} for p in (a, b)]
@@ -622,13 +628,18 @@ def _floors(a: Polynomial, b: Polynomial) -> list[Polynomial]:
 
 
 def _substitute(poly: Polynomial, atom: Expr, value: Polynomial) -> Polynomial:
-    result: Polynomial = {}
+    result = {m: c for m, c in poly.items() if atom not in m}
+    if len(result) == len(poly):
+        return poly
+    whole: Polynomial = result
     for monomial, c in poly.items():
-        product: Polynomial = {(): c}
-        for factor in monomial:
-            product = poly_mul(product, value if factor == atom else {(factor,): 1})
-        result = poly_add(result, product)
-    return result
+        if atom not in monomial:
+            continue
+        product: Polynomial = {tuple(a for a in monomial if a != atom): c}
+        for _ in range(monomial.count(atom)):
+            product = poly_mul(product, value)
+        whole = poly_add(whole, product)
+    return whole
 
 
 def _times(poly: Polynomial, fact: Polynomial, var: Var) -> int:

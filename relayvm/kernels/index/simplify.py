@@ -27,7 +27,10 @@ from relayvm.kernels.loops import (
     select,
 )
 
-Polynomial = dict[tuple[Expr, ...], int]
+Monomial = tuple[Expr, ...]
+# Never changed once made: the same one is given to all who ask.
+Polynomial = Mapping[Monomial, int]
+Terms = dict[Monomial, int]
 
 _COMPARISONS: dict[str, Callable[[int], bool]] = {
     "less": lambda d: d < 0,
@@ -43,14 +46,22 @@ def polynomial(expr: Expr) -> Polynomial:
     """Return a scalar int64 expression as coefficients over sorted products of atoms."""
     if isinstance(expr, Const):
         return {(): int(expr.value)} if expr.value else {}
-    if isinstance(expr, Call) and expr.name in ("add", "subtract", "multiply"):
-        a, b = polynomial(expr.args[0]), polynomial(expr.args[1])
-        if expr.name == "multiply":
-            return poly_mul(a, b)
-        return poly_add(a, b, 1 if expr.name == "add" else -1)
-    if isinstance(expr, Call) and expr.name == "negative":
-        return poly_add({}, polynomial(expr.args[0]), -1)
+    if isinstance(expr, Call) and expr.name in _RING:
+        return _ring_polynomial(expr)
     return {(expr,): 1}
+
+
+_RING = frozenset(("add", "subtract", "multiply", "negative"))
+
+
+@lru_cache(maxsize=1 << 14)
+def _ring_polynomial(expr: Call) -> Polynomial:
+    if expr.name == "negative":
+        return poly_add({}, polynomial(expr.args[0]), -1)
+    a, b = polynomial(expr.args[0]), polynomial(expr.args[1])
+    if expr.name == "multiply":
+        return poly_mul(a, b)
+    return poly_add(a, b, 1 if expr.name == "add" else -1)
 
 
 def poly_add(a: Polynomial, b: Polynomial, factor: int = 1) -> Polynomial:
@@ -67,16 +78,21 @@ def poly_add(a: Polynomial, b: Polynomial, factor: int = 1) -> Polynomial:
 
 def poly_mul(a: Polynomial, b: Polynomial) -> Polynomial:
     """Return the product."""
-    result: Polynomial = {}
+    result: Terms = {}
     for ma, ca in a.items():
         for mb, cb in b.items():
-            monomial = tuple(sorted(ma + mb, key=atom_key))
+            monomial = _merged(ma, mb) if ma and mb else ma or mb
             value = result.get(monomial, 0) + ca * cb
             if value:
                 result[monomial] = value
             else:
                 result.pop(monomial, None)
     return result
+
+
+@lru_cache(maxsize=1 << 14)
+def _merged(a: Monomial, b: Monomial) -> Monomial:
+    return tuple(sorted(a + b, key=atom_key))
 
 
 def atom_key(atom: Expr) -> tuple[int, str]:
@@ -218,8 +234,8 @@ def floormod(a: Expr, b: Expr) -> Expr:
 
 def _split(poly: Polynomial, divisor: int) -> tuple[Polynomial, Polynomial]:
     """Return the quotient, and the rest with coefficients in [0, divisor)."""
-    quotient: Polynomial = {}
-    rest: Polynomial = {}
+    quotient: Terms = {}
+    rest: Terms = {}
     for monomial, c in poly.items():
         if c // divisor:
             quotient[monomial] = c // divisor

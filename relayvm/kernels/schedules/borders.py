@@ -91,7 +91,7 @@ def _points(condition: n.Expr, axes: tuple[n.Var, ...]) -> Iterator[tuple[n.Var,
             for arg in args:
                 yield from _points(arg, axes)
         case n.Call(name, (a, b)) if a.dtype == INT64 and name in _SHIFTS:
-            difference = s.polynomial(s.sub(a, b))
+            difference = dict(s.polynomial(s.sub(a, b)))
             used = [axis for axis in axes if (axis,) in difference]
             sign = difference.pop((used[0],)) if len(used) == 1 else 0
             plain = all(isinstance(x, n.DimRef) for monomial in difference for x in monomial)
