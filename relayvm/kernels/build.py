@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from relayvm.kernels import lower, pool
 from relayvm.kernels.codegen.contract import check_contract, signature_text
 from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.kernels.compute import Tensor
+from relayvm.kernels.loops import Nest
 from relayvm.kernels.parser import parse_nest
 from relayvm.kernels.printer import print_nest
 from relayvm.kernels.schedule import schedule
@@ -65,11 +66,15 @@ def build_kernels(
 
     With `native` all share one image for `target`; without, they hold portable nests only.
     """
-    kernels = [_portable(request, target, opt_level) for request in requests]
-    return _with_images(kernels, target, checked=True) if native else kernels
+    nests: dict[str, Nest] = {}
+    kernels = [_portable(request, target, opt_level, nests) for request in requests]
+    return _with_images(kernels, target, checked=True, nests=nests) if native else kernels
 
 
-def _portable(request: KernelRequest, target: Target, opt_level: int) -> Kernel:
+def _portable(
+    request: KernelRequest, target: Target, opt_level: int, nests: dict[str, Nest]
+) -> Kernel:
+    """Return a kernel without code; a nest that had to be scheduled is added, by its text."""
     computation = lower.Computation(
         request.name,
         request.inputs,
@@ -80,14 +85,14 @@ def _portable(request: KernelRequest, target: Target, opt_level: int) -> Kernel:
     sources = tuple(DimSource(operand, axis) for _, operand, axis in request.dim_sources)
     cache = kernel_cache()
     if cache.folder is None:
-        return _scheduled(computation, request, sources, target, opt_level)
+        return _scheduled(computation, request, sources, target, opt_level, nests)
     machine = (vector_registers(target), cache_bytes(target)) if opt_level else ()
     settings = (*machine, request.may_reuse, compiler_version())
     key = computation_key(computation, request.checks, settings) + NEST
     data = cache.get_bytes(key)
     if data is not None:
         return kernel_from_bytes(data, computation, sources, request.checks)
-    kernel = _scheduled(computation, request, sources, target, opt_level)
+    kernel = _scheduled(computation, request, sources, target, opt_level, nests)
     cache.put_bytes(key, kernel_to_bytes(kernel))
     return kernel
 
@@ -98,12 +103,15 @@ def _scheduled(
     sources: tuple[DimSource, ...],
     target: Target,
     opt_level: int,
+    nests: dict[str, Nest],
 ) -> Kernel:
     nest = schedule(computation, target, opt_level)
     signature = lower.kernel_signature(
         computation, nest, sources, request.checks, request.may_reuse
     )
-    return Kernel(request.name, print_nest(nest), signature)
+    text = print_nest(nest)
+    nests[text] = nest
+    return Kernel(request.name, text, signature)
 
 
 def build_native(kernels: Sequence[Kernel], target: Target) -> list[Kernel]:
@@ -113,10 +121,12 @@ def build_native(kernels: Sequence[Kernel], target: Target) -> list[Kernel]:
     `bad-nest` or `bad-executable` where it fails, `native-not-allowed` where something must be
     compiled and llvmlite is not installed.
     """
-    return _with_images(kernels, target, checked=False)
+    return _with_images(kernels, target, checked=False, nests={})
 
 
-def _with_images(kernels: Sequence[Kernel], target: Target, checked: bool) -> list[Kernel]:
+def _with_images(
+    kernels: Sequence[Kernel], target: Target, checked: bool, nests: Mapping[str, Nest]
+) -> list[Kernel]:
     if not kernels:
         return []
     names = [kernel.name for kernel in kernels]
@@ -138,7 +148,7 @@ def _with_images(kernels: Sequence[Kernel], target: Target, checked: bool) -> li
     if missing:
         if not checked:
             _check(missing.values())
-        compiled = _compile(list(missing.values()), target)
+        compiled = _compile(list(missing.values()), target, nests)
         for key, image in zip(missing, compiled):
             cache.put(key, image)
             images[key] = image
@@ -168,14 +178,14 @@ def _job(kernel: Kernel, target: Target) -> pool.Job:
     return pool.Job(kernel.name, kernel.nest, kernel.signature.in_place, str(target))
 
 
-def _compile(kernels: Sequence[Kernel], target: Target) -> list[Image]:
+def _compile(kernels: Sequence[Kernel], target: Target, nests: Mapping[str, Nest]) -> list[Image]:
     if not compiler_available():
         raise error(
             "native-not-allowed",
             "native code must be compiled here, and llvmlite is not installed",
             help="install llvmlite, or load the file with `native=True` if you trust it",
         )
-    return pool.compile_jobs([_job(kernel, target) for kernel in kernels])
+    return pool.compile_jobs([_job(kernel, target) for kernel in kernels], nests)
 
 
 def compiler_available() -> bool:

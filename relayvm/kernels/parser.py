@@ -20,9 +20,9 @@ from relayvm.kernels.printer import INFIX
 from relayvm.kernels.scalar_ops import SCALAR_OPS
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>-?(?:inf|nan|\d+(?:\.\d+)?(?:e[-+]?\d+)?)\b)"
-    r"|(?P<name>[A-Za-z_][A-Za-z0-9_.]*)"
-    r"|(?P<mark>[][(){}@$:,=?<+*-]))"
+    r"-?(?:inf|nan|\d+(?:\.\d+)?(?:e[-+]?\d+)?)\b"
+    r"|[A-Za-z_][A-Za-z0-9_.]*"
+    r"|[][(){}@$:,=?<+*-]"
 )
 _OPERATOR = {sign: name for name, sign in INFIX.items()}
 MAX_NESTING = 200
@@ -39,41 +39,39 @@ def parse_nest(text: str, name: str = "<nest>") -> n.Nest:
 class _Parser:
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.tokens: list[tuple[str, int, int]] = []
+        # At the end stands an empty word.
+        self.words: list[str] = [*_TOKEN.findall(source.text), ""]
         self.at = 0
         self.depth = 0
         self.buffers: dict[str, n.Buffer] = {}
         self.tiles: dict[str, n.Tile] = {}
         self.variables: dict[str, n.Var] = {}
         self.dims: tuple[str, ...] = ()
-        self._tokenise()
+        self._check_marks()
 
-    def _tokenise(self) -> None:
-        position, text = 0, self.source.text
-        end = len(text.rstrip())
-        while position < end:
-            match = _TOKEN.match(text, position)
-            if match is None:
-                start = position + len(text[position:]) - len(text[position:].lstrip())
-                raise error(
-                    "nest-syntax",
-                    f"`{text[start]}` cannot stand in a nest",
-                    Span(self.source, start, start + 1),
-                )
-            kind = match.lastgroup
-            assert kind is not None
-            self.tokens.append((match.group(kind), match.start(kind), match.end(kind)))
+    def _check_marks(self) -> None:
+        """Fail where a character belongs to no word."""
+        text, position = self.source.text, 0
+        if sum(map(len, self.words)) == sum(map(len, text.split())):
+            return
+        for match in _TOKEN.finditer(text):
+            if text[position : match.start()].strip():
+                break
             position = match.end()
-        self.tokens.append(("", end, end))
+        start = position + len(text[position:]) - len(text[position:].lstrip())
+        span = Span(self.source, start, start + 1)
+        raise error("nest-syntax", f"`{text[start]}` cannot stand in a nest", span)
 
     def fail(self, expected: str) -> NoReturn:
-        word, begin, end = self.tokens[self.at]
+        end = len(self.source.text.rstrip())
+        places = [match.span() for match in _TOKEN.finditer(self.source.text)]
+        word, (begin, end) = self.words[self.at], [*places, (end, end)][self.at]
         found = f"`{word}`" if word else "the end"
         span = Span(self.source, begin, max(end, begin + 1))
         raise error("nest-syntax", f"expected {expected}, found {found}", span)
 
     def peek(self) -> str:
-        return self.tokens[self.at][0]
+        return self.words[self.at]
 
     def next(self) -> str:
         word = self.peek()
@@ -81,15 +79,16 @@ class _Parser:
         return word
 
     def take(self, word: str) -> bool:
-        if self.peek() != word:
+        if self.words[self.at] != word:
             return False
         self.at += 1
         return True
 
     def expect(self, *words: str) -> None:
         for word in words:
-            if not self.take(word):
+            if self.words[self.at] != word:
                 self.fail(f"`{word}`")
+            self.at += 1
 
     def name(self, what: str) -> str:
         word = self.peek()
@@ -99,7 +98,7 @@ class _Parser:
 
     def number(self, what: str = "a number") -> int:
         word = self.peek()
-        if not re.fullmatch(r"-?\d+", word) or len(word) > 20:
+        if not _is_integer(word) or len(word) > 20:
             self.fail(what)
         return int(self.next())
 
@@ -267,7 +266,7 @@ class _Parser:
 
     def _expr(self) -> n.Expr:
         word = self.peek()
-        if re.fullmatch(r"-?\d+", word):
+        if _is_integer(word):
             return n.const(self.number())
         if self.take("$"):
             at = self.at
@@ -314,7 +313,7 @@ class _Parser:
 
     def _checked_call(self, name: str, args: tuple[n.Expr, ...]) -> n.Expr:
         row = SCALAR_OPS[name]
-        same = len({(a.dtype, a.lanes) for a in args}) == 1
+        same = all(a.dtype is args[0].dtype and a.lanes == args[0].lanes for a in args)
         if len(args) != row.arity or not same or args[0].dtype not in row.dtypes:
             self.at -= 1
             self.fail(f"operands of one dtype and width that suit `{name}`")
@@ -417,6 +416,10 @@ class _Parser:
         if len(picks) not in _LANES[1:]:
             self.fail("a power of two of lanes, up to 64")
         return n.shuffle(a, b, picks)
+
+
+def _is_integer(word: str) -> bool:
+    return word.isdecimal() or (word[:1] == "-" and word[1:].isdecimal())
 
 
 _FORMS: dict[str, Callable[[_Parser], n.Expr]] = {

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -27,6 +27,7 @@ from relayvm.base.abi import Image
 from relayvm.base.diagnostics import InternalError
 from relayvm.base.host import available_cores
 from relayvm.base.settings import setting
+from relayvm.kernels.loops import Nest
 
 _START = (
     "import sys; sys.path[:] = eval(sys.argv[1]); from relayvm.kernels.pool import serve; serve()"
@@ -46,10 +47,10 @@ class Job:
     target: str
 
 
-def _compile(job: Job) -> Image:
+def _compile(job: Job, nest: Nest | None = None) -> Image:
     from relayvm.kernels.codegen.kernel import compile_job
 
-    return compile_job(job)
+    return compile_job(job, nest)
 
 
 @dataclass(eq=False)
@@ -187,14 +188,17 @@ def worker_limit() -> int:
     return available_cores()
 
 
-def compile_jobs(jobs: Sequence[Job]) -> list[Image]:
-    """Return the image of each job, compiled here where they are few, else by workers."""
+def compile_jobs(jobs: Sequence[Job], nests: Mapping[str, Nest] | None = None) -> list[Image]:
+    """Return the image of each job, compiled here where they are few, else by workers.
+
+    `nests` are those that this process has at hand, by their text.
+    """
     limit = worker_limit()
     started = limit in _pools and len(jobs) > 1
     few = len(jobs) == 1 or sum(len(job.nest) for job in jobs) < _TEXT_WORTH_WORKERS
     # An embedded interpreter has no program to start workers with.
     if limit == 0 or not sys.executable or (few and not started):
-        return [_compile(job) for job in jobs]
+        return [_compile(job, nests.get(job.nest) if nests else None) for job in jobs]
     if limit not in _pools:
         _pools[limit] = Pool(limit)
         atexit.register(_pools[limit].stop)

@@ -82,6 +82,14 @@ def test_the_same_request_gives_the_same_bytes():
     assert first.image == second.image
 
 
+def test_a_nest_at_hand_gives_the_code_of_its_text(monkeypatch):
+    monkeypatch.setenv("RELAYVM_CACHE", "")
+    requests = [_scale(), _add_one()]
+    at_hand = build_kernels(requests, HOST)
+    from_text = build_native(build_kernels(requests, HOST, native=False), HOST)
+    assert [k.image for k in at_hand] == [k.image for k in from_text]
+
+
 def test_the_second_build_comes_from_the_cache(monkeypatch):
     first = build_kernels([_scale(), _add_one()], HOST)
     assert cache_info().entries == 2

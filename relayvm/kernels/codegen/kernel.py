@@ -12,6 +12,7 @@ from relayvm.base.target import Target
 from relayvm.kernels.codegen.cpu import Cpu, target_cpu, without_extras
 from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_assembly, compile_object, module_text
+from relayvm.kernels.loops import Nest
 from relayvm.kernels.parser import parse_nest
 
 if TYPE_CHECKING:
@@ -20,9 +21,12 @@ if TYPE_CHECKING:
 SYMBOL = "kernel"
 
 
-def compile_job(job: Job) -> Image:
-    """Return the image of one kernel; its only entry is called `kernel`."""
-    nest = parse_nest(job.nest)
+def compile_job(job: Job, nest: Nest | None = None) -> Image:
+    """Return the image of one kernel, whose nest is read unless it is at hand; its only entry is
+    called `kernel`.
+    """
+    if nest is None:
+        nest = parse_nest(job.nest)
     cpu = _cpu(job)
     text = module_text(nest_functions(nest, SYMBOL, job.in_place, cpu), cpu)
     symbols = tuple(f"{SYMBOL}.{number}" for number in range(len(nest.phases)))
