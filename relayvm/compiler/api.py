@@ -22,9 +22,9 @@ from relayvm.kernels.build import build_native
 from relayvm.ops import OPS
 from relayvm.ops.custom import check_custom_operators
 from relayvm.ops.operator import Operator
-from relayvm.vm.executable import Executable, can_run, read_executable
+from relayvm.vm.executable import Executable, can_run, load_parts
 from relayvm.vm.executable import load as load_executable
-from relayvm.vm.file.codec import encode
+from relayvm.vm.file.codec import encoded_parts
 from relayvm.vm.program import Program
 
 MAX_OPT_LEVEL = 4
@@ -123,10 +123,7 @@ def _compiled(
     program = lower_module(
         lowered.module, lowered.entries, chosen, opt_level=opt_level, uniform=lowered.uniform
     )
-    data = encode(program)
-    if not _runs_here(program):
-        return read_executable(data)
-    return load_executable(data, native=True)
+    return load_parts(encoded_parts(program), native=_runs_here(program))
 
 
 def _runs_here(program: Program) -> bool:

@@ -23,7 +23,14 @@ from relayvm.vm.file.decode import (
     decode_manifest,
     decode_sections,
 )
-from relayvm.vm.file.format import HEADER, PREFIX_BYTES, SECTION_NUMBER, SECTION_ROW, SECTIONS
+from relayvm.vm.file.format import (
+    HEADER,
+    PREFIX_BYTES,
+    SECTION_NUMBER,
+    SECTION_ROW,
+    SECTIONS,
+    Buffer,
+)
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.manifest import Manifest
 from relayvm.vm.program import LateConstant, Program
@@ -198,6 +205,29 @@ def read_executable(
     return Executable(_open(path_or_bytes, VERIFY_CONSTANTS if verify_constants else 0))
 
 
+def load_parts(parts: Sequence[Buffer], native: bool) -> Executable:
+    """Return the executable whose bytes were just encoded as `parts`, which are copied once.
+
+    With `native` its code runs here, as with `load`; without, it is as `read_executable` returns
+    it.
+    """
+    size, at = sum(map(len, parts)), 0
+    failure = ffi.new("rvm_load_error *")
+    memory = lib.rvm_file_memory(size, failure)
+    if memory == ffi.NULL:
+        raise _failed(failure)
+    for part in parts:
+        ffi.memmove(memory + at, part, len(part))
+        at += len(part)
+    handle = lib.rvm_load_memory(memory, size, 0, failure)
+    if handle == ffi.NULL:
+        raise _failed(failure)
+    executable = Executable(ffi.gc(handle, lib.rvm_program_release))
+    if native:
+        _link(executable, True, None, None)
+    return executable
+
+
 def _open(path_or_bytes: str | os.PathLike[str] | bytes, options: int) -> Any:
     failure = ffi.new("rvm_load_error *")
     if isinstance(path_or_bytes, (bytes, bytearray, memoryview)):
@@ -212,9 +242,13 @@ def _open(path_or_bytes: str | os.PathLike[str] | bytes, options: int) -> Any:
             raise error("bad-executable", f"{os.fsdecode(path)!r} is no path: it has a zero byte")
         handle = lib.rvm_load_file(path, options, failure)
     if handle == ffi.NULL:
-        code = ffi.string(failure.code).decode()
-        raise error(code, ffi.string(failure.message).decode(errors="replace"))
+        raise _failed(failure)
     return ffi.gc(handle, lib.rvm_program_release)
+
+
+def _failed(failure: Any) -> RelayError:
+    code = ffi.string(failure.code).decode()
+    return error(code, ffi.string(failure.message).decode(errors="replace"))
 
 
 # --- native code ---------------------------------------------------------------------------------

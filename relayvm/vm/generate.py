@@ -241,6 +241,9 @@ typedef struct rvm_image_import { uint32_t symbol; uint32_t slot; } rvm_image_im
 rvm_program *rvm_load_file(const char *path, uint32_t options, rvm_load_error *error);
 rvm_program *rvm_load_bytes(const void *bytes, size_t size, uint32_t options,
                             rvm_load_error *error);
+uint8_t *rvm_file_memory(size_t size, rvm_load_error *error);
+rvm_program *rvm_load_memory(uint8_t *memory, size_t size, uint32_t options,
+                             rvm_load_error *error);
 void rvm_program_retain(rvm_program *program);
 void rvm_program_release(rvm_program *program);
 const void *rvm_program_map_code(rvm_program *program, const void *code, size_t code_bytes,

@@ -1,9 +1,10 @@
-"""Results that are too large to keep are not computed while compiling."""
+"""Constants that are large: not computed while compiling, stored once."""
 
 from __future__ import annotations
 
 import numpy as np
 
+import relayvm
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.passes import run_passes
 from relayvm.ir.expr import Call
@@ -33,3 +34,24 @@ def test_a_large_result_of_a_constant_is_left_to_the_run() -> None:
     assert not computed
     small = parse_module(text.replace("4000", "2"), {**OPS, "spread": spread})
     assert not isinstance(run_passes(infer_types(small), ["fold_constants"])["main"].body, Call)
+
+
+def test_equal_constants_are_stored_once_and_all_others_by_themselves() -> None:
+    zeros = np.zeros((300, 400), np.float32)
+    other = zeros.copy()
+    other[123, 45] = 1
+    wide = zeros.reshape(400, 300).T  # other strides, the same elements
+    module = relayvm.parse(
+        """
+        def @main(%a: Tensor[(300, 400), float32], %b: Tensor[(300, 400), float32],
+                  %c: Tensor[(300, 400), float32], %d: Tensor[(300, 400), float32]) {
+          (%a, %b, %c, %d)
+        }
+        """
+    )
+    for last, count in ((other, 2), (-zeros, 2), (wide, 1)):
+        params = {"a": zeros, "b": zeros.copy(), "c": last, "d": last.copy()}
+        exe = relayvm.compile(module, params=params)
+        assert len(exe.program().constants) == count
+        for given, got in zip(params.values(), relayvm.VirtualMachine(exe).run(), strict=True):
+            assert given.tobytes() == np.asarray(got).tobytes()

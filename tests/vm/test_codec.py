@@ -1,14 +1,16 @@
 """Programs to bytes and back."""
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from relayvm.base.abi import Kernel
-from relayvm.base.diagnostics import InternalError
+from relayvm.base.diagnostics import InternalError, RelayError
 from relayvm.base.dims import DimVar, dim_floordiv, dim_max, symbol
-from relayvm.vm.file.codec import decode, dim_code, encode, encode_signature
+from relayvm.vm.executable import load_parts, read_executable
+from relayvm.vm.file.codec import decode, dim_code, encode, encode_signature, encoded_parts
 from relayvm.vm.file.decode import dim_of_code
 from relayvm.vm.file.format import RECORDS, SECTIONS, checksum
 from relayvm.vm.library import ffi, lib
@@ -129,6 +131,32 @@ def test_python_and_c_compute_one_checksum():
     for size in (*range(20), 1000, 4097, (1 << 20) + 9):
         data = random.bytes(size)
         assert lib.rvm_checksum(ffi.from_buffer(data), size) == checksum(data)
+
+
+def test_a_checksum_of_parts_is_that_of_the_whole():
+    data = np.random.default_rng(3).bytes((1 << 19) + 3)
+    for cuts in ((), (8,), (0, 64, 64, 1 << 18)):
+        edges = [0, *cuts, len(data)]
+        assert checksum(*(data[a:b] for a, b in pairwise(edges))) == checksum(data)
+
+
+def test_a_program_is_loaded_from_its_parts():
+    sizes = (3, 0, 70, 64, 1, 5000, 65_537, 0, 70_000, 5, 65_536)
+    made = program(*PROBES.values())
+    constants = (*made.constants, *(np.arange(n, dtype=np.uint8) for n in sizes))
+    made = dataclasses.replace(made, constants=constants)
+    whole = load_parts(encoded_parts(made), native=False)
+    assert whole.to_bytes() == encode(made) == b"".join(encoded_parts(made))
+    for given, kept in zip(constants, whole.program().constants, strict=True):
+        assert given.tobytes() == kept.tobytes()
+    read_executable(encode(made), verify_constants=True)
+
+
+def test_parts_that_are_no_program_are_refused():
+    parts = encoded_parts(program(*PROBES.values()))
+    with pytest.raises(RelayError) as caught:
+        load_parts(parts[:-2], native=False)
+    assert caught.value.code == "bad-executable"
 
 
 def test_a_changed_bit_changes_the_checksum():

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 
-from relayvm.base.narrow.bfloat16 import as_bytes
 from relayvm.compiler.lower.kernels import KernelTable
 from relayvm.compiler.lower.layouts import Layouts
 from relayvm.compiler.lower.linear import LinearFunction
@@ -21,6 +18,9 @@ from relayvm.ir.module import Module
 from relayvm.ir.printer import print_type
 from relayvm.ir.types import FuncType, Type
 from relayvm.ir.visit import post_order
+
+# Of how many bytes at most it is seen whether constants may be equal.
+_SAMPLED = 4096
 
 
 class Unit:
@@ -39,7 +39,8 @@ class Unit:
         self.used: set[Var] = set()
         self.constants: list[np.ndarray] = []
         self.functions: dict[str, LinearFunction] = {}
-        self._constant_numbers: dict[tuple[str, tuple[int, ...], bytes], int] = {}
+        # By dtype, shape and some bytes: those whose other bytes may differ.
+        self._constant_numbers: dict[tuple[str, tuple[int, ...], bytes], list[int]] = {}
         self._constants_seen: dict[int, tuple[np.ndarray, int]] = {}
         self._wrappers: dict[str, Function] = {}
         self._scan()
@@ -62,11 +63,14 @@ class Unit:
         if known is not None:
             return known[1]
         dense = np.ascontiguousarray(data)
-        key = (dense.dtype.name, data.shape, hashlib.sha256(as_bytes(dense).data).digest())
-        if key not in self._constant_numbers:
-            self._constant_numbers[key] = len(self.constants)
+        whole = dense.reshape(-1).view(np.uint8)
+        key = (dense.dtype.name, data.shape, whole[:: len(whole) // _SAMPLED + 1].tobytes())
+        alike = self._constant_numbers.setdefault(key, [])
+        number = next((k for k in alike if _same_bytes(self.constants[k], dense)), None)
+        if number is None:
+            number = len(self.constants)
+            alike.append(number)
             self.constants.append(dense)
-        number = self._constant_numbers[key]
         # The array is kept: its identity must not pass to another one.
         self._constants_seen[id(data)] = (data, number)
         return number
@@ -99,6 +103,10 @@ class Unit:
     def take_wrappers(self) -> dict[str, Function]:
         """Return the wrappers for which there is no code yet."""
         return {n: f for n, f in self._wrappers.items() if n not in self.functions}
+
+
+def _same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
+    return bool(np.array_equal(a.reshape(-1).view(np.uint8), b.reshape(-1).view(np.uint8)))
 
 
 def is_lifted(function: Function) -> bool:

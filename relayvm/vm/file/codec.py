@@ -27,6 +27,7 @@ from relayvm.vm.file.format import (
     SECTION_NUMBER,
     SECTION_ROW,
     SECTIONS,
+    Buffer,
     checksum,
 )
 from relayvm.vm.isa import ISA
@@ -47,6 +48,11 @@ def encode(program: Program) -> bytes:
     Raises InternalError where it cannot be written down (an unknown instruction or label, a number
     that does not fit its place).
     """
+    return b"".join(encoded_parts(program))
+
+
+def encoded_parts(program: Program) -> list[Buffer]:
+    """Return what joined is `encode(program)`: constants, which may be large, are not copied."""
     return _Encoder(program).run()
 
 
@@ -57,8 +63,10 @@ class _Encoder:
         self.program = program
         self.sections: dict[str, bytearray] = {s.name: bytearray() for s in SECTIONS}
         self.strings: dict[str, tuple[int, int]] = {}
+        self.data: list[Buffer] = []  # the last section; each part begins aligned
+        self.data_bytes = 0
 
-    def run(self) -> bytes:
+    def run(self) -> list[Buffer]:
         program = self.program
         manifest = Manifest(program.entries, program.types, program.devices, program.version)
         self.sections["manifest"] += manifest_to_json(manifest).encode()
@@ -167,14 +175,15 @@ class _Encoder:
         if isinstance(array, LateConstant):
             self.add("constants", code, rank, 1, dims, 0, array.nbytes, array.checksum)
             return
-        data = self.sections["data"]
-        is_large = array.nbytes >= LARGE_BYTES
-        data += bytes(
-            (PAGE_BYTES // 2 - len(data)) % PAGE_BYTES if is_large else -len(data) % ALIGN
-        )
-        offset = len(data)
-        data += np.ascontiguousarray(array).tobytes()
-        self.add("constants", code, rank, 0, dims, offset, array.nbytes, 0)
+        is_large, end = array.nbytes >= LARGE_BYTES, self.data_bytes
+        padding = (PAGE_BYTES // 2 - end) % PAGE_BYTES if is_large else -end % ALIGN
+        if end % 8:
+            # Parts of a checksum are whole words.
+            self.data[-1] = bytes(self.data[-1]) + bytes(-end % 8)
+        self.data.append(bytes(padding - -end % 8))
+        self.add("constants", code, rank, 0, dims, end + padding, array.nbytes, 0)
+        self.data.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        self.data_bytes += padding + array.nbytes
 
     # --- kernels -----------------------------------------------------------------------------
 
@@ -257,18 +266,19 @@ class _Encoder:
 
     # --- the file ----------------------------------------------------------------------------
 
-    def file(self) -> bytes:
+    def file(self) -> list[Buffer]:
         table = bytearray()
-        parts: list[bytes | bytearray] = []
+        parts: list[Buffer] = []
         end = HEADER.size + SECTION_ROW.size * len(SECTIONS)
         for number, section in enumerate(SECTIONS):
-            data = self.sections[section.name]
-            is_large = section.name == "data" and len(data) >= LARGE_BYTES
+            data = self.data if section.name == "data" else [self.sections[section.name]]
+            size = sum(map(len, data))
+            is_large = section.name == "data" and size >= LARGE_BYTES
             padding = -end % (PAGE_BYTES if is_large else ALIGN)
-            parts += [bytes(padding), data]
-            table += SECTION_ROW.pack(number, 0, end + padding, len(data), checksum(data))
-            end += padding + len(data)
-        return header_bytes(table, end) + b"".join(parts)
+            parts += [bytes(padding), *data]
+            table += SECTION_ROW.pack(number, 0, end + padding, size, checksum(*data))
+            end += padding + size
+        return [header_bytes(table, end), *parts]
 
 
 def header_bytes(table: bytes | bytearray, file_bytes: int) -> bytes:

@@ -287,17 +287,23 @@ static void *aligned_memory(size_t bytes, rvm_load_error *error) {
     return memory;
 }
 
+/* Read the file that lies in the program's own memory. */
+static int load_memory(rvm_reader *reader, uint32_t options) {
+    rvm_program *program = reader->program;
+    reader->base = program->memory;
+    if (check_header(reader->base, program->file_bytes, reader->error)) return -1;
+    if (check_sections(reader, reader->base)) return -1;
+    return read_program(reader, reader->base + reader->offset[RVM_SECTION_DATA], options);
+}
+
 static int load_bytes(rvm_reader *reader, const void *bytes, uint32_t options) {
     rvm_program *program = reader->program;
     if (check_header(bytes, program->file_bytes, reader->error)) return -1;
     program->memory = aligned_memory(program->file_bytes, reader->error);
     if (program->memory == NULL) return -1;
     memcpy(program->memory, bytes, program->file_bytes);
-    reader->base = program->memory;
-    /* again, in case another thread writes to the caller's buffer */
-    if (check_header(reader->base, program->file_bytes, reader->error)) return -1;
-    if (check_sections(reader, reader->base)) return -1;
-    return read_program(reader, reader->base + reader->offset[RVM_SECTION_DATA], options);
+    /* the header is checked again, in case another thread writes to the caller's buffer */
+    return load_memory(reader, options);
 }
 
 static int read_fully(int file, uint8_t *to, size_t bytes, rvm_load_error *error) {
@@ -355,6 +361,23 @@ rvm_program *rvm_load_bytes(const void *bytes, size_t size, uint32_t options,
     if (reader.program == NULL) return NULL;
     reader.program->file_bytes = size;
     if (load_bytes(&reader, bytes, options) == 0) return reader.program;
+    rvm_program_release(reader.program);
+    return NULL;
+}
+
+uint8_t *rvm_file_memory(size_t size, rvm_load_error *error) {
+    return aligned_memory(size, error);
+}
+
+rvm_program *rvm_load_memory(uint8_t *memory, size_t size, uint32_t options, rvm_load_error *error) {
+    rvm_reader reader = {.program = program_new(error), .error = error};
+    if (reader.program == NULL) {
+        free(memory);
+        return NULL;
+    }
+    reader.program->file_bytes = size;
+    reader.program->memory = memory;
+    if (load_memory(&reader, options) == 0) return reader.program;
     rvm_program_release(reader.program);
     return NULL;
 }

@@ -227,6 +227,10 @@ enum { RVM_LOAD_VERIFY_CONSTANTS = 1 };
 rvm_program *rvm_load_file(const char *path, uint32_t options, rvm_load_error *error);
 rvm_program *rvm_load_bytes(const void *bytes, size_t size, uint32_t options,
                             rvm_load_error *error);
+/* Return memory for a file of so many bytes, owned, or NULL with *error filled; it is for `rvm_load_memory`, which
+ * consumes it and is else as `rvm_load_bytes`. */
+uint8_t *rvm_file_memory(size_t size, rvm_load_error *error);
+rvm_program *rvm_load_memory(uint8_t *memory, size_t size, uint32_t options, rvm_load_error *error);
 void rvm_program_retain(rvm_program *program);
 void rvm_program_release(rvm_program *program);
 
