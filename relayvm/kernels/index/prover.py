@@ -14,7 +14,7 @@ from typing import Union
 
 from relayvm.base.dtypes import INT64
 from relayvm.kernels.index import simplify as s
-from relayvm.kernels.index.simplify import Polynomial, poly_add, poly_mul, polynomial
+from relayvm.kernels.index.simplify import Monomial, Polynomial, poly_add, poly_mul, polynomial
 from relayvm.kernels.loops import (
     Broadcast,
     Call,
@@ -34,7 +34,9 @@ from relayvm.kernels.loops import (
 )
 
 MAX_DEPTH = 12
-MAX_STEPS = 300
+MAX_STEPS = 100
+# Most proofs are short, and without a limit the search may pass by them.
+LIMITS = (3, 6, MAX_DEPTH)
 MAX_INDEX = 2**63 - 1
 # No text can name it, so no nest can be about it.
 _LANE = Var("<lane>")
@@ -43,7 +45,7 @@ _LANE = Var("<lane>")
 Edges = tuple[list[Polynomial], list[Polynomial]]
 # Least and greatest value; None for no greatest.
 Interval = tuple[int, Union[int, None]]
-ProofKey = tuple[frozenset[tuple[tuple[Expr, ...], int]], int]
+ProofKey = tuple[frozenset[tuple[Monomial, int]], int]
 Fact = tuple[Polynomial, frozenset[Expr]]
 
 
@@ -71,6 +73,10 @@ class Prover:
     _refused: dict[ProofKey, int] = field(default_factory=dict, repr=False)
     _masked: dict[Expr, Prover] = field(default_factory=dict, repr=False)
     _laned: dict[int, Prover] = field(default_factory=dict, repr=False)
+    # Which indices are known to be, or not to be, below what axes broadcast to.
+    _below: dict[tuple[frozenset[tuple[Monomial, int]], Expr], bool] = field(
+        default_factory=dict, repr=False
+    )
     _depth: int = field(default=0, repr=False)
     _fuel: int = field(default=0, repr=False)
     _failed: dict[frozenset[tuple[tuple[Expr, ...], int]], int] = field(
@@ -159,7 +165,7 @@ class Prover:
     def _set_edges(self, var: Var, lows: list[Polynomial], highs: list[Polynomial]) -> None:
         if var in self.intervals or var in self.edges:
             self._proved, self.parent = {}, None
-        self._masked, self._laned, self._refused = {}, {}, {}
+        self._masked, self._laned, self._refused, self._below = {}, {}, {}, {}
         self.edges.pop(var, None)
         self.edges[var] = (lows, highs)
         least = [e for e in map(self._least, lows) if e is not None]
@@ -233,7 +239,7 @@ class Prover:
             self._add_fact(fact)
 
     def _add_fact(self, fact: Polynomial) -> None:
-        self._masked, self._laned, self._refused = {}, {}, {}
+        self._masked, self._laned, self._refused, self._below = {}, {}, {}, {}
         atoms = frozenset(atom for monomial in fact for atom in monomial)
         if not atoms:
             self.is_dead = self.is_dead or fact.get((), 0) < 0
@@ -274,7 +280,7 @@ class Prover:
         value = lane_polynomial(index)
         if not self.always(value, lanes):
             return False
-        if strided and self._in_lanes(lanes)._below_broadcast(value, extent):
+        if strided and self._shown_below(value, extent, lanes):
             return True
         return self.always(poly_add(poly_add(polynomial(extent), value, -1), {(): -1}), lanes)
 
@@ -348,29 +354,37 @@ class Prover:
             home = home.parent
         return home
 
+    def _shown_below(self, value: Polynomial, extent: Expr, lanes: int) -> bool:
+        """Return whether an index of a strided axis is proved to be below what it may reach."""
+        outer = self._home(value)
+        if outer is not self and lanes == 1 and outer._below_broadcast(value, extent):
+            return True
+        return self._in_lanes(lanes)._below_broadcast(value, extent)
+
     def _below_broadcast(self, value: Polynomial, extent: Expr) -> bool:
         """A strided axis may be indexed as far as any axis it broadcasts to.
 
         Any size that is broadcast from its own is such an axis: what checks the operands of the
         kernel lets no sizes pass that do not agree with it.
         """
-        ends = [end for end in self.broadcasts if any(extent == d for d in _broadcast_parts(end))]
-        for end in (*ends, reach(extent)):
-            if self.at_least_zero(poly_add(poly_add(polynomial(end), value, -1), {(): -1})):
-                return True
-        return False
+        key = (frozenset(value.items()), extent)
+        if key not in self._below:
+            ends = [end for end in self.broadcasts if any(extent == d for d in _parts(end))]
+            low = poly_add({(): -1}, value, -1)
+            goals = [poly_add(polynomial(end), low) for end in (*ends, reach(extent))]
+            self._below[key] = any(self._within(g, limit) for limit in LIMITS for g in goals)
+        return self._below[key]
 
     def at_least_zero(self, poly: Polynomial, depth: int = MAX_DEPTH) -> bool:
         """Return whether a polynomial is proved to be at least 0; the search is bounded."""
         if self._depth:
             return self._deeper(poly, depth)
-        # Most proofs are short, and without a limit the search may pass by them.
-        for limit in (3, 6, depth):
-            self._fuel = MAX_STEPS
-            self._failed = {}
-            if self._deeper(poly, min(limit, depth)):
-                return True
-        return False
+        return any(self._within(poly, min(limit, depth)) for limit in LIMITS)
+
+    def _within(self, poly: Polynomial, depth: int) -> bool:
+        self._fuel = MAX_STEPS
+        self._failed = {}
+        return self._deeper(poly, depth)
 
     def _deeper(self, poly: Polynomial, depth: int) -> bool:
         self._depth += 1
@@ -611,9 +625,11 @@ def variables_in(expr: Expr) -> frozenset[Var]:
     return frozenset().union(*map(variables_in, children(expr)))
 
 
-def _broadcast_parts(end: Expr) -> tuple[Expr, ...]:
+@lru_cache(maxsize=1 << 10)
+def _parts(end: Expr) -> tuple[Expr, ...]:
+    """Return the sizes that a broadcast one is made of, and itself."""
     if isinstance(end, Select):
-        return (end, *_broadcast_parts(end.a), *_broadcast_parts(end.b))
+        return (end, *_parts(end.a), *_parts(end.b))
     return (end,)
 
 

@@ -97,6 +97,7 @@ class Context:
     dots: str = ""
     private: list[n.Buffer] = field(default_factory=list)
     scratch: list[n.Buffer] = field(default_factory=list)
+    _exprs: dict[Dim, n.Expr] = field(default_factory=dict)
 
     def place(self, buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> tuple[n.Expr, ...]:
         """Return where in a buffer the element of its tensor at `indices` is."""
@@ -111,8 +112,10 @@ class Context:
         self.broadcasts = broadcast_extents(self.dim(d) for d in dims)
 
     def dim(self, dim: Dim) -> n.Expr:
-        """Return a dim as an index expression."""
-        return s.dim_expr(dim, self.dims)
+        """Return a dim as an index expression: each time the same one, which compares fast."""
+        if dim not in self._exprs:
+            self._exprs[dim] = s.dim_expr(dim, self.dims)
+        return self._exprs[dim]
 
 
 Reducer = Callable[["Emitter", Reduction, Frame], n.Expr]
