@@ -34,9 +34,9 @@ from relayvm.kernels.loops import (
 )
 
 MAX_DEPTH = 12
-MAX_STEPS = 100
-# Most proofs are short, and without a limit the search may pass by them.
-LIMITS = (3, 6, MAX_DEPTH)
+# The most steps for each depth. Most proofs are short, and without a limit the search may pass by
+# them.
+LIMITS = {3: 40, 6: 60, MAX_DEPTH: 120}
 MAX_INDEX = 2**63 - 1
 # No text can name it, so no nest can be about it.
 _LANE = Var("<lane>")
@@ -379,10 +379,10 @@ class Prover:
         """Return whether a polynomial is proved to be at least 0; the search is bounded."""
         if self._depth:
             return self._deeper(poly, depth)
-        return any(self._within(poly, min(limit, depth)) for limit in LIMITS)
+        return any(self._within(poly, limit) for limit in LIMITS)
 
     def _within(self, poly: Polynomial, depth: int) -> bool:
-        self._fuel = MAX_STEPS
+        self._fuel = LIMITS[depth]
         self._failed = {}
         return self._deeper(poly, depth)
 
