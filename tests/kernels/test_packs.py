@@ -26,7 +26,8 @@ from .images import LoadedImage, own_memory
 
 ROWS = DimVar("m")
 SUMS_OF_BYTES = Target(cpu="znver4")
-TARGETS = [Target()]
+HOST = Target()
+TARGETS = [HOST]
 if platform.machine() == "x86_64":
     TARGETS.append(Target(cpu="x86-64-v3"))
 SIZES = [(1, 16, 64), (2, 150, 150), (3, 22, 9), (5, 130, 37), (7, 64, 4), (18, 33, 70), (0, 16, 8)]
@@ -162,3 +163,43 @@ def test_other_blocks_than_those_of_a_vector_are_multiplied_too():
         blocks = weight.reshape(32 // size, size, 12 // group, group).transpose(0, 2, 1, 3).copy()
         got = run(computation, nest, TARGETS[0], [data, blocks], (3, 32, 12), (3, 32))
         assert np.array_equal(got, expected(data, weight, False)), (size, group)
+
+
+def computed(m, units, k, moved):
+    """Return a product of bytes that are made of floats, or of bytes with their sign changed."""
+    x = te.placeholder("x", (m, k), "int8" if moved else "float32")
+    w = te.placeholder("w", (-(-units // 16), -(-k // 4), 16, 4), "int8")
+
+    def byte(i, r):
+        if moved:
+            return te.scalar("bitwise_xor", te.scalar("bits_as_uint8", x[i, r]), 128)
+        return te.cast(x[i, r] * 4.0, "uint8")
+
+    made = te.compute((m, k), byte)
+
+    def element(i, j):
+        def term(r):
+            right = w[j // 16, r // 4, j % 16, r % 4]
+            return te.cast(made[i, r], INT32) * te.cast(right, INT32)
+
+        return te.reduce("sum", (k,), term)
+
+    return Computation("computed", (x, w), (te.compute((m, units), element),), ())
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_bytes_are_computed_once_for_all_columns(moved):
+    _, packs, weight = arrays((3, 70, 10), ("uint8", "int8"))
+    computation = computed(3, 70, 10, moved)
+    nest = schedule(computation, SUMS_OF_BYTES)
+    assert "tree(" not in print_nest(nest)
+    assert [str(buffer.dtype) for buffer in nest.scratch] == ["uint8"]
+    rng = np.random.default_rng(5)
+    if moved:
+        x = rng.integers(-128, 128, (3, 10)).astype(np.int8)
+        bytes_ = x.astype(np.int32) + 128
+    else:
+        x = (rng.integers(0, 256, (3, 10)) / 4).astype(np.float32)
+        bytes_ = (x * 4).astype(np.int32)
+    got = run(computation, schedule(computation, HOST), HOST, [x, packs], (3, 70, 10), (3, 70))
+    assert np.array_equal(got, bytes_ @ weight.T.astype(np.int32))

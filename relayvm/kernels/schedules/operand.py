@@ -22,11 +22,13 @@ from relayvm.kernels.schedules.emit import (
     Names,
     Reduction,
 )
-from relayvm.kernels.schedules.packs import packed
+from relayvm.kernels.schedules.packs import Packed, packed
 from relayvm.kernels.schedules.plan import body_of, has_reduction, nodes, topological
 from relayvm.kernels.schedules.reduction import narrow, narrower, widened
 
 MIN_REUSE = 6
+# What changes the sign of bytes.
+MOVES = ("bits_as_", "bitwise_xor")
 FAR_ROWS = 32
 FAR_BYTES = 6 << 20
 # So many uses of a narrow float pay for memory that holds it as float32: what was read from the
@@ -140,8 +142,12 @@ class _Rebuild:
         if reduction.kind == "sum":
             body = _through(body)
         same = c.Reduce(reduction.dtype, reduction.kind, reduction.axes, body)
-        if packed(same, self.context.dots) is not None:
-            return reduction if body is reduction.body else same
+        found = packed(same, self.context.dots)
+        if found is not None:
+            copied = self._with_packs(same, found)
+            if copied is None:
+                return reduction if body is reduction.body else same
+            return copied
         if reduction.kind == "sum" and len(axes) == 1 and isinstance(body, c.Scalar):
             units = tuple(a for a in reduction.axes if a.extent == 1)
             if body.name == "multiply" and not self._runs_in_columns(body, axes[0]):
@@ -153,6 +159,23 @@ class _Rebuild:
             return reduction
         result = c.Reduce(reduction.dtype, reduction.kind, reduction.axes, body)
         return result if correction is None else result + correction
+
+    def _with_packs(self, reduction: c.Reduce, found: Packed) -> c.Reduce | None:
+        """Return a sum whose bytes are copied where they are computed, which every tile of columns
+        would do again; None where they are at hand.
+        """
+        body = reduction.body
+        if not isinstance(body, c.Scalar) or self._is_run(found.bytes, found.axis, moved=True):
+            return None
+        units = tuple(a for a in reduction.axes if a.extent == 1)
+        args = tuple(
+            f if narrow(f) is found.weight else self._factor(f, found.axis, units)
+            for f in body.args
+        )
+        if all(a is b for a, b in zip(args, body.args)):
+            return None
+        product = c.Scalar(body.dtype, body.name, args)
+        return c.Reduce(reduction.dtype, reduction.kind, reduction.axes, product)
 
     def _with_signs(
         self, reduction: c.Reduce, factors: tuple[c.ScalarExpr, ...]
@@ -264,9 +287,11 @@ class _Rebuild:
             return False
         return rows >= FAR_ROWS and size >= FAR_BYTES
 
-    def _is_run(self, factor: c.ScalarExpr, axis: c.IndexVar) -> bool:
-        """Return whether a factor is one load that runs along memory with an axis."""
-        load = self._load(factor)
+    def _is_run(self, factor: c.ScalarExpr, axis: c.IndexVar, moved: bool = False) -> bool:
+        """Return whether a factor is one load that runs along memory with an axis, perhaps with
+        its sign changed where it may be `moved`.
+        """
+        load = self._load(factor, moved)
         if load is None or load[0].buffer.access is not Access.DENSE:
             return False
         value, frame = load
@@ -274,7 +299,7 @@ class _Rebuild:
         k = frame.get(axis)
         return k is not None and not any(_mentions(i, k) for i in (*outer, s.sub(last, k)))
 
-    def _load(self, factor: c.ScalarExpr) -> tuple[n.Load, Frame] | None:
+    def _load(self, factor: c.ScalarExpr, moved: bool = False) -> tuple[n.Load, Frame] | None:
         """Return the load that is all of a factor, and what its axes stand for."""
         frame: Frame = {}
         emitter = Emitter(self.context, _unknown_reduction)
@@ -287,9 +312,22 @@ class _Rebuild:
             value = emitter.value(factor, frame)
         except CannotVectorise:
             return None
+        value = _unmoved(value, emitter.statements) if moved else value
         if not isinstance(value, n.Load) or value.mask is not None or not value.indices:
             return None
         return value, frame
+
+
+def _unmoved(value: n.Expr, statements: list[n.Stmt]) -> n.Expr:
+    """Return what a value was before its sign was changed."""
+    bound = {stmt.var: stmt.value for stmt in statements if isinstance(stmt, n.Let)}
+    while True:
+        if isinstance(value, n.Var) and value in bound:
+            value = bound[value]
+        elif isinstance(value, n.Call) and value.name.startswith(MOVES):
+            value = value.args[0]
+        else:
+            return value
 
 
 def _unknown_reduction(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:

@@ -306,8 +306,9 @@ def _whole(emitter: Emitter, stages: list[Stage], registers: int) -> None:
         extents = tuple(emitter.context.dim(d) for d in stage.shape)
         axis = next(iter(axes_of(emitter.context, stage)), None)
         if _reduces(emitter.context, stage):
-            tiling = Tiling(emitter.context, stage, extents, registers)
-            tiling.check()
+            tiling = _tiling(emitter.context, stage, registers, (PackedTiling, Tiling))
+            if tiling is None:
+                raise NotAContraction
             tiling.whole(emitter)
         elif axis is None:
             raise CannotVectorise("one element")
@@ -321,17 +322,27 @@ def _rows(emitter: Emitter, stage: Stage, part: Part, registers: int) -> None:
     if not _reduces(context, stage):
         _elements(emitter, stage, part)
         return
+    tiling = _tiling(context, stage, registers, (PackedTiling, Tiling, ColumnTiling))
+    if tiling is not None:
+        tiling.part(emitter, part.at, part.edges, part.base)
+        return
+    emitter.reducer = partial(serial, lanes=n.LANES)
+    vector_rows(emitter, stage, part.edges, part.at, part.base)
+
+
+def _tiling(
+    context: Context, stage: Stage, registers: int, kinds: tuple[type[Tiling], ...]
+) -> Tiling | None:
+    """Return the first kind of tiling that a stage can have, or None."""
     extents = tuple(context.dim(d) for d in stage.shape)
-    for kind in (PackedTiling, Tiling, ColumnTiling):
+    for kind in kinds:
         try:
             tiling = kind(context, stage, extents, registers)
             tiling.check()
         except (NotAContraction, CannotVectorise):
             continue
-        tiling.part(emitter, part.at, part.edges, part.base)
-        return
-    emitter.reducer = partial(serial, lanes=n.LANES)
-    vector_rows(emitter, stage, part.edges, part.at, part.base)
+        return tiling
+    return None
 
 
 def _elements(emitter: Emitter, stage: Stage, part: Part) -> None:
