@@ -10,7 +10,7 @@ import pytest
 import relayvm
 from relayvm import relay
 from relayvm.base.diagnostics import RelayError
-from relayvm.base.dtypes import DTYPES
+from relayvm.base.dtypes import DTYPES, DType
 from relayvm.vm.assembly import assemble
 from relayvm.vm.executable import load, read_executable
 from relayvm.vm.file.codec import encode
@@ -152,11 +152,11 @@ def test_an_executable_that_lacks_nothing_takes_nothing(whole: relayvm.Executabl
     assert refusal(lambda: whole.with_constants([A])).code == "bad-option"
 
 
-@pytest.mark.parametrize("dtype", [d.name for d in DTYPES])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (2, 3, 5)])
-def test_constants_of_every_dtype_and_shape_may_be_late(dtype: str, shape) -> None:
+def test_constants_of_every_dtype_and_shape_may_be_late(dtype: DType, shape) -> None:
     count = int(np.prod(shape))
-    array = np.arange(count).astype(dtype).reshape(shape)
+    array = np.arange(count).astype(dtype.numpy).reshape(shape)
     exe = read_executable(encode(Program(constants=(A, array, B))))
     small, moved = exe.split_constants(0)
     assert small.with_constants(moved).to_bytes() == exe.to_bytes()
