@@ -194,6 +194,56 @@ def test_memory_that_a_path_does_not_need_is_given_back(engine: str) -> None:
     assert vm.stats()["held_bytes"] == held
 
 
+SORT = """
+def @insert(%x: int32, %xs: List[int32]) -> List[int32] {
+  match (%xs) {
+    Nil => Cons(%x, %xs),
+    Cons(%h, %t) => if (%x <= %h) { Cons(%x, %xs) } else { Cons(%h, @insert(%x, %t)) },
+  }
+}
+def @merge(%xs: List[int32], %ys: List[int32]) -> List[int32] {
+  match (%xs) {
+    Nil => %ys,
+    Cons(%x, %xt) => match (%ys) {
+      Nil => %xs,
+      Cons(%y, %yt) =>
+        if (%x <= %y) { Cons(%x, @merge(%xt, %ys)) } else { Cons(%y, @merge(%xs, %yt)) },
+    },
+  }
+}
+def @sorted(%xs: List[int32], %done: List[int32]) -> List[int32] {
+  match (%xs) { Nil => %done, Cons(%h, %t) => @sorted(%t, @insert(%h, %done)) }
+}
+def @digits(%xs: List[int32], %sum: int32) -> int32 {
+  match (%xs) { Nil => %sum, Cons(%h, %t) => @digits(%t, %sum * 31 + %h) }
+}
+"""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_cell_of_which_one_branch_needs_the_whole_is_reused_in_the_other(engine: str) -> None:
+    text = f"""{LIST} {SORT}
+    def @mixed(%n: int32, %acc: List[int32]) -> List[int32] {{
+      if (%n == 0) {{ %acc }} else {{ @mixed(%n - 1, Cons(floor_mod(%n * 37, 101), %acc)) }}
+    }}
+    def @main(%n: int32, %k: int32) -> int32 {{
+      let %a = @sorted(@mixed(%n, Nil), Nil);
+      if (%k == 0) {{ @digits(%a, 0) }} else {{ @digits(@merge(%a, @make(%n, Nil)), 0) }}
+    }}
+    """
+    vm = machine(text, engine)
+    mixed = sorted(n * 37 % 101 for n in range(1, 61))
+    (sums, cells), (merged, more) = made(vm, 60, 0), made(vm, 60, 1)
+    for result, numbers in ((sums, mixed), (merged, sorted(mixed + list(range(1, 61))))):
+        wanted = 0
+        for number in numbers:
+            wanted = (wanted * 31 + number) % 2**32
+        assert int(result) % 2**32 == wanted
+    # Each insertion makes one cell; that of the list that is sorted is not free by then.
+    assert cells <= 2 * 60 + 3
+    assert more <= cells + 61
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_trap_gives_the_memory_of_dead_cells_back(engine: str) -> None:
     text = f"""{LIST}

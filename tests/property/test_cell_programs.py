@@ -78,7 +78,7 @@ class Writer:
             return f"({first} + {self.choice.randrange(5)})"
         ways = ["variable"] if known else ["empty"]
         if depth:
-            ways += ["build", "build", "match", "let", "call", "self", "self"]
+            ways += ["build", "build", "match", "let", "branch", "call", "self", "self"]
         way = self.choice.choice(ways)
         if way == "variable":
             return self.choice.choice(known)
@@ -92,6 +92,11 @@ class Writer:
             value = self.expr(scope, smaller, other, depth - 1)
             rest = self.expr({**scope, name: other}, smaller, kind, depth - 1)
             return f"(let {name} = {value}; {rest})"
+        if way == "branch":
+            limit = self.choice.randrange(9)
+            yes, no = (self.expr(scope, smaller, kind, depth - 1) for _ in range(2))
+            condition = self.expr(scope, smaller, "i", 0)
+            return f"if ({condition} < {limit}) {{ {yes} }} else {{ {no} }}"
         if way in ("call", "self"):
             return self.call(way, scope, smaller, kind, depth)
         return self.build(scope, smaller, kind, depth)

@@ -7,8 +7,9 @@ After Reinking, Xie, de Moura and Leijen, "Perceus: Garbage Free Reference Count
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.lower.linear import (
@@ -20,15 +21,22 @@ from relayvm.compiler.lower.linear import (
     LinearFunction,
     Operand,
     Reg,
+    Role,
     Step,
     Take,
     Use,
+    map_roles,
     roles,
 )
-from relayvm.compiler.lower.liveness import Live, walk_blocks
+from relayvm.compiler.lower.liveness import Live
+from relayvm.compiler.lower.memory.last_uses import (
+    MOST_MATCHED,
+    READS,
+    LastUses,
+    fields_read,
+)
 from relayvm.vm.program import Layout, LayoutKind
 
-_READS = ("field_word", "field_borrow")
 # Memory that waits longer is given back: few programs make so many cells of one match.
 _MOST_WAITING = 8
 
@@ -59,8 +67,11 @@ def reuse_cells(function: LinearFunction, layouts: Sequence[Layout]) -> None:
     """
     pairing = _Pairing(function, layouts, every_param=False)
     dropped: set[int] = set()
-    for apart in pairing.found:
+    renamed: dict[int, dict[Reg, Reg]] = {}
+    for apart in reversed(pairing.found):  # What is put in front comes to stand in order.
         if apart.memory is not None or apart.moves:
+            if apart.is_late:
+                renamed.setdefault(id(apart.block), {}).update(pairing.own_fields(apart))
             _take_apart(apart, layouts[apart.layout], dropped)
     for step, memory in pairing.makers:
         target, layout, fields = step.operands
@@ -68,6 +79,8 @@ def reuse_cells(function: LinearFunction, layouts: Sequence[Layout]) -> None:
     blocks = {id(a.block): a.block for a in pairing.found} | pairing.blocks_of_reads
     for block in blocks.values():
         block.items = [item for item in block.items if id(item) not in dropped]
+    if renamed:
+        _rename(function.body, renamed)
     _settle_roots(pairing.reads)
 
 
@@ -77,7 +90,8 @@ class _Apart:
 
     `memory` is what is left of it, if a cell is made of that (of layout `maker`). `reads` are the
     steps that read fields from there on. `moves` says that some field is given away afterwards.
-    `outer` is the one that makes this cell owned, being its field.
+    `outer` is the one that makes this cell owned, being its field. One that is late was matched
+    before, in a block around: `parts` are its fields by number, as far as they are read there.
     """
 
     cell: Reg
@@ -89,6 +103,8 @@ class _Apart:
     maker: int | None = None
     moves: bool = False
     reads: list[Step] = field(default_factory=list)
+    parts: dict[int, Reg] = field(default_factory=dict)
+    is_late: bool = False
 
     def outermost(self) -> _Apart:
         """Return the one that this is a part of, or of a part of, and so on."""
@@ -113,7 +129,8 @@ class _Pairing:
     ) -> None:
         self.layouts = layouts
         self.every_param = every_param
-        self.last = _LastUses()
+        self._fields = fields_read(function.body)
+        self.last = LastUses(self._fields)
         trampoline(self.last.block(function.body, Live()))
         self.found: list[_Apart] = []
         self.makers: list[tuple[Step, Reg]] = []
@@ -121,6 +138,7 @@ class _Pairing:
         self.blocks_of_reads: dict[int, Block] = {}
         self._open: dict[Reg, _Apart] = {}  # by cell: where control is, it is apart
         self._parts: dict[Reg, _Apart] = {}  # by field
+        self._matched: dict[Reg, int] = {}  # layouts of cells, where control has chosen by them
         trampoline(self._block(function.body, ()))
 
     def _block(self, block: Block, waiting: tuple[_Apart, ...]) -> Recursive[tuple[_Apart, ...]]:
@@ -128,7 +146,7 @@ class _Pairing:
         for item in block.items:
             if isinstance(item, Choice):
                 waiting = yield self._choice(item, waiting)
-            elif item.name in _READS:
+            elif item.name in READS:
                 waiting = self._read(item, block, waiting)
             elif item.name == "cell_new":
                 waiting = self._make(item, waiting)
@@ -143,16 +161,55 @@ class _Pairing:
     def _choice(self, choice: Choice, waiting: tuple[_Apart, ...]) -> Recursive[tuple[_Apart, ...]]:
         left = set(waiting)
         for index, block in enumerate(choice.blocks):
-            own, begun = waiting, None
-            if choice.is_switch and id(block) in self.last.blocks:
-                begun = self._begin(choice.on, choice.layout + index, block, None)
-                own = self._wait(begun, own)
+            own = waiting
+            before = self._parts
+            begun = self._begin_late(choice, block)
+            if choice.is_switch:
+                layout, outside = choice.layout + index, self._matched
+                self._matched = {**dict(list(outside.items())[-MOST_MATCHED:]), choice.on: layout}
+                if id(block) in self.last.blocks:
+                    begun.append(self._begin(choice.on, layout, block, None))
+            for apart in begun:
+                own = self._wait(apart, own)
             behind = yield self._block(block, own)
-            if begun is not None:
-                del self._open[begun.cell]
+            for apart in begun:
+                if apart is not None:
+                    del self._open[apart.cell]
+            self._parts = before
+            if choice.is_switch:
+                self._matched = outside
             if not block.ends:
                 left.intersection_update(behind)
         return tuple(apart for apart in waiting if apart in left)
+
+    def _begin_late(self, choice: Choice, block: Block) -> list[_Apart | None]:
+        """Begin with cells that were matched around the choice, of which this block needs no more
+        than the fields.
+        """
+        begun: list[_Apart | None] = []
+        for cell, layout in self._matched.items():
+            if cell is choice.on or (id(block), cell) not in self.last.late:
+                continue
+            fields = [lent for lent in self._fields.get(cell, ()) if lent.layout == layout]
+            if any(lent.reg in self._fields for lent in fields):
+                continue  # What is borrowed from a field would need another root here.
+            apart = self._begin(cell, layout, block, None)
+            if apart is not None:
+                apart.is_late = True
+                self._parts = {**self._parts, **{lent.reg: apart for lent in fields}}
+                begun.append(apart)
+        return begun
+
+    def own_fields(self, apart: _Apart) -> dict[Reg, Reg]:
+        """Return for the fields that were lent before a late cell is taken apart those that are
+        held from there on.
+        """
+        found: dict[Reg, Reg] = {}
+        for lent in self._fields.get(apart.cell, ()):
+            if lent.layout == apart.layout:
+                own = Reg(OBJECT, lent.reg.name, lent.reg.type)
+                found[lent.reg] = apart.parts.setdefault(lent.index, own)
+        return found
 
     def _read(self, step: Step, block: Block, waiting: tuple[_Apart, ...]) -> tuple[_Apart, ...]:
         target, source, layout, _ = step.operands
@@ -204,39 +261,9 @@ class _Pairing:
                 apart.wanted()
 
 
-class _LastUses:
-    """Finds in a backward walk the arms of choices behind whose start the matched cell is only read
-    field by field, and the reads of fields behind which their cell is.
-    """
-
-    def __init__(self) -> None:
-        self.blocks: set[int] = set()
-        self.reads: set[int] = set()
-        self._matched: dict[int, Reg] = {}
-
-    def block(self, block: Block, live: Live) -> Recursive[None]:
-        for item in reversed(block.items):
-            if isinstance(item, Choice):
-                if item.is_switch:
-                    self._matched.update((id(b), item.on) for b in item.blocks)
-                joins = set(item.joins)
-                yield walk_blocks(item.blocks, live, joins, (item.on,), self.block)
-                continue
-            regs = [role.reg for role in roles(item.operands)]
-            if item.name in _READS:
-                if regs[1] not in live:
-                    self.reads.add(id(item))
-                regs = []
-            live.remove(r.reg for r in roles(item.operands) if isinstance(r, Def))
-            live.add(regs)
-        matched = self._matched.get(id(block))
-        if matched is not None and matched not in live:
-            self.blocks.add(id(block))
-
-
 def _take_apart(apart: _Apart, layout: Layout, dropped: set[int]) -> None:
     """Put the instruction that takes a cell apart before the steps that read it, which go."""
-    parts: dict[int, Reg] = {}
+    parts = apart.parts
     for step in apart.reads:
         target, _, _, index = step.operands
         assert isinstance(target, Def) and isinstance(index, int)
@@ -262,6 +289,25 @@ def _take_apart(apart: _Apart, layout: Layout, dropped: set[int]) -> None:
     else:
         at.name, at.operands = name, head
         dropped.discard(id(at))
+
+
+def _rename(body: Block, renamed: Mapping[int, dict[Reg, Reg]]) -> None:
+    """Replace registers in blocks, given by identity, and in all that is inside."""
+    pending: list[tuple[Block, dict[Reg, Reg]]] = [(body, {})]
+    while pending:
+        block, outside = pending.pop()
+        own = renamed.get(id(block))
+        new = outside if own is None else {**outside, **own}
+        for item in block.items:
+            if isinstance(item, Choice):
+                item.on = new.get(item.on, item.on)
+                pending.extend((inner, new) for inner in item.blocks)
+            elif new:
+                item.operands = map_roles(item.operands, partial(_with_register, new))
+
+
+def _with_register(new: Mapping[Reg, Reg], role: Role) -> Role:
+    return replace(role, reg=new.get(role.reg, role.reg))
 
 
 def _settle_roots(reads: Iterable[Step]) -> None:
