@@ -111,6 +111,11 @@ ERROR_CODES: dict[str, str] = {
         "Expressions may nest as deep as you like, but where a program is written as Python, which "
         "takes 90 levels of blocks."
     ),
+    "too-large-type": (
+        "A type is larger than any program needs.\n\n"
+        "Types may share their parts, as in `type A = (int32, int32); type B = (A, A);`, and "
+        "double with each step. What a type would be if it were written out counts."
+    ),
     "unknown-attribute": (
         "A call gives an attribute that the operator does not have.\n\n"
         "The message lists those it has."

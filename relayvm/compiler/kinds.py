@@ -25,10 +25,15 @@ from relayvm.ir.types import (
     TypeRelation,
     TypeVar,
 )
+from relayvm.ir.visit import TypeWords
 from relayvm.ops import OPS
 from relayvm.ops.operator import Operator
 
 EMPTY = Module()
+
+# A type of more words, written out, is refused: passes look at types part by part.
+MOST_WORDS = 1 << 20
+TOO_LARGE = f"a type has more than {MOST_WORDS:,} words where it is written out"
 
 # Names of the original's relations, for an operator that has the same rule.
 _RELATIONS = {
@@ -109,9 +114,13 @@ def _check_definition(data: TypeData, module: Module, sink: DiagnosticSink) -> N
         if isinstance(parameter, TypeVar) and parameter.kind is not Kind.TYPE:
             message = f"parameter `{parameter.name}` of a data type is a {parameter.kind.value}"
             sink.add(Diagnostic("wrong-kind", message, parameter.span or data.span))
+    words = TypeWords()
     for constructor in data.constructors:
         for field in constructor.inputs:
-            check_type(field, module, sink)
+            if words(field) > MOST_WORDS:
+                sink.add(Diagnostic("too-large-type", TOO_LARGE, field.span or constructor.span))
+            else:
+                check_type(field, module, sink)
 
 
 def signature_annotations(function: Function) -> list[Type]:

@@ -1,15 +1,18 @@
-"""Refuses programs whose tensors could never exist: more bytes than an address can reach."""
+"""Refuses programs whose tensors or types could never exist: more bytes than an address can reach,
+types that share their parts and would fill any memory if they did not.
+"""
 
 from __future__ import annotations
 
 from relayvm.base.abi import MAX_BYTES
-from relayvm.base.diagnostics import Diagnostic, RelayError
+from relayvm.base.diagnostics import Diagnostic, RelayError, error
 from relayvm.base.source import Span
+from relayvm.compiler.kinds import MOST_WORDS, TOO_LARGE
 from relayvm.ir.expr import Op
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_type
 from relayvm.ir.types import UNIT, RefType, TensorType, TupleType, Type, TypeCall
-from relayvm.ir.visit import node_types, post_order
+from relayvm.ir.visit import TypeWords, node_types, post_order
 
 
 class _Sink:
@@ -27,13 +30,15 @@ class _Sink:
 
 
 def check_sizes(module: Module) -> None:
-    """Raise RelayError `size-overflow` where a static size is beyond what the machine can hold.
+    """Raise RelayError `size-overflow` where a static size is beyond what the machine can hold,
+    `too-large-type` where a type is.
 
     Each type is reported once, where it comes first. Sizes that only a run can tell trap there with
     the same code.
     """
     sink = _Sink()
     seen: set[int] = set()
+    words = TypeWords()
     for function in module.functions.values():
         for param in function.params:
             _check(param.checked_type or UNIT, param.span, sink, seen)
@@ -42,6 +47,8 @@ def check_sizes(module: Module) -> None:
                 continue
             for kind in (node.checked_type, *node_types(node)):
                 if kind is not None:
+                    if id(kind) not in seen and words(kind) > MOST_WORDS:
+                        raise error("too-large-type", TOO_LARGE, node.span)
                     _check(kind, node.span, sink, seen)
     sink.raise_if_any()
 

@@ -269,20 +269,20 @@ class SameTypes:
         """Return True if the types are equal."""
         if a is b:
             return True
-        pairs: list[tuple[Type, Type]] = []
+        pairs: dict[tuple[int, int], tuple[Type, Type]] = {}
         stack = [(a, b)]
         while stack:
             a, b = stack.pop()
-            if a is b or (id(a), id(b)) in self._equal:
+            key = (id(a), id(b))
+            if a is b or key in self._equal or key in pairs:
                 continue
             if not _same_head(a, b):
                 return False
             inner = parts(a)
             if inner:
-                pairs.append((a, b))
+                pairs[key] = (a, b)
                 stack.extend(zip(inner, parts(b)))
-        for pair in pairs:
-            self._equal[id(pair[0]), id(pair[1])] = pair
+        self._equal.update(pairs)
         return True
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from relayvm.base.diagnostics import error
 from relayvm.base.dims import Dim, DimVar, symbol
 from relayvm.base.source import Span
 from relayvm.compiler.inference.dim_flow import DimSolver
@@ -52,6 +53,10 @@ from relayvm.ir.types import (
 
 Flow = tuple[Type, Type, Mode]
 
+# A type with sizes is taken apart where it flows into one to be found, each shared part in each
+# place: so many parts are too many for one flow.
+MOST_PARTS = 1 << 16
+
 
 class TypeSolver:
     """The state of one inference: which holes are bound, which flows wait, which failed."""
@@ -73,6 +78,7 @@ class TypeSolver:
         self.dimless = Dimless(self.rigid)
         self.same_type = SameTypes()
         self._memo: Memo = {}
+        self._opened = 0
         self._mismatch = mismatch
         self._infinite = infinite
 
@@ -84,13 +90,33 @@ class TypeSolver:
         mode: Mode = Mode.CHECKED,
         renaming: Renaming | None = None,
     ) -> None:
-        """Let values of type `source` go where `target` is declared."""
+        """Let values of type `source` go where `target` is declared. Raises RelayError
+        `too-large-type` where that would never end.
+        """
+        self._opened = 0
+        self._flow(source, target, reason, mode, renaming)
+
+    def _flow(
+        self,
+        source: Type,
+        target: Type,
+        reason: Reason,
+        mode: Mode,
+        renaming: Renaming | None,
+    ) -> None:
         stack: list[Flow] = [(source, target, mode)]
+        # Parts that both types share flow once. The types are kept: ids of dead ones would recur.
+        seen: dict[tuple[int, int, int], tuple[Type, Type]] = {}
         while stack:
             source, target, mode = stack.pop()
             source, target = prune(source), prune(target)
             if source is target and renaming is None:
                 continue
+            if not isinstance(source, TensorType):
+                key = (id(source), id(target), id(mode))
+                if key in seen:
+                    continue
+                seen[key] = (source, target)
             if source is POISON or target is POISON:
                 self._poison(source, target)
             elif isinstance(source, Hole) or isinstance(target, Hole):
@@ -127,6 +153,10 @@ class TypeSolver:
             self.poison(hole)
             return False
         whole = self.dimless(skeleton)
+        self._opened += not whole
+        if self._opened > MOST_PARTS:
+            message = f"a type has more than {MOST_PARTS:,} parts that are to be found one by one"
+            raise error("too-large-type", message, reason.span)
         hole.state.bound = skeleton if whole else _open(skeleton, hole.state)
         self._wake(hole)
         return True
@@ -187,9 +217,9 @@ class TypeSolver:
         above, below, listeners = state.above, state.below, state.listeners
         state.above, state.below, state.listeners = [], [], []
         for p in above:
-            self.flow(hole, p.other, p.reason, p.mode, p.renaming)
+            self._flow(hole, p.other, p.reason, p.mode, p.renaming)
         for p in below:
-            self.flow(p.other, hole, p.reason, p.mode, p.renaming)
+            self._flow(p.other, hole, p.reason, p.mode, p.renaming)
         for task in listeners:
             self.queue.put(task)
 

@@ -32,13 +32,15 @@ from relayvm.ir.types import (
     TypeCall,
     TypeVar,
 )
-from relayvm.ir.visit import post_order
+from relayvm.ir.visit import TypeWords, post_order
 from relayvm.vm import manifest
 from relayvm.vm.program import ClosureSignature, Layout, LayoutKind
 
 # Types inside so many others have short texts.
 _NAMED_IN_FULL = 32
 _SHORT_TEXT = 200
+# The description for the host has each part of a type in each of its places.
+_MOST_HOST_WORDS = 1 << 17
 SPREAD_FIELDS = (0, 2, 3, 4)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -68,6 +70,7 @@ class Layouts:
         self.data_types: dict[str, manifest.DataType] = {}
         self._numbers: dict[object, int] = {}
         self._value_types: dict[tuple[Type, int | None], manifest.ValueType] = {}
+        self._words = TypeWords()
         self._known_cyclic: dict[Type, bool] = {}
         instances = module.attrs.get("instances") or ()
         assert isinstance(instances, tuple)
@@ -241,6 +244,9 @@ class Layouts:
         if nests_too_deep(kind):
             message = f"the host cannot hold values whose types nest deeper than {MOST_NESTED}"
             raise error("too-deep", message, kind.span)
+        if self._words(kind) > _MOST_HOST_WORDS:
+            message = f"the host cannot hold a value whose type has over {_MOST_HOST_WORDS:,} words"
+            raise error("too-large-type", message, kind.span)
         return trampoline(self._value_type(kind, 0))
 
     def _value_type(self, kind: Type, depth: int) -> Recursive[manifest.ValueType]:

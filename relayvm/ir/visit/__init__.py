@@ -26,6 +26,7 @@ from relayvm.ir.visit.expressions import (
 )
 from relayvm.ir.visit.types import (
     TypeVariables,
+    TypeWords,
     attr_variables,
     rewrite_type,
     substitute_in_attrs,
@@ -39,6 +40,7 @@ from relayvm.ir.visit.types import (
 __all__ = [
     "LEAVES",
     "TypeVariables",
+    "TypeWords",
     "attr_variables",
     "binders",
     "bound_vars",

@@ -163,6 +163,34 @@ class TypeVariables:
         return tuple(every)
 
 
+class TypeWords:
+    """Counts the words of types as they would be written out, shared parts once for each place.
+    Each part is looked at once, so counts far beyond what memory could hold cost nothing.
+    """
+
+    def __init__(self) -> None:
+        # The types are kept: ids of dead ones would come again.
+        self._known: dict[int, tuple[Type, int]] = {}
+
+    def __call__(self, type_: Type) -> int:
+        """Return the number of words."""
+        waiting = [type_]
+        while waiting:
+            item = waiting[-1]
+            if id(item) in self._known:
+                waiting.pop()
+                continue
+            below = type_children(item)
+            missing = [part for part in below if id(part) not in self._known]
+            if missing:
+                waiting.extend(missing)
+                continue
+            waiting.pop()
+            own = 1 + (item.rank if isinstance(item, TensorType) else 0)
+            self._known[id(item)] = (item, own + sum(self._known[id(p)][1] for p in below))
+        return self._known[id(type_)][1]
+
+
 def _leaf_variables(type_: Type) -> Iterator[TypeParam]:
     match type_:
         case TypeVar():
