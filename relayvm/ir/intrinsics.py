@@ -6,7 +6,7 @@ machine where nothing else holds the array. An intrinsic is called by its name; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -31,6 +31,15 @@ class Intrinsic(Op):
     """An operation with a polymorphic function type, built into evaluator and machine."""
 
     type: FuncType = field(kw_only=True)
+
+    def __reduce__(self) -> tuple[Callable[[str], Intrinsic], tuple[str]]:
+        """Return how a copy or pickle finds the one object of this name."""
+        return intrinsic, (self.name,)
+
+
+def intrinsic(name: str) -> Intrinsic:
+    """Return an intrinsic by its name."""
+    return INTRINSICS[name]
 
 
 def array_of(item: Type) -> TypeCall:

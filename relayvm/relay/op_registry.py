@@ -65,6 +65,11 @@ def get(op_name: str) -> Operator:
     return found
 
 
+def all_operators() -> Mapping[str, Operator]:
+    """Return the rows of the table and what programs have registered, by name."""
+    return {**OPS, **_registered}
+
+
 def register(op_name: str, describe: str = "") -> None:
     """Make a new operator without operands and type.
 

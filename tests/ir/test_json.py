@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import random
 from collections import Counter
 
@@ -15,6 +17,7 @@ from relayvm.base.dtypes import BY_NAME, DTYPES
 from relayvm.compiler.infer_types import infer_types
 from relayvm.ir import build, structural_equal
 from relayvm.ir.expr import Call, Constant, Tuple, Var
+from relayvm.ir.intrinsics import INTRINSICS, Intrinsic
 from relayvm.ir.json import load_json, save_json
 from relayvm.ir.types import IncompleteType, RefType, TupleType, TypeVar
 from relayvm.ir.visit import post_order
@@ -50,6 +53,31 @@ def test_a_program_comes_back_with_sharing_types_and_spans():
             assert type(a) is type(b) and str(a.span) == str(b.span)
             assert structural_equal([a.checked_type], [b.checked_type], map_free_vars=True)
         assert back.library == module.library
+
+
+ARRAYS = """
+def @main(%a: Array[int32]) {
+  let %b = array.set(array.push(array.new(3), 1), 0, array.length(%a));
+  (@array_map(fn (%x: int32) { %x + 1 }, %b), array.get(%b, 0))
+}
+"""
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_operations_of_arrays_come_back_as_the_same_objects(typed):
+    module = relayvm.parse(ARRAYS)
+    module = infer_types(module) if typed else module
+    back = load_json(save_json(module), OPS)
+    assert structural_equal(module, back) and save_json(back) == save_json(module)
+    used = {n for f in back.functions.values() for n in post_order(f) if isinstance(n, Intrinsic)}
+    assert used == set(INTRINSICS.values())
+
+
+@pytest.mark.parametrize("name", INTRINSICS)
+def test_a_copy_of_an_intrinsic_is_the_intrinsic(name):
+    row = INTRINSICS[name]
+    assert load_json(save_json(row), OPS) is row
+    assert copy.deepcopy(row) is row and pickle.loads(pickle.dumps(row)) is row
 
 
 def test_what_is_shared_stays_shared():

@@ -104,3 +104,10 @@ def test_rows_of_the_table_stay_as_they_are() -> None:
         relay.op.get("add").set_num_inputs(3)
     with pytest.raises(RelayError, match="an operator `add` already"):
         relay.op.register("add")
+
+
+def test_a_program_with_a_registered_operator_is_written_to_json_and_read(name: str) -> None:
+    op = relay.op.get(name)
+    call = relay.Call(op, [relay.var("x", PAIR)])
+    back = tvm.ir.load_json(tvm.ir.save_json(relay.Function(call.args, call)))
+    assert back.body.op is op

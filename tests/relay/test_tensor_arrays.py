@@ -10,9 +10,11 @@ from relayvm import relay
 from relayvm.base.dims import ANY
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.infer_types import infer_types
+from relayvm.ir import structural_equal
 from relayvm.ir.prelude import parse_definitions, take_in
 from relayvm.ops import OPS
 from relayvm.relay.module import IRModule
+from relayvm.relay.namespace.ir import load_json, save_json
 from relayvm.relay.prelude import (
     TENSOR_ARRAY_DTYPES,
     Prelude,
@@ -310,3 +312,14 @@ def test_writes_in_a_loop_copy_nothing(opt_level):
 def test_an_unknown_dtype_is_refused():
     with pytest.raises(relayvm.RelayError, match="bool"):
         TensorArrayOps(Prelude(), "bool")
+
+
+@pytest.mark.parametrize("shape", [None, (ANY, 2)])
+def test_a_module_of_tensor_arrays_is_written_to_json_and_read(shape):
+    prelude = Prelude()
+    if shape is None:
+        TensorArrayOps(prelude, "int32").register()
+    else:
+        StaticTensorArrayOps(prelude, "int32", shape).register()
+    back = load_json(save_json(prelude.mod))
+    assert structural_equal(back.module, prelude.mod.module)

@@ -17,6 +17,7 @@ from relayvm.base.dims import ANY, DimVar
 from relayvm.base.dtypes import BY_NAME
 from relayvm.base.source import Source, Span
 from relayvm.ir.expr import Attrs, Constant, Op
+from relayvm.ir.intrinsics import INTRINSICS
 from relayvm.ir.json import schema
 from relayvm.ir.module import Module
 from relayvm.ir.types import Kind
@@ -27,7 +28,7 @@ def load_json(json_str: str, operators: Mapping[str, Op]) -> Any:
     """Return what `save_json` wrote; a module is verified.
 
     Raises RelayError `bad-json` for a text that describes no program, `unknown-operator` for an
-    operator that is not among `operators`.
+    operator that is neither among `operators` nor an intrinsic.
     """
     try:
         document = json.loads(json_str)
@@ -135,9 +136,10 @@ class _Decoder:
 
     def _op(self, where: str, fields: dict[str, Any]) -> Op:
         name = _text(fields["name"])
-        if name not in self.operators:
+        found = self.operators.get(name) or INTRINSICS.get(name)
+        if found is None:
             raise error("unknown-operator", f"there is no operator `{name}`")
-        return self.operators[name]
+        return found
 
     def _dimvar(self, where: str, fields: dict[str, Any]) -> DimVar:
         return DimVar(_text(fields["name"]))

@@ -90,7 +90,7 @@ def save_json(node: Any) -> str:
 
 def load_json(json_str: str) -> Any:
     """Return what `save_json` wrote; a module as an `IRModule`."""
-    result = json.load_json(json_str, OPS)
+    result = json.load_json(json_str, op_registry.all_operators())
     return wrap(result) if isinstance(result, Module) else result
 
 
