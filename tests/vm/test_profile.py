@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import relayvm
-from relayvm.base.diagnostics import RelayError, Trap
+from relayvm.base.diagnostics import RelayError, Trap, error
+from relayvm.vm import jit
 from relayvm.vm.calling import Call
+from relayvm.vm.jit import make_native
 from relayvm.vm.library import lib
 from relayvm.vm.machine import VirtualMachine
 from relayvm.vm.profile import Profile, Profiler
@@ -154,3 +156,24 @@ def test_a_profile_is_a_table_with_its_sums(vm: VirtualMachine) -> None:
     assert heads == ["kernel", "function", "instructions"]
     nothing = dataclasses.replace(profile, kernels=(), time_ns=0, functions=(), instructions=())
     assert str(dataclasses.replace(nothing, allocations=())).count("\n") == 3
+
+
+def test_where_nothing_compiles_machines_that_went_native_are_measured_by_the_interpreter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise error("bad-option", "there is no compiler")
+
+    exe = relayvm.compile(relayvm.parse("def @main(%x: Tensor[(2), float32]) { %x + %x }"))
+    make_native(exe)
+    monkeypatch.setattr(jit, "make_profiled", refuse)
+    x = np.ones(2, "float32")
+    for engine in ("auto", "jit"):
+        vm = relayvm.VirtualMachine(exe, engine=engine)
+        assert vm.native
+        if engine == "auto":
+            profile = vm.profile(x)
+            assert (profile.engine, calls(profile)) == ("interpreter", [1])
+        else:
+            with pytest.raises(RelayError, match="there is no compiler"):
+                vm.profile(x)

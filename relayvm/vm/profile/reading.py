@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from relayvm.base.abi import Kernel, Operand
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import RelayError, error
 from relayvm.vm.isa import BY_OPCODE
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.profile.classes import allocation_of, class_of
@@ -54,7 +54,13 @@ class Profiler:
         if self.machine.native:
             from relayvm.vm.jit import make_profiled
 
-            make_profiled(self.machine.executable)
+            try:
+                make_profiled(self.machine.executable)
+            except RelayError:
+                # Native code from a cache runs where nothing can be compiled. Then the interpreter
+                # counts, unless native code was asked for.
+                if self.machine.engine != "auto":
+                    raise
         handle = lib.rvm_profile_new(self.handle, most_events)
         if handle == ffi.NULL:
             raise error("out-of-memory", "there is no memory for a profile")
