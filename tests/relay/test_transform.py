@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 import relayvm as tvm
@@ -107,6 +108,64 @@ def test_function_values_become_data():
     )
     result = relay.transform.Defunctionalization(mod["main"], mod)
     assert "fn (" not in result.body.astext() and len(mod.get_global_type_vars()) == 1
+
+
+LISTS = "type List[A] { Cons(A, List[A]), Nil }\n"
+HIGHER_ORDER = {
+    "a polymorphic local function": """
+        def @simple[A, B](%f: fn (A) -> B, %xs: A) -> B { %f(%xs) }
+        def @main(%l: Tensor[(5, 5), float32]) -> Tensor[(5, 5), float32] {
+          %0 = fn [A](%x: A) -> A { %x };
+          @simple(%0, %l)
+        }""",
+    "a recursive global that takes one": LISTS
+    + """
+        def @id[A](%x: A) -> A { %x }
+        def @map[A, B](%f: fn (A) -> B, %xs: List[A]) -> List[B] {
+          match (%xs) { Cons(%x, %rest) => Cons(%f(%x), @map(%f, %rest)), Nil => Nil }
+        }
+        def @main(%l: List[float32]) -> List[float32] { @map(@id, %l) }""",
+    "functions that grow with the data": LISTS
+    + """
+        def @sum(%f: fn (int32) -> int32, %k: List[int32]) -> int32 {
+          match (%k) {
+            Cons(%x, %rest) => { %0 = fn (%n: int32) -> int32 { %x + %f(%n) }; @sum(%0, %rest) },
+            Nil => %f(0),
+          }
+        }
+        def @id[A](%x: A) -> A { %x }
+        def @main(%l: List[int32]) -> int32 { @sum(@id, %l) }""",
+    "a polymorphic local function over a list": LISTS
+    + """
+        def @map[A, B](%f: fn (A) -> B, %xs: List[A]) -> List[B] {
+          match (%xs) { Cons(%x, %rest) => Cons(%f(%x), @map(%f, %rest)), Nil => Nil }
+        }
+        def @main(%l: List[int32]) -> List[int32] {
+          let %id = fn [A](%x: A) -> A { %x };
+          @map(%id, @map(%id, %l))
+        }""",
+}
+
+
+@pytest.mark.parametrize("name", HIGHER_ORDER)
+def test_a_higher_order_program_becomes_one_of_the_first_order(name):
+    mod = relay.parse(HIGHER_ORDER[name])
+    mod = relay.transform.InferType()(mod)
+    mod["main"] = relay.transform.Defunctionalization(mod["main"], mod)
+    text = relay.transform.InferType()(mod).astext()
+    assert "fn (" not in text and "[A" not in text and "@apply_Fn0" in text
+    assert _result(text) == _result(HIGHER_ORDER[name])
+
+
+def _result(text):
+    if "List" not in text:
+        machine = tvm.VirtualMachine(tvm.compile(tvm.parse(text), entries=["main"]))
+        return machine.run(np.full((5, 5), 3, "float32")).tolist()
+    items = "Cons(1f, Cons(2f, Nil))" if "float32" in text else "Cons(1, Cons(2, Nil))"
+    result = tvm.VirtualMachine(
+        tvm.compile(tvm.parse(f"{text}\ndef @run() {{ @main({items}) }}"), entries=["run"])
+    ).invoke("run")
+    return str(result)
 
 
 # --- contexts and sequences ------------------------------------------------------------------

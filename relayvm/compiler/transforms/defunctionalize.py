@@ -17,7 +17,7 @@ from relayvm.compiler.analysis.sizes import size_suppliers
 from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.compiler.transforms.cps_types import data_with_functions, holds_functions
 from relayvm.compiler.transforms.eta_expand import expanded
-from relayvm.compiler.transforms.instantiate import needs_uniform
+from relayvm.compiler.transforms.instantiate import needs_uniform, why_not_instantiated
 from relayvm.compiler.transforms.lift_closures import Lifter
 from relayvm.compiler.transforms.to_anf import function_to_anf
 from relayvm.ir.expr import (
@@ -63,10 +63,8 @@ def defunctionalize(module: Module) -> Module:
 
 def _check(module: Module) -> None:
     if needs_uniform(module):
-        raise error(
-            "polymorphic-entry",
-            "the types of this program grow without end: its functions cannot be listed",
-        )
+        reason = why_not_instantiated(module)
+        raise error("polymorphic-entry", f"{reason}: its functions cannot be listed")
     data = data_with_functions(module)
     chosen = module.attrs.get("entries")
     for name in chosen if isinstance(chosen, tuple) else ("main",):

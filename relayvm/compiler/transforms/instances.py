@@ -40,6 +40,10 @@ class NotClosed(Exception):
     """The set of instances has no end within the limits, or cannot be told before running."""
 
 
+class WithoutEnd(NotClosed):
+    """The set of instances has no end within the limits."""
+
+
 class ClosedTypes(TypeMap):
     """Maps types to the arguments of instances: type variables bound, symbolic dims to `?`."""
 
@@ -108,7 +112,7 @@ class Instances:
     def count(self, name: str, args: Args) -> None:
         self.counts[name] = self.counts.get(name, 0) + 1
         if self.counts[name] > MOST_INSTANCES or nesting(args) > DEEPEST_NESTING:
-            raise NotClosed(name)
+            raise WithoutEnd(name)
 
     def visit_data(self, name: str, args: Args) -> None:
         data = self.module.types[name]
@@ -220,7 +224,7 @@ def nesting(types: Args) -> int:
         deepest, parts = max(deepest, depth), parts + 1
         # A type that doubles at each level is large long before it is deep.
         if parts > MOST_PARTS:
-            raise NotClosed("a type argument is too large")
+            raise WithoutEnd("a type argument is too large")
         pending.extend((part, depth + 1) for part in type_parts(type_))
     return deepest
 

@@ -10,12 +10,14 @@ from relayvm.base.settings import flag
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.transforms.copies import Copier, TypeMap
+from relayvm.compiler.transforms.generic_values import GenericTypes, with_named_instances
 from relayvm.compiler.transforms.instances import (
     Args,
     ClosedTypes,
     ErasedTypes,
     Instances,
     NotClosed,
+    WithoutEnd,
     function_args,
     join_instances,
     mangled,
@@ -23,6 +25,7 @@ from relayvm.compiler.transforms.instances import (
     type_args_only,
     type_params_only,
 )
+from relayvm.compiler.transforms.to_anf import function_to_anf
 from relayvm.ir.expr import (
     Attrs,
     Call,
@@ -50,7 +53,7 @@ from relayvm.ir.types import (
     TypeParam,
     TypeVar,
 )
-from relayvm.ir.visit import children, post_order, rebuild, substitute_in_type
+from relayvm.ir.visit import binders, children, post_order, rebuild, substitute_in_type
 
 
 def instantiate(module: Module) -> Module:
@@ -66,13 +69,28 @@ def instantiate(module: Module) -> Module:
         return module
     try:
         if flag("RELAYVM_UNIFORM"):
-            raise NotClosed("asked for")
-        local = module.with_functions(
-            {name: _without_local_params(f) for name, f in module.functions.items()}
-        )
-        return _Instantiation(local).module()
+            raise NotClosed("uniform layouts are asked for")
+        return _instantiated(module)
     except NotClosed:
         return replace(module, attrs=Attrs(module.attrs, uniform=1))
+
+
+def _instantiated(module: Module) -> Module:
+    local = module.with_functions(
+        {name: _without_local_params(f, module) for name, f in module.functions.items()}
+    )
+    return _Instantiation(local).module()
+
+
+def why_not_instantiated(module: Module) -> str:
+    """Return why `instantiate` left this module to uniform layouts."""
+    try:
+        _instantiated(module)
+    except WithoutEnd:
+        return "the types of this program grow without end"
+    except NotClosed as reason:
+        return str(reason)
+    return "uniform layouts are asked for"
 
 
 def needs_uniform(module: Module) -> bool:
@@ -94,9 +112,11 @@ def _is_polymorphic(module: Module) -> bool:
 # -- Local functions ----------------------------------------------------------------------------
 
 
-def _without_local_params(function: Function) -> Function:
-    """Copy each polymorphic let-bound function for the types of its calls; raises NotClosed."""
-    function = _without_other_names(function)
+def _without_local_params(function: Function, module: Module) -> Function:
+    """Copy each polymorphic local function for the types of its uses; raises NotClosed."""
+    named = with_named_instances(function, module)
+    takes_values = named is not function
+    function = _without_other_names(named)
     while True:
         binding = _first_polymorphic_let(function)
         if binding is None:
@@ -105,7 +125,19 @@ def _without_local_params(function: Function) -> Function:
     for node in post_order(function.body):
         if isinstance(node, Function) and type_params_only(node.type_params):
             raise NotClosed("a polymorphic function is a value")
-    return function
+    _check_types(function)
+    return function_to_anf(function) if takes_values else function
+
+
+def _check_types(function: Function) -> None:
+    """Raise NotClosed if a value is left that is used at several types."""
+    generic = GenericTypes()
+    held = [var.checked_type for var in binders(function)]
+    for node in post_order(function.body):
+        held += [node.checked_type, *(var.checked_type for var in binders(node))]
+        if any(map(generic, held)):
+            raise NotClosed("a polymorphic function is a value")
+        held = []
 
 
 def _without_other_names(function: Function) -> Function:
@@ -163,7 +195,8 @@ def _specialised(function: Function, binding: Let) -> Function:
 
     def version(user: Expr, position: int) -> Var | None:
         """Return the variable of the version that a use needs; None for the recursive use."""
-        args = function_args(value, user, binding.var, position == 0, TypeMap())
+        use = user.var if isinstance(user, Let) else binding.var
+        args = function_args(value, user, use, position == 0, TypeMap())
         if args == own:
             return None
         if args not in versions:
@@ -175,7 +208,7 @@ def _specialised(function: Function, binding: Let) -> Function:
     for node in post_order(function.body):
         for position, part in enumerate(children(node)):
             if part is binding.var:
-                if not isinstance(node, Call) or position != 0:
+                if position != 0 or not isinstance(node, (Call, Let)):
                     raise NotClosed("a polymorphic local function is a value")
                 var = version(node, position)
                 if (var is None) != (id(node) in inside):
@@ -188,6 +221,8 @@ def _specialised(function: Function, binding: Let) -> Function:
             shapes = tuple(a for a in after.type_args if isinstance(a, ShapeArg))
             var = chosen[id(before), 0]
             after = replace(after, op=copies[id(var)][0], type_args=shapes)
+        if isinstance(after, Let) and (id(before), 0) in chosen:
+            after = replace(after, value=copies[id(chosen[id(before), 0])][0])
         if before is binding:
             assert isinstance(after, Let)
             body = after.body

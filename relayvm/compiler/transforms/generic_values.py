@@ -1,0 +1,290 @@
+"""Polymorphic values: each place that takes one at known types names the instance it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from relayvm.base.dims import Dim
+from relayvm.base.trampoline import Recursive, trampoline
+from relayvm.compiler.transforms.copies import Copier, TypeMap
+from relayvm.compiler.transforms.instances import (
+    NotClosed,
+    match_types,
+    shape_params_only,
+    type_params_only,
+)
+from relayvm.compiler.transforms.to_anf import function_to_anf
+from relayvm.ir.expr import (
+    Call,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    RefCreate,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from relayvm.ir.intrinsics import Intrinsic
+from relayvm.ir.module import Module
+from relayvm.ir.types import FuncType, RefType, ShapeArg, TupleType, Type, TypeCall, TypeParam
+from relayvm.ir.visit import (
+    children,
+    post_order,
+    rebuild,
+    substitute_in_type,
+    type_children,
+    with_children,
+)
+
+
+class GenericTypes:
+    """Tells which types are, or hold, those of functions with type parameters of kind Type."""
+
+    def __init__(self) -> None:
+        # The types are kept with the answers: ids of dead ones would come again.
+        self._known: dict[int, tuple[Type, bool]] = {}
+
+    def __call__(self, type_: Type | None) -> bool:
+        """Return True for a type of values that have more than one instance."""
+        if type_ is None:
+            return False
+        waiting = [type_]
+        while waiting:
+            part = waiting.pop()
+            if id(part) in self._known:
+                continue
+            below = type_children(part)
+            missing = [p for p in below if id(p) not in self._known]
+            if missing:
+                waiting += [part, *missing]
+                continue
+            own = isinstance(part, FuncType) and bool(type_params_only(part.type_params))
+            self._known[id(part)] = part, own or any(self._known[id(p)][1] for p in below)
+        return self._known[id(type_)][1]
+
+
+def with_named_instances(function: Function, module: Module) -> Function:
+    """Let every place that takes a polymorphic value at known types name the instance.
+
+    `let %t = (fn [A](%x: A) { %x }, 1); @map(%t.0, %l)` ->
+    `let %f = fn [A](%x: A) { %x }; let %g: fn (int32) -> int32 = %f; @map(%g, %l)`. What else than
+    calls and such lets uses a local function is gone. The same object if there is no such place.
+    Requires TYPED; ensures ANF, but for the lets that it adds as operands. Raises NotClosed.
+    """
+    generic = GenericTypes()
+    if not any(_is_generic_value(node, generic) for node in post_order(function.body)):
+        return function
+    named = function_to_anf(function)
+    known = _KnownValues(named, generic)
+    taken = _Instances(module, generic, known).run(named)
+    return known.without_unused(taken)
+
+
+def _is_generic_value(node: Expr, generic: GenericTypes) -> bool:
+    """Return True if a polymorphic value is used other than by a call or by a name for it."""
+    parts = children(node)
+    if isinstance(node, Let) and isinstance(node.value, (Function, GlobalVar, Constructor)):
+        # The value gets its name here, or is of a narrower type that the name declares.
+        parts = parts[1:] if generic(node.var.checked_type) else parts
+    if isinstance(node, Call):
+        named = isinstance(node.op, (Var, GlobalVar, Constructor, Intrinsic))
+        parts = node.args if named else parts
+    return any(generic(part.checked_type) for part in parts)
+
+
+class _KnownValues:
+    """What the variables of a function in A-normal form stand for, where tuples are taken apart."""
+
+    def __init__(self, function: Function, generic: GenericTypes) -> None:
+        self.generic = generic
+        self.values = {id(n.var): n.value for n in post_order(function.body) if isinstance(n, Let)}
+        self._atoms: dict[int, Expr] = {}
+        # In order of evaluation, so that what an atom was made of is known before.
+        for node in post_order(function.body):
+            if isinstance(node, (Var, TupleGetItem)):
+                self.atom(node)
+
+    def atom(self, expr: Expr) -> Expr:
+        """Return the atom that a variable of a polymorphic value was made of."""
+        path: list[Expr] = []
+        while id(expr) not in self._atoms:
+            below = self._below(expr)
+            if below is None:
+                break
+            path.append(expr)
+            expr = below
+        found = self._atoms.get(id(expr), expr)
+        for step in path:
+            self._atoms[id(step)] = found
+        return found
+
+    def _below(self, expr: Expr) -> Expr | None:
+        if isinstance(expr, TupleGetItem):
+            whole = self.atom(expr.tuple_value)
+            made = self.values.get(id(whole))
+            if isinstance(made, Tuple) and self.generic(made.checked_type):
+                return made.fields[expr.index]
+            return None
+        value = self.values.get(id(expr))
+        if isinstance(value, (Var, GlobalVar, Constructor)) and self.generic(value.checked_type):
+            # A let that declares a narrower type is the place where the instance is taken.
+            return value if self.generic(expr.checked_type) else None
+        return value if isinstance(value, TupleGetItem) and self._below(value) else None
+
+    def without_unused(self, function: Function) -> Function:
+        """Return the function without the names of polymorphic values that nothing uses now."""
+        counts: dict[int, int] = {}
+        nodes = list(post_order(function.body))
+        for node in (*nodes, function):
+            for part in children(node):
+                counts[id(part)] = counts.get(id(part), 0) + 1
+        unused: set[int] = set()
+        for node in nodes:
+            if not isinstance(node, Let) or counts.get(id(node.var)):
+                continue
+            plain = isinstance(node.value, (Var, Tuple, TupleGetItem, GlobalVar, Constructor))
+            if plain and any(map(self.generic, (node.var.checked_type, node.value.checked_type))):
+                unused.add(id(node))
+                # Inner lets come first, so that what only they used is unused in its turn.
+                for part in (node.value, *children(node.value)):
+                    counts[id(part)] -= 1
+
+        def step(before: Expr, after: Expr) -> Expr:
+            if id(before) not in unused:
+                return after
+            assert isinstance(after, Let)
+            return after.body
+
+        result = rebuild(function, step)
+        assert isinstance(result, Function)
+        return result
+
+
+class _Instances:
+    """Adds the lets that name the instances."""
+
+    def __init__(self, module: Module, generic: GenericTypes, known: _KnownValues) -> None:
+        self.module = module
+        self.generic = generic
+        self.known = known
+
+    def run(self, function: Function) -> Function:
+        result = rebuild(function, self.node)
+        assert isinstance(result, Function)
+        return result
+
+    def node(self, before: Expr, after: Expr) -> Expr:
+        """Return a node whose operands are of the types that it takes."""
+        if isinstance(before, TupleGetItem):
+            # A part that is not polymorphic is taken from the parts too: the tuple goes.
+            return self.known.atom(before) if self.known.atom(before) is not before else after
+        parts = list(children(after))
+        for place, part in enumerate(children(before)):
+            if isinstance(part, Var):
+                parts[place] = self.known.atom(part)
+        for place, wanted in self.wanted(before):
+            actual = children(before)[place].checked_type
+            if self.generic(actual) and not self.generic(wanted):
+                assert actual is not None
+                parts[place] = trampoline(self.taken(parts[place], actual, wanted))
+        return with_children(after, tuple(parts))
+
+    def wanted(self, node: Expr) -> Iterator[tuple[int, Type]]:
+        """Yield the places of a node that take values, and the types of these."""
+        kind = node.checked_type
+        match node:
+            case Call():
+                yield from enumerate(self.parameters(node), 1)
+            case Let() if node.var.checked_type is not None:
+                yield 0, node.var.checked_type
+            case Function() if isinstance(kind, FuncType):
+                yield 0, kind.ret_type
+            case If() | Match() if kind is not None:
+                yield from ((place, kind) for place in range(1, len(children(node))))
+            case RefCreate() if isinstance(kind, RefType):
+                yield 0, kind.value
+            case RefWrite() if isinstance(node.ref.checked_type, RefType):
+                yield 1, node.ref.checked_type.value
+
+    def parameters(self, call: Call) -> tuple[Type, ...]:
+        """Return the types of the arguments that a call takes; none for operators."""
+        op, given = call.op, call.type_args
+        if isinstance(op, Constructor):
+            data = self.module.types[op.belong_to.name]
+            applied = call.checked_type
+            assert isinstance(applied, TypeCall)
+            known = _bound(data.type_params, applied.args)
+            return tuple(substitute_in_type(t, known) for t in op.inputs)
+        kind = op.checked_type
+        if isinstance(op, Intrinsic):
+            kind = op.type
+        elif isinstance(op, GlobalVar):
+            kind = self.module.functions[op.name].checked_type
+        if not isinstance(kind, FuncType):
+            return ()
+        known = _bound(kind.type_params, given)
+        return tuple(substitute_in_type(t, known) for t in kind.arg_types)
+
+    def taken(self, expr: Expr, actual: Type, wanted: Type) -> Recursive[Expr]:
+        """Return the instance of a polymorphic value that is of the type that is wanted."""
+        match expr:
+            case Let():
+                body = yield self.taken(expr.body, actual, wanted)
+                return replace(expr, body=body, checked_type=wanted)
+            case If() | Match():
+                parts = list(children(expr))
+                for place in range(1, len(parts)):
+                    parts[place] = yield self.taken(parts[place], actual, wanted)
+                return replace(with_children(expr, tuple(parts)), checked_type=wanted)
+        if isinstance(actual, TupleType) and isinstance(wanted, TupleType):
+            whole: Expr = yield self.taken_parts(expr, actual, wanted)
+            return whole
+        if not isinstance(actual, FuncType) or not isinstance(wanted, FuncType):
+            raise NotClosed("a polymorphic function is inside of another value")
+        if not type_params_only(actual.type_params):
+            raise NotClosed("a function takes or returns polymorphic functions")
+        if isinstance(expr, Function):
+            return _instance(expr, actual, wanted)
+        if isinstance(expr, (GlobalVar, Constructor)):
+            return replace(expr, checked_type=wanted)
+        name = expr.name if isinstance(expr, Var) else "v"
+        var = Var(name, span=expr.span, checked_type=wanted)
+        return Let(var, expr, var, span=expr.span, checked_type=wanted)
+
+    def taken_parts(self, expr: Expr, actual: TupleType, wanted: TupleType) -> Recursive[Expr]:
+        made = expr if isinstance(expr, Tuple) else self.known.values.get(id(expr))
+        fields: list[Expr] = []
+        for place, (kind, own) in enumerate(zip(actual.fields, wanted.fields)):
+            if isinstance(made, Tuple):
+                field: Expr = self.known.atom(made.fields[place])
+            else:
+                field = TupleGetItem(expr, place, span=expr.span, checked_type=kind)
+            if self.generic(kind):
+                field = yield self.taken(field, kind, own)
+            fields.append(field)
+        return Tuple(tuple(fields), span=expr.span, checked_type=wanted)
+
+
+def _bound(params: tuple[TypeParam, ...], given: tuple[Type, ...]) -> dict[TypeParam, Type | Dim]:
+    return {p: a.dim if isinstance(a, ShapeArg) else a for p, a in zip(params, given)}
+
+
+def _instance(function: Function, actual: FuncType, wanted: FuncType) -> Function:
+    """Return the copy of a polymorphic function for the types of one place."""
+    params = type_params_only(actual.type_params)
+    types = TypeMap()
+    match_types(actual, wanted, set(params), types.types)
+    if any(p not in types.types for p in params):
+        raise NotClosed("a type argument is not determined")
+    kept = shape_params_only(actual.type_params)
+    kind = replace(actual, type_params=kept, type_constraints=())
+    plain = replace(function, type_params=kept, type_constraints=(), checked_type=kind)
+    copy = Copier(types).copy(plain)
+    assert isinstance(copy, Function)
+    return copy
