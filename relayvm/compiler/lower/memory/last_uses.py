@@ -63,13 +63,12 @@ class LastUses:
                 joins = set(item.joins)
                 yield walk_blocks(item.blocks, live, joins, (item.on,), self.block)
                 continue
-            regs = [role.reg for role in roles(item.operands)]
-            if item.name in READS:
-                if regs[1] not in live:
-                    self.reads.add(id(item))
-                regs = []
             live.remove(r.reg for r in roles(item.operands) if isinstance(r, Def))
-            live.add(regs)
+            used = [r.reg for r in roles(item.operands) if not isinstance(r, Def)]
+            if item.name not in READS:
+                live.add(used)
+            elif used[0] not in live:
+                self.reads.add(id(item))
         matched = self._matched.get(id(block))
         if matched is not None and matched not in live:
             self.blocks.add(id(block))

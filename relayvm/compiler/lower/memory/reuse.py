@@ -142,28 +142,29 @@ class _Pairing:
         trampoline(self._block(function.body, ()))
 
     def _block(self, block: Block, waiting: tuple[_Apart, ...]) -> Recursive[tuple[_Apart, ...]]:
-        begun = len(self.found)
+        begun: list[_Apart] = []
         for item in block.items:
             if isinstance(item, Choice):
                 waiting = yield self._choice(item, waiting)
             elif item.name in READS:
+                known = len(self.found)
                 waiting = self._read(item, block, waiting)
+                begun += self.found[known:]
             elif item.name == "cell_new":
                 waiting = self._make(item, waiting)
                 self._note_moves(item)
             else:
                 self._note_moves(item)
-        for apart in self.found[begun:]:
-            if apart.block is block and apart.at is not None:
-                del self._open[apart.cell]
+        for apart in begun:
+            del self._open[apart.cell]
         return waiting
 
     def _choice(self, choice: Choice, waiting: tuple[_Apart, ...]) -> Recursive[tuple[_Apart, ...]]:
         left = set(waiting)
         for index, block in enumerate(choice.blocks):
             own = waiting
-            before = self._parts
-            begun = self._begin_late(choice, block)
+            before: dict[Reg, _Apart | None] = {}
+            begun = self._begin_late(choice, block, before)
             if choice.is_switch:
                 layout, outside = choice.layout + index, self._matched
                 self._matched = {**dict(list(outside.items())[-MOST_MATCHED:]), choice.on: layout}
@@ -175,16 +176,25 @@ class _Pairing:
             for apart in begun:
                 if apart is not None:
                     del self._open[apart.cell]
-            self._parts = before
+            self._put_back(before)
             if choice.is_switch:
                 self._matched = outside
             if not block.ends:
                 left.intersection_update(behind)
         return tuple(apart for apart in waiting if apart in left)
 
-    def _begin_late(self, choice: Choice, block: Block) -> list[_Apart | None]:
+    def _put_back(self, parts: Mapping[Reg, _Apart | None]) -> None:
+        for reg, apart in parts.items():
+            if apart is None:
+                del self._parts[reg]
+            else:
+                self._parts[reg] = apart
+
+    def _begin_late(
+        self, choice: Choice, block: Block, before: dict[Reg, _Apart | None]
+    ) -> list[_Apart | None]:
         """Begin with cells that were matched around the choice, of which this block needs no more
-        than the fields.
+        than the fields. Adds to `before` what the fields were parts of.
         """
         begun: list[_Apart | None] = []
         for cell, layout in self._matched.items():
@@ -196,7 +206,9 @@ class _Pairing:
             apart = self._begin(cell, layout, block, None)
             if apart is not None:
                 apart.is_late = True
-                self._parts = {**self._parts, **{lent.reg: apart for lent in fields}}
+                for lent in fields:
+                    before.setdefault(lent.reg, self._parts.get(lent.reg))
+                    self._parts[lent.reg] = apart
                 begun.append(apart)
         return begun
 
@@ -293,17 +305,28 @@ def _take_apart(apart: _Apart, layout: Layout, dropped: set[int]) -> None:
 
 def _rename(body: Block, renamed: Mapping[int, dict[Reg, Reg]]) -> None:
     """Replace registers in blocks, given by identity, and in all that is inside."""
-    pending: list[tuple[Block, dict[Reg, Reg]]] = [(body, {})]
-    while pending:
-        block, outside = pending.pop()
-        own = renamed.get(id(block))
-        new = outside if own is None else {**outside, **own}
-        for item in block.items:
-            if isinstance(item, Choice):
-                item.on = new.get(item.on, item.on)
-                pending.extend((inner, new) for inner in item.blocks)
-            elif new:
-                item.operands = map_roles(item.operands, partial(_with_register, new))
+    trampoline(_rename_in(body, renamed, {}))
+
+
+def _rename_in(
+    block: Block, renamed: Mapping[int, dict[Reg, Reg]], new: dict[Reg, Reg]
+) -> Recursive[None]:
+    """Do so in a block; `new` are the registers of the blocks around, and is left as it was."""
+    own = renamed.get(id(block), {})
+    before = {reg: new.get(reg) for reg in own}
+    new.update(own)
+    for item in block.items:
+        if isinstance(item, Choice):
+            item.on = new.get(item.on, item.on)
+            for inner in item.blocks:
+                yield _rename_in(inner, renamed, new)
+        elif new:
+            item.operands = map_roles(item.operands, partial(_with_register, new))
+    for reg, outer in before.items():
+        if outer is None:
+            del new[reg]
+        else:
+            new[reg] = outer
 
 
 def _with_register(new: Mapping[Reg, Reg], role: Role) -> Role:
