@@ -66,6 +66,9 @@ class Fields:
 class Reference:
     """The key of a reference in the store."""
 
+    # What it held when it was made, which is older than the reference.
+    first: Value
+
 
 Measure = tuple[float | None, ...]
 Known = Constant | Closure | Data | Fields | Reference | GlobalVar | Constructor

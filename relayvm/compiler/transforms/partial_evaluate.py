@@ -8,13 +8,14 @@ value in a store, until they escape or code begins that may run another number o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from relayvm.base.dims import Dim
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.transforms.copies import Copier, TypeMap
+from relayvm.compiler.transforms.known_references import CreationPlan, creation_plan
 from relayvm.compiler.transforms.known_values import (
     Block,
     Closure,
@@ -150,7 +151,8 @@ class _Evaluator:
                 atom = block.bind(Call(known.constructor, fields, NO_ATTRS, known.type_args))
             case Reference():
                 yield self.materialize(known, block)
-                return cast(Expr, (yield self.reify(value, block)))
+                assert value.atom is not None, "a reference is used before it is made"
+                return value.atom
             case Closure():
                 yield self.materialize_all(block)
                 atom = yield self.reify_closure(known, block)
@@ -175,14 +177,33 @@ class _Evaluator:
 
     def materialize(self, reference: Reference, block: Block) -> Recursive[None]:
         """Give a virtual reference its code; what it holds stays known."""
-        value = self.virtual.pop(reference, None)
-        if value is not None:
-            held = yield self.reify(self.store[reference], block)
-            value.atom, value.home = block.bind(RefCreate(held), "r"), block
+        if reference in self.virtual:
+            plan = self.plan([reference], block)
+            if plan.holds_functions:
+                plan = self.plan(self.virtual, block)
+            yield self.create(plan, block)
 
     def materialize_all(self, block: Block) -> Recursive[None]:
-        for reference in list(self.virtual):
-            yield self.materialize(reference, block)
+        if self.virtual:
+            yield self.create(self.plan(self.virtual, block), block)
+
+    def plan(self, references: Iterable[Reference], block: Block) -> CreationPlan:
+        def has_code(value: Value) -> bool:
+            return value.atom is not None and block.sees(value.home)
+
+        return creation_plan(references, self.virtual, self.store, has_code)
+
+    def create(self, plan: CreationPlan, block: Block) -> Recursive[None]:
+        # Code of functions below makes no reference again that is about to be made here.
+        values = {reference: self.virtual.pop(reference) for reference, _ in plan.creations}
+        for reference, held in plan.creations:
+            atom = yield self.reify(held, block)
+            value = values[reference]
+            value.atom, value.home = block.bind(RefCreate(atom), "r"), block
+        for reference, held in plan.writes:
+            atom = yield self.reify(held, block)
+            target = yield self.reify(values[reference], block)
+            block.bind(RefWrite(target, atom), "_")
 
     # -- Evaluation -----------------------------------------------------------------------------
 
@@ -324,9 +345,9 @@ class _Evaluator:
 
     def reference(self, node: Expr, env: Env, block: Block) -> Recursive[Value]:
         if isinstance(node, RefCreate):
-            key = Reference()
+            key = Reference(self.atom(node.value, env))
             value = self.virtual[key] = Value(key)
-            self.store[key] = self.atom(node.value, env)
+            self.store[key] = key.first
             return value
         assert isinstance(node, (RefRead, RefWrite))
         target = self.atom(node.ref, env)
