@@ -42,6 +42,14 @@ PROGRAMS = {
           let %q = %p.1; (%p.0(%q.1), %q.0(%c))
         }};
         %g(%t)""",
+    "a tuple taken apart by a pattern": f"""
+        match (({ID}, %x)) {{ (%f, %a) => (@call(%f, %a), @call(%f, %c)) }}""",
+    "tuples of tuples taken apart by patterns": f"""
+        let %t = (({ID}, %x), (@same, (Cons(%x, Nil), {ID})));
+        match (%t) {{
+          (%p, (%g, (Cons(%n, Nil), %h))) => (@call(%p.0, %c), @call(%g, %n), %h(%p.1)),
+          ((%f, %a), %q) => (@call(%f, %c), %a, %q.1.1(%a)),
+        }}""",
     "in data": f"let %f = {ID}; match (Box(%f)) {{ Box(%g) => %g(%x) }}",
     "in data of two types": f"""
         let %f = {ID};

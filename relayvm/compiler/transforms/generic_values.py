@@ -24,6 +24,10 @@ from relayvm.ir.expr import (
     If,
     Let,
     Match,
+    Pattern,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
     RefCreate,
     RefWrite,
     Tuple,
@@ -32,7 +36,7 @@ from relayvm.ir.expr import (
 )
 from relayvm.ir.intrinsics import Intrinsic
 from relayvm.ir.module import Module
-from relayvm.ir.types import FuncType, RefType, ShapeArg, TupleType, Type, TypeCall, TypeParam
+from relayvm.ir.types import UNIT, FuncType, RefType, ShapeArg, TupleType, Type, TypeCall, TypeParam
 from relayvm.ir.visit import (
     children,
     post_order,
@@ -104,11 +108,58 @@ class _KnownValues:
     def __init__(self, function: Function, generic: GenericTypes) -> None:
         self.generic = generic
         self.values = {id(n.var): n.value for n in post_order(function.body) if isinstance(n, Let)}
+        for node in post_order(function.body):
+            if isinstance(node, Match) and generic(node.data.checked_type):
+                for clause in node.clauses:
+                    self._bind(clause.lhs, node.data)
         self._atoms: dict[int, Expr] = {}
         # In order of evaluation, so that what an atom was made of is known before.
         for node in post_order(function.body):
             if isinstance(node, (Var, TupleGetItem)):
                 self.atom(node)
+
+    def _bind(self, pattern: Pattern, value: Expr) -> None:
+        """Note which parts of a value the variables of a pattern stand for."""
+        waiting = [(pattern, value)]
+        while waiting:
+            pattern, value = waiting.pop()
+            kind = value.checked_type
+            if isinstance(pattern, PatternVar) and self.generic(kind):
+                self.values[id(pattern.var)] = value
+            elif isinstance(pattern, PatternTuple) and isinstance(kind, TupleType):
+                for place, (part, own) in enumerate(zip(pattern.patterns, kind.fields)):
+                    waiting.append((part, TupleGetItem(value, place, checked_type=own)))
+
+    def matched(self, match: Match) -> Match:
+        """Return a match without the polymorphic parts of what it matches: these have no names."""
+        data = trampoline(self._plain(match.data))
+        clauses = (replace(c, lhs=trampoline(self._plain_pattern(c.lhs))) for c in match.clauses)
+        return replace(match, data=data, clauses=tuple(clauses))
+
+    def _plain(self, expr: Expr) -> Recursive[Expr]:
+        expr = self.atom(expr)
+        if not self.generic(expr.checked_type):
+            return expr
+        made = self.values.get(id(expr))
+        if not isinstance(expr.checked_type, TupleType):
+            return Tuple((), checked_type=UNIT)
+        if not isinstance(made, Tuple):
+            raise NotClosed("a tuple of polymorphic functions is a value")
+        fields: list[Expr] = []
+        for field in made.fields:
+            fields.append((yield self._plain(field)))
+        kinds = tuple(f.checked_type for f in fields if f.checked_type is not None)
+        return Tuple(tuple(fields), span=made.span, checked_type=TupleType(kinds))
+
+    def _plain_pattern(self, pattern: Pattern) -> Recursive[Pattern]:
+        if isinstance(pattern, PatternVar) and self.generic(pattern.var.checked_type):
+            return PatternWildcard()
+        if not isinstance(pattern, PatternTuple):
+            return pattern
+        parts: list[Pattern] = []
+        for part in pattern.patterns:
+            parts.append((yield self._plain_pattern(part)))
+        return replace(pattern, patterns=tuple(parts))
 
     def atom(self, expr: Expr) -> Expr:
         """Return the atom that a variable of a polymorphic value was made of."""
@@ -193,7 +244,12 @@ class _Instances:
             if self.generic(actual) and not self.generic(wanted):
                 assert actual is not None
                 parts[place] = trampoline(self.taken(parts[place], actual, wanted))
-        return with_children(after, tuple(parts))
+        new = with_children(after, tuple(parts))
+        if isinstance(before, Match) and isinstance(new, Match):
+            known = self.known.values.get(id(self.known.atom(before.data)))
+            if isinstance(known, Tuple) and self.generic(known.checked_type):
+                return self.known.matched(new)
+        return new
 
     def wanted(self, node: Expr) -> Iterator[tuple[int, Type]]:
         """Yield the places of a node that take values, and the types of these."""
