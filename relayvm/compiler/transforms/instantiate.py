@@ -124,7 +124,7 @@ def _without_local_params(function: Function, module: Module) -> Function:
         function = _specialised(function, binding)
     for node in post_order(function.body):
         if isinstance(node, Function) and type_params_only(node.type_params):
-            raise NotClosed("a polymorphic function is a value")
+            raise NotClosed("a polymorphic function is passed on as one")
     _check_types(function)
     return function_to_anf(function) if takes_values else function
 
@@ -136,7 +136,7 @@ def _check_types(function: Function) -> None:
     for node in post_order(function.body):
         held += [node.checked_type, *(var.checked_type for var in binders(node))]
         if any(map(generic, held)):
-            raise NotClosed("a polymorphic function is a value")
+            raise NotClosed("a polymorphic function is passed on as one")
         held = []
 
 
@@ -166,7 +166,7 @@ def _without_other_names(function: Function) -> Function:
     for node in post_order(result.body):
         is_name = isinstance(node, (GlobalVar, Constructor))
         if id(node) in named or (is_name and _is_general(node)):
-            raise NotClosed("a polymorphic function is a value")
+            raise NotClosed("a polymorphic function is passed on as one")
     return result
 
 
@@ -209,7 +209,7 @@ def _specialised(function: Function, binding: Let) -> Function:
         for position, part in enumerate(children(node)):
             if part is binding.var:
                 if position != 0 or not isinstance(node, (Call, Let)):
-                    raise NotClosed("a polymorphic local function is a value")
+                    raise NotClosed("a polymorphic function is passed on as one")
                 var = version(node, position)
                 if (var is None) != (id(node) in inside):
                     raise NotClosed("a type argument is not determined")
