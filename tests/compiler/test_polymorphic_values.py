@@ -143,7 +143,10 @@ def test_a_long_way_of_names_and_tuples_to_a_function_is_followed():
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (f"let %m = fn () {{ {ID} }}; let %f = %m(); {BOTH}", "a polymorphic function is passed on as one"),
+        (
+            f"let %m = fn () {{ {ID} }}; let %f = %m(); {BOTH}",
+            "a polymorphic function is passed on as one",
+        ),
         (
             "let %g = fn (%f: fn [A](A) -> A) { (%f(%x), %f(%c)) }; %g(@same)",
             "a polymorphic function is passed on as one",
