@@ -23,6 +23,7 @@ from relayvm.ir.expr import (
     GlobalVar,
     Op,
 )
+from relayvm.ir.json import load_json, save_json
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.parser import parse_module
 from relayvm.ir.prelude import import_from_std, prelude
@@ -32,6 +33,7 @@ from relayvm.ops import OPS
 from relayvm.relay.binders import free_variables, with_one_binder_each, with_own_binders
 from relayvm.relay.ndarray import as_ndarray
 from relayvm.relay.node import as_attrs, as_expr, as_mapping
+from relayvm.relay.op_registry import all_operators
 from relayvm.relay.text import astext
 
 Name = Any  # a text, a GlobalVar or a GlobalTypeVar
@@ -275,6 +277,8 @@ class IRModule:
         """Return a copy; changes of one leave the other as it is."""
         return wrap(self.module, self)
 
+    __copy__ = clone
+
     # --- making and importing ------------------------------------------------------------
 
     @staticmethod
@@ -359,11 +363,26 @@ class IRModule:
         """Tell whether both are the same module."""
         return self is other
 
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        """Return how a copy or pickle is made: by the JSON text, of programs of any depth."""
+        return _of_json, (save_json(self.module),)
+
     def __str__(self) -> str:
         return self.astext(show_meta_data=False)
 
     def __repr__(self) -> str:
         return f"<IRModule of {len(self._functions)} functions, {len(self._types)} types>"
+
+
+def _of_json(text: str) -> IRModule:
+    return wrap(module_of_json(text))
+
+
+def module_of_json(text: str) -> Module:
+    """Return the module of a JSON text, which may use operators that the program registered."""
+    result = load_json(text, all_operators())
+    assert isinstance(result, Module)
+    return result
 
 
 def _read(path: Path) -> Module:

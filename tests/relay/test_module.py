@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -254,3 +257,29 @@ def test_what_a_pass_changes_in_the_library_is_in_the_text(change):
 def test_text_has_of_the_library_no_more_than_was_changed():
     mod = relay.parse("def @main(%l: List[int32]) { @length(%l) }")
     assert "def @length" not in relay.transform.InferType()(mod).astext()
+
+
+def test_copies_and_pickles_of_modules_are_equal_and_their_own():
+    """By the JSON text: with what the library gave, and operations of arrays."""
+    text = "def @main(%x: int32) { @map(fn (%y: int32) { %y }, Cons(%x, Nil)) } "
+    text += "def @more(%a: Array[int32]) { array.push(%a, 1) }"
+    module = tvm.parse(text)
+    for made in (module, relay.transform.InferType()(module)):
+        for copied in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+            assert type(copied) is type(made) and copied is not made
+            old, new = (getattr(m, "module", m) for m in (made, copied))
+            assert structural_equal(old, new) and str(old) == str(new)
+            assert new.library == old.library
+    copied = copy.copy(made)
+    assert copied["main"] is made["main"]
+    copied["main"] = copied["more"]
+    assert not structural_equal(copied["main"], made["main"])
+
+
+def test_a_module_of_any_depth_is_copied():
+    x = y = relay.var("x", shape=(2,))
+    for _ in range(3_000):
+        y = relay.exp(y)
+    module = tvm.IRModule.from_expr(relay.Function([x], y))
+    for copied in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        assert structural_equal(copied.module, module.module)
