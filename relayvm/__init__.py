@@ -123,7 +123,8 @@ def __getattr__(name: str) -> Any:
     elif name.startswith("_"):
         raise AttributeError(f"module `relayvm` has no attribute `{name}`")
     else:
-        raise import_module("relayvm.relay.lazy").missing("relayvm", name)
+        known = (*_HOMES, *_TVM_HOMES, *_TVM_MODULES, "relay")
+        raise import_module("relayvm.relay.lazy").missing("relayvm", name, known)
     globals()[name] = value
     return value
 

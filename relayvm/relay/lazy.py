@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -32,7 +33,7 @@ def lazy_names(
         elif not top and find_spec(f"{package}.{name}") is not None:
             value = import_module(f"{package}.{name}")
         else:
-            value = _in_fallbacks(top or package, fallbacks, name)
+            value = _in_fallbacks(top or package, fallbacks, name, homes)
         if package in sys.modules:
             setattr(sys.modules[package], name, value)
         return value
@@ -46,11 +47,15 @@ def _found(home: str, name: str) -> Any:
     return found if colon and not inside else getattr(found, inside or name)
 
 
-def _in_fallbacks(package: str, fallbacks: Sequence[str], name: str) -> Any:
+def _in_fallbacks(package: str, fallbacks: Sequence[str], name: str, homes: Iterable[str]) -> Any:
+    known = set(homes)
     for home in fallbacks:
-        if find_spec(home) is not None and hasattr(module := import_module(home), name):
-            return getattr(module, name)
-    raise missing(package, name)
+        if find_spec(home) is not None:
+            module = import_module(home)
+            if hasattr(module, name):
+                return getattr(module, name)
+            known.update(dir(module))
+    raise missing(package, name, known)
 
 
 def absent(package: str) -> Callable[[str], Any]:
@@ -64,11 +69,30 @@ def absent(package: str) -> Callable[[str], Any]:
     return find
 
 
-def missing(package: str, name: str) -> AttributeError:
-    """Return the error for a name that is not there, with the reason if it is left out."""
+def missing(package: str, name: str, known: Iterable[str] = ()) -> AttributeError:
+    """Return the error for a name that is not there: with the reason if it is left out, else with
+    the names most like it, of those that the package holds and of `known`.
+    """
     why = reason_of(f"{package.removeprefix('relayvm')}.{name}".lstrip("."))
-    told = f": {why}" if why else ""
+    told = f": {why}" if why else _near(package, name, known)
     return AttributeError(f"module `{package}` has no attribute `{name}`{told}")
+
+
+def _near(package: str, name: str, known: Iterable[str]) -> str:
+    if name.startswith("_"):
+        return ""
+    names = sorted({n for n in (*_held(package), *known) if not n.startswith("_")})
+    near = get_close_matches(name[:80], names, 3, 0.7)
+    return f"; did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else ""
+
+
+def _held(package: str) -> list[str]:
+    """Return the names in a package, which may be loaded under another name than users know."""
+    first, *rest = package.split(".")
+    module: Any = sys.modules.get(first)
+    for part in rest:
+        module = vars(module).get(part) if module is not None else None
+    return dir(module) if module is not None else []
 
 
 def reason_of(path: str) -> str | None:

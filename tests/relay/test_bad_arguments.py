@@ -43,3 +43,38 @@ def test_a_section_that_a_file_does_not_have_is_named() -> None:
 def test_a_value_that_was_never_made_is_dropped_silently() -> None:
     with pytest.raises(AttributeError):
         DataValue("converter", 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        (3, "`3` of class `int`"),
+        ("InferType", "`'InferType'` of class `str`"),
+        (relay.transform.InferType, "call it to make the pass"),
+    ],
+)
+def test_what_is_no_pass_is_named_when_a_sequence_is_made(step: object, text: str) -> None:
+    with pytest.raises(relayvm.RelayError) as raised:
+        relayvm.transform.Sequential([relay.transform.InferType(), step])
+    assert raised.value.code == "wrong-argument" and text in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "text"),
+    [
+        (relay, "zork", "module `relayvm.relay` has no attribute `zork`"),
+        (relay, "expnd_dims", "no attribute `expnd_dims`; did you mean `expand_dims`"),
+        (relay, "Functoin", "did you mean `Function`"),
+        (relay, "trnasform", "did you mean `transform`?"),
+        (relay.nn, "sofmax", "did you mean `softmax`"),
+        (relay.transform, "InfreType", "did you mean `InferType`"),
+        (relayvm, "IRMdoule", "did you mean `IRModule`"),
+        (relayvm.transform, "Sequental", "did you mean `Sequential`"),
+    ],
+)
+def test_a_missing_name_is_told_with_those_most_like_it(
+    module: object, name: str, text: str
+) -> None:
+    with pytest.raises(AttributeError) as raised:
+        getattr(module, name)
+    assert text in str(raised.value)

@@ -222,6 +222,14 @@ class Sequential(Pass):
             raise TypeError("passes must be a list of Pass objects.")
         if required is not None and not isinstance(required, (list, tuple)):
             raise TypeError("Required is expected to be the type of list/tuple.")
+        for step in passes or ():
+            if not isinstance(step, Pass):
+                uncalled = isinstance(step, type) or inspect.isroutine(step)
+                raise error(
+                    "wrong-argument",
+                    f"`passes` holds passes, not `{step!r:.60}` of class `{type(step).__name__}`",
+                    help="call it to make the pass" if uncalled else "",
+                )
         super().__init__(PassInfo(opt_level, name, required, traceable))
         self.passes = list(passes or ())
 
