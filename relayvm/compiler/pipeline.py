@@ -109,7 +109,7 @@ def _with_plain_library(before: Module, after: Module) -> Module:
     return after if plain == after.library else replace(after, library=plain)
 
 
-def _alters_library(before: Module, after: Module) -> bool:
+def alters_library(before: Module, after: Module) -> bool:
     """Tell whether a definition of the library says something else than before, or has left."""
     if before.altered:
         return True
@@ -163,7 +163,7 @@ class _State:
         if Property.TYPED in step.breaks and Property.TYPED not in step.ensures:
             after = _without_types(before, after)
         after = _with_plain_library(before, after)
-        if not step.judging and not after.altered and _alters_library(before, after):
+        if not step.judging and not after.altered and alters_library(before, after):
             after = replace(after, altered=True)
         self.module = after
         self.held = self.held | step.ensures if after is before else self.after(step)

@@ -53,7 +53,8 @@ def structural_equal(lhs: Item, rhs: Item, map_free_vars: bool = False) -> bool:
 
     Constants are equal by their bits; a shared node differs from two copies; attributes that equal
     their default may be absent. Free variables are equal only to themselves, unless `map_free_vars`
-    lets them correspond one to one.
+    lets them correspond one to one. Functions of the library that no pass has changed are equal by
+    their names, whatever types inference has added in them.
     """
     if lhs is rhs:
         return True
@@ -108,6 +109,15 @@ def _text(item: Item) -> str:
     if isinstance(item, Expr):
         return print_expr(item)
     return print_type(item) if isinstance(item, Type) else repr(item)
+
+
+def _plain_library(module: Module) -> frozenset[str]:
+    """Return the functions that are what the library says, though inference may have added types:
+    their names are all that the text of the program has of them.
+    """
+    if module.altered or "entries" in module.attrs:
+        return frozenset()
+    return module.library
 
 
 class _Walk:
@@ -172,7 +182,11 @@ class _Walk:
         for name in sorted(module.types.keys() - unused):
             self.put(("type", name))
             self._type_data(module.types[name])
+        plain = _plain_library(module)
         for name in sorted(module.functions.keys() - unused):
+            if name in plain:
+                self.put(("library", name))
+                continue
             self.put(("def", name))
             yield from self._expr(module.functions[name])
         self._attrs(module.attrs.items())

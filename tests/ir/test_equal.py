@@ -6,11 +6,14 @@ import pytest
 
 import relayvm
 from relayvm.base.diagnostics import RelayError
+from relayvm.compiler.infer_types import infer_types
+from relayvm.compiler.passes import run_passes
 from relayvm.ir.equal import assert_structural_equal, structural_equal, structural_hash
 from relayvm.ir.expr import Call, Function, PatternVar, PatternWildcard, Tuple, Var
 from relayvm.ir.module import Module
 from relayvm.ir.parser import parse_module
 from relayvm.ir.prelude import prelude
+from relayvm.ir.printer import print_module
 from relayvm.ops import OPS
 from tests.ir.programs import PROGRAMS, parse
 
@@ -137,3 +140,25 @@ def test_library_definitions_that_nothing_uses_make_no_difference():
     assert structural_hash(plain) == structural_hash(full)
     used = parse_module("def @main(%x: int32) { Some(%x) }", OPS, library)
     assert not structural_equal(used, plain)
+
+
+def test_types_that_inference_adds_to_the_library_make_no_difference():
+    text = (
+        "def @main(%x: int32) -> List[int32] { @map[int32, int32](fn (%p: int32) -> int32 { %p }, "
+    )
+    read = relayvm.parse(text + "Cons[int32](%x, Nil[int32])) }")
+    typed = infer_types(read)
+    assert typed.functions["map"].body != read.functions["map"].body
+    again = relayvm.parse(print_module(typed))
+    assert structural_equal(typed, again) and structural_hash(typed) == structural_hash(again)
+    assert_structural_equal(typed, again)
+
+
+def test_a_library_function_that_a_pass_changed_counts_with_its_body():
+    typed = infer_types(relayvm.parse("def @main(%x: List[int32]) { @rev(%x) }"))
+    changed = run_passes(typed, ["to_anf"])
+    other = run_passes(typed, ["to_cps"])
+    assert changed.altered and not structural_equal(typed, changed)
+    assert not structural_equal(changed, other)
+    again = relayvm.parse(print_module(changed))
+    assert structural_equal(changed, again) and structural_hash(changed) == structural_hash(again)

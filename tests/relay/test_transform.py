@@ -490,3 +490,23 @@ def test_marked_functions_are_inlined_as_values_and_leave():
     branches = mod["main"].body.op
     assert branches.true_branch.body.data.numpy() == 1
     assert branches.false_branch.body.data.numpy() == 2
+
+
+def test_a_pass_of_the_user_that_changes_the_library_shows_in_the_text():
+    mod = relay.parse("def @main(%x: List[int32]) { @rev(%x) }")
+
+    @relay.transform.function_pass(opt_level=0)
+    def bind_one(function, mod, ctx):
+        body = relay.Let(relay.var("one"), relay.const(1), function.body)
+        return relay.Function(function.params, body, function.ret_type, function.type_params)
+
+    @relay.transform.function_pass(opt_level=0)
+    def keep(function, mod, ctx):
+        return function
+
+    changed = bind_one(mod)
+    assert str(changed).count("let %one") == len(changed.functions)
+    assert structural_equal(changed, tvm.parse(str(changed)))
+    assert not structural_equal(changed, mod)
+    kept = keep(mod)
+    assert "def @rev" not in str(kept) and structural_equal(kept, tvm.parse(str(kept)))

@@ -9,9 +9,11 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 from relayvm.base.diagnostics import error
+from relayvm.compiler.pipeline import alters_library
 from relayvm.ir.expr import Expr, Function
 from relayvm.relay.lazy import absent
 from relayvm.relay.module import IRModule, unwrap, wrap
@@ -342,7 +344,8 @@ def with_functions(mod: IRModule, functions: Mapping[str, Expr]) -> IRModule:
     """Return a module in which some functions are others."""
     module = unwrap(mod)
     changed = {n: f for n, f in functions.items() if isinstance(f, Function)}
-    return wrap(module.with_functions({**module.functions, **changed}), mod)
+    after = module.with_functions({**module.functions, **changed})
+    return wrap(replace(after, altered=alters_library(module, after)), mod)
 
 
 __getattr__ = absent("relayvm.transform")
