@@ -54,7 +54,8 @@ def structural_equal(lhs: Item, rhs: Item, map_free_vars: bool = False) -> bool:
     Constants are equal by their bits; a shared node differs from two copies; attributes that equal
     their default may be absent. Free variables are equal only to themselves, unless `map_free_vars`
     lets them correspond one to one. Functions of the library that no pass has changed are equal by
-    their names, whatever types inference has added in them.
+    their names, whatever types inference has added in them; a definition of the program's own that
+    reads like one of the library is another.
     """
     if lhs is rhs:
         return True

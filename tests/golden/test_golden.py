@@ -40,7 +40,7 @@ def test_passes_give_the_text_in_the_file(path, golden):
 def test_the_result_parses_back_to_itself(path):
     text = path.read_text(encoding="utf-8").split("// ----\n")[1]
     module = parse_program(Source(path.name, text), OPS)
-    again = print_module(module, library=True)
+    again = print_module(module)
     assert structural_equal(parse_program(Source(path.name, again), OPS), module)
 
 
