@@ -13,7 +13,7 @@ import pytest
 from test_machine import is_close, is_same, outcome, result_of
 
 import relayvm
-from relayvm.base.dtypes import DTYPES
+from relayvm.base.dtypes import DTYPES, dtype_of
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.infer_types import infer_types
 
@@ -92,7 +92,7 @@ def test_numbers_keep_their_bits_through_calls_cells_closures_and_references(
 ):
     monkeypatch.setenv("RELAYVM_UNIFORM", uniform)
     value = 200 if dtype.startswith("u") else -5
-    args = [np.array(value).astype(dtype), np.array([1, 0, 3]).astype(dtype)]
+    args = [np.array(v).astype(dtype_of(dtype).numpy) for v in (value, [1, 0, 3])]
     check(relayvm.parse(SCALARS.format(d=dtype)), args, levels=(0, 3))
 
 
