@@ -17,15 +17,15 @@ from relayvm.kernels.lower import (
     naive_phase,
     skeleton,
 )
-from relayvm.kernels.schedules.columns import column_contraction_phase
-from relayvm.kernels.schedules.contraction import contraction_phase
+from relayvm.kernels.schedules.columns import ColumnTiling
+from relayvm.kernels.schedules.contraction import contraction_phase, tiled_phase
 from relayvm.kernels.schedules.convolution import convolution_phases
 from relayvm.kernels.schedules.elementwise import column_phase, elementwise_phase
 from relayvm.kernels.schedules.emit import CannotPlace, Context
 from relayvm.kernels.schedules.joins import Place, place_parts, split_outputs
 from relayvm.kernels.schedules.machine import cache_bytes, dot_kind, vector_registers
 from relayvm.kernels.schedules.operand import stage_operands
-from relayvm.kernels.schedules.packs import packed_phase
+from relayvm.kernels.schedules.packs import PackedTiling
 from relayvm.kernels.schedules.plan import Stage, inlines_reduction
 from relayvm.kernels.schedules.program import program_phases
 from relayvm.kernels.schedules.rows import group_phase, group_stages
@@ -117,7 +117,7 @@ def _stage_phases(
     if any(inlines_reduction(t, kept) for t in stage.tensors):
         phase = (
             position_phase(context, stage)
-            or packed_phase(context, stage, registers)
+            or tiled_phase(PackedTiling, context, stage, registers)
             or contraction_phase(context, stage, registers)
         )
         if phase is None:
@@ -125,7 +125,7 @@ def _stage_phases(
             if phases:
                 return phases
             phase = (
-                column_contraction_phase(context, stage, registers)
+                tiled_phase(ColumnTiling, context, stage, registers)
                 or box_phase(context, stage)
                 or column_phase(context, stage)
             )

@@ -25,10 +25,9 @@ from relayvm.kernels.schedules.contraction import (
     words_of,
 )
 from relayvm.kernels.schedules.elementwise import is_small
-from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter
+from relayvm.kernels.schedules.emit import Emitter
 from relayvm.kernels.schedules.grid import tile_loops
 from relayvm.kernels.schedules.partials import Partials, advanced
-from relayvm.kernels.schedules.plan import Stage
 from relayvm.kernels.schedules.reduction import rule_of
 
 MAX_VECTORS = 4
@@ -39,17 +38,6 @@ STREAM_ROWS = 2
 STREAM_COLUMNS = 128
 # Rows of memory that are no longer are read in turns: nearly all of a line goes to one tile.
 NARROW_COLUMNS = 64
-
-
-def column_contraction_phase(context: Context, stage: Stage, registers: int) -> n.Phase | None:
-    """Return the phase of a stage whose reductions read memory along its last axis, or None."""
-    extents = tuple(context.dim(d) for d in stage.shape)
-    try:
-        tiling = ColumnTiling(context, stage, extents, registers)
-        tiling.check()
-        return tiling.phase()
-    except (NotAContraction, CannotVectorise):
-        return None
 
 
 class ColumnTiling(Tiling):

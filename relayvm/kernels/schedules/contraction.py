@@ -84,6 +84,21 @@ def contraction_phase(context: Context, stage: Stage, registers: int) -> n.Phase
         return None
 
 
+def tiled_phase(
+    kind: type[Tiling], context: Context, stage: Stage, registers: int
+) -> n.Phase | None:
+    """Return the phase of a stage by another kind of tiling than rows along the reduced axis, or
+    None.
+    """
+    extents = tuple(context.dim(d) for d in stage.shape)
+    try:
+        tiling = kind(context, stage, extents, registers)
+        tiling.check()
+        return tiling.phase()
+    except (NotAContraction, CannotVectorise):
+        return None
+
+
 def probe_stage(context: Context, stage: Stage, extents: tuple[n.Expr, ...]) -> Probe:
     """Return the probe of a stage whose reduced axes run in lanes."""
     axes = tuple(n.Var(f"p{k}") for k in range(len(extents)))

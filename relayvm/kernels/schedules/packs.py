@@ -28,9 +28,9 @@ from relayvm.kernels.schedules.contraction import (
     reduced_axes,
     seen_memory,
 )
-from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame
+from relayvm.kernels.schedules.emit import Emitter, Frame
 from relayvm.kernels.schedules.grid import tile_loops
-from relayvm.kernels.schedules.plan import Stage, nodes
+from relayvm.kernels.schedules.plan import nodes
 from relayvm.kernels.schedules.reduction import lane_rule
 
 GROUP = 4
@@ -51,17 +51,6 @@ class Packed:
     column: c.ScalarExpr
     axis: c.IndexVar
     is_turned: bool
-
-
-def packed_phase(context: Context, stage: Stage, registers: int) -> n.Phase | None:
-    """Return the phase of a stage that multiplies bytes with weights in packs, or None."""
-    extents = tuple(context.dim(d) for d in stage.shape)
-    try:
-        tiling = PackedTiling(context, stage, extents, registers)
-        tiling.check()
-        return tiling.phase()
-    except (NotAContraction, CannotVectorise):
-        return None
 
 
 def packed(reduction: c.Reduce, dots: str) -> Packed | None:
