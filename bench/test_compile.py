@@ -77,6 +77,28 @@ def test_print_bert(benchmark) -> None:
     benchmark(lambda: print_module(module))
 
 
+def megabyte() -> str:
+    """Return one function of about 18,000 lets whose text is a million characters long."""
+    lines: list[str] = []
+    size = 0
+    while size < 1_000_000:
+        i = len(lines)
+        lines.append(f"  let %v{i + 1} = nn.relu(add(%v{i}, multiply(%v{max(0, i - 3)}, 2f)));\n")
+        size += len(lines[-1])
+    head = "def @main(%v0: Tensor[(?, 64), float32]) {\n"
+    return head + "".join(lines) + f"  %v{len(lines)}\n}}\n"
+
+
+def test_parse_a_megabyte(benchmark) -> None:
+    text = megabyte()
+    benchmark.pedantic(lambda: relayvm.parse(text), rounds=3)
+
+
+def test_infer_a_megabyte(benchmark) -> None:
+    module = relayvm.parse(megabyte())
+    benchmark.pedantic(lambda: infer_types(module), rounds=3)
+
+
 @pytest.mark.parametrize("level", [0, 3])
 def test_compile_a_chain_of_lets(benchmark, cache, level) -> None:
     """10,000 lets: a tenth of the largest program that must compile; time is linear in them."""

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -89,10 +90,10 @@ static int new_file(void) {
         return moved_up(file);
     }
 #endif
-    char path[] = "/tmp/relayvm-XXXXXX";
-    const int other = mkstemp(path);
-    if (other >= 0) {
-        unlink(path);
+    FILE *stream = tmpfile(); /* where there is no memfd_create: gone with its last descriptor */
+    const int other = stream == NULL ? -1 : dup(fileno(stream));
+    if (stream != NULL) {
+        fclose(stream);
     }
     return moved_up(other);
 }
