@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import relayvm
+from bench.models import bert as bert_base
 from relayvm.base.dtypes import FLOAT32
 from relayvm.cli.bench import treelstm
 from relayvm.compiler.infer_types import infer_types
@@ -75,6 +76,23 @@ def test_infer_bert(benchmark) -> None:
 def test_print_bert(benchmark) -> None:
     module = infer_types(bert())
     benchmark(lambda: print_module(module))
+
+
+@pytest.mark.parametrize("state", ["cold", "warm"])
+def test_compile_bert(benchmark, monkeypatch, tmp_path, state) -> None:
+    """Text with weights to an executable; a warm cache holds every kernel, a cold one none."""
+    weights = bert_base.make_weights()
+    module = relayvm.parse(bert_base.relay_text(weights))
+    caches = iter(range(99))
+
+    def fresh() -> None:
+        number = next(caches) if state == "cold" else 0
+        monkeypatch.setenv("RELAYVM_CACHE", str(tmp_path / str(number)))
+
+    fresh()
+    if state == "warm":
+        relayvm.compile(module, params=weights)
+    benchmark.pedantic(lambda: relayvm.compile(module, params=weights), setup=fresh, rounds=3)
 
 
 def megabyte() -> str:
