@@ -192,13 +192,15 @@ class Compute:
 class Program:
     """Loops written out, which compute several tensors at once; see `program`.
 
-    `work` is the number of scalar operations, at most, about.
+    `work` is the number of scalar operations, at most, about. `in_place` are pairs of numbers: an
+    output and the input in whose memory it may lie.
     """
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     build: Callable[..., None]
     work: Dim
+    in_place: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(eq=False)
@@ -256,13 +258,16 @@ def program(
     build: Callable[..., None],
     work: Dim,
     name: str = "t",
+    in_place: tuple[tuple[int, int], ...] = (),
 ) -> tuple[Tensor, ...]:
     """Return tensors that loops compute which no formula for one element describes.
 
     `build(w, *inputs, *outputs)` writes the loops through the `Writer` w of
     `kernels/schedules/program.py`, which documents its methods; each tensor is there a `Memory`
     that is read and written by index. A program is never fused or scheduled. `work` counts its
-    scalar operations, at most, about: limits on steps are kept with it.
+    scalar operations, at most, about: limits on steps are kept with it. `in_place` pairs an output
+    with an input of its shape and dtype that the program reads only by `w.copy(input, output)`:
+    the output may take over its memory, and then nothing is copied.
 
     The running sum of a vector of n float32:
 
@@ -279,7 +284,7 @@ def program(
     tensors = tuple(
         Tensor(name, tuple(shape), dtype, op) for (shape, dtype), op in zip(outputs, ops)
     )
-    whole = Program(tuple(inputs), tensors, build, work)
+    whole = Program(tuple(inputs), tensors, build, work, in_place)
     for op in ops:
         op.program = whole
     return tensors

@@ -435,6 +435,8 @@ class _Source:
                 return self.load(expr)
             case n.TileLoad(tile, index):
                 return f"{tile.name}[{self.expr(index)}]"
+            case n.Apart(output, source):
+                return f"(B[{output.name!r}] is not B[{source.name!r}])"
             case n.Tree(op, vectors):
                 return f"_tree({op!r}, {self.tuple(vectors)})"
             case n.Dot(acc, a, b, lanes):

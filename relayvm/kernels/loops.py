@@ -228,6 +228,22 @@ class TileLoad(_Node):
         return self.tile.lanes
 
 
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """True where an output does not lie in the memory of an input; both are dense.
+
+    What the machine decides at run time: an output may take over an input that nobody else sees.
+    """
+
+    output: Buffer
+    input: Buffer
+    dtype: DType = field(default=BOOL, init=False)
+    lanes: int = field(default=1, init=False)
+
+    def __hash__(self) -> int:
+        return hash((self.output, self.input))
+
+
 @_hashed_once
 @dataclass(frozen=True, slots=True)
 class Tree(_Node):
@@ -302,6 +318,7 @@ Expr = Union[
     Load,
     Gather,
     TileLoad,
+    Apart,
     Tree,
     Dot,
     Lane,
@@ -522,7 +539,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (expr.a, expr.b)
         case Lane():
             return (expr.vector,)
-        case Const() | Var() | DimRef():
+        case Const() | Var() | DimRef() | Apart():
             return ()
         case _:
             assert_never(expr)
@@ -560,7 +577,7 @@ def map_operands(expr: Expr, fn: Callable[[Expr], Expr]) -> Expr:
             return replace(expr, a=new[0], b=new[1])
         case Lane():
             return replace(expr, vector=new[0])
-        case Const() | Var() | DimRef():
+        case Const() | Var() | DimRef() | Apart():
             return expr
         case _:
             assert_never(expr)

@@ -275,6 +275,10 @@ def in_place_pairs(computation: Computation) -> tuple[tuple[int, int], ...]:
                 continue
             if tensor.dtype != output.dtype or not _same_dims(tensor, output):
                 continue
+            if _updates(output, tensor, kept):
+                pairs.append((len(computation.inputs) + position, number))
+                taken.add(number)
+                break
             readers = [t for t in kept if reads(t, tensor, kept)]
             alone = readers == [output] and identity_only(output, tensor, kept)
             if alone and not inlines_reduction(output, kept):
@@ -282,6 +286,16 @@ def in_place_pairs(computation: Computation) -> tuple[tuple[int, int], ...]:
                 taken.add(number)
                 break
     return tuple(pairs)
+
+
+def _updates(output: Tensor, source: Tensor, kept: set[Tensor]) -> bool:
+    """Return whether a program may write `output` over an input that nothing else reads."""
+    program = program_of(output)
+    if program is None or program.inputs.count(source) != 1:
+        return False
+    pair = program.outputs.index(output), program.inputs.index(source)
+    others = kept - set(program.outputs)
+    return pair in program.in_place and not any(reads(t, source, kept) for t in others)
 
 
 def _same_dims(a: Tensor, b: Tensor) -> bool:

@@ -385,6 +385,11 @@ class _Parser:
         load = self._load()
         return n.Gather(load.buffer, load.indices, load.lanes, load.mask)
 
+    def apart(self) -> n.Expr:
+        output = self.choice(self.buffers, "a buffer")
+        self.expect(",")
+        return n.Apart(output, self.choice(self.buffers, "a buffer"))
+
     def tree(self) -> n.Expr:
         op = self.choice({o: o for o in n.TREE_OPS}, "an operator of a tree")
         vectors = []
@@ -430,6 +435,7 @@ _FORMS: dict[str, Callable[[_Parser], n.Expr]] = {
     "mask": _Parser.mask,
     "index": _Parser.index,
     "gather": _Parser.gather,
+    "apart": _Parser.apart,
     "tree": _Parser.tree,
     "dot": _Parser.dot,
     "lane": _Parser.lane,

@@ -97,6 +97,8 @@ def print_expr(expr: n.Expr) -> str:
             return f"gather({_access(buffer, indices, lanes, mask)})"
         case n.TileLoad(tile, index):
             return f"{tile.name}[{print_expr(index)}]"
+        case n.Apart(output, source):
+            return f"apart({output.name}, {source.name})"
         case n.Tree(op, vectors):
             return f"tree({op}, {', '.join(print_expr(v) for v in vectors)})"
         case n.Dot(acc, a, b):

@@ -209,6 +209,12 @@ class _Verifier:
             case n.TileLoad(tile, index):
                 self._tile(tile, index, prover)
                 return
+            case n.Apart(output, source):
+                for buffer, role in ((output, "output"), (source, "input")):
+                    known = self.buffers.get(buffer.name) == buffer and buffer.role == role
+                    dense = buffer.access is Access.DENSE
+                    self.require(known and dense, f"`{buffer.name}` is no dense {role}")
+                return
             case _:
                 pass
         for child in n.children(expr):

@@ -17,6 +17,7 @@ from relayvm.base.shapes import ShapeError
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
+from relayvm.kernels.schedules.program import Memory
 from relayvm.ops.axes import product
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
@@ -26,7 +27,7 @@ from relayvm.ops.schema import AnyTensor, Dims, Integer, Ints
 CONSTANT = "no operand has an influence on the elements"
 
 
-def length_of(tensor: TensorType | Tensor, what: str) -> int:
+def length_of(tensor: TensorType | Tensor | Memory, what: str) -> int:
     """Return the number of elements of a vector of sizes or axes, which must be known."""
     if len(tensor.shape) != 1 or not isinstance(tensor.shape[0], int):
         shape = ", ".join(map(str, tensor.shape))
@@ -63,7 +64,7 @@ def sizes_in(array: Array, what: str) -> Ints:
     return sizes
 
 
-def entry(tensor: Tensor, k: int) -> ScalarExpr:
+def entry(tensor: Tensor | Memory, k: int) -> ScalarExpr:
     """Return an entry of a vector of integers; those above int64 come out negative."""
     return te.cast(tensor[(te.dim(k),)[: tensor.rank]], INT64)
 

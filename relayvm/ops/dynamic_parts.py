@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from relayvm.base.dims import ANY, Dim, dim_add
+from relayvm.base.dims import ANY, Dim, dim_add, dim_floordiv, dim_mul
 from relayvm.base.dtypes import INT32, INT64, DType
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.ops.axes import require_axis, require_rank
+from relayvm.kernels.schedules.program import BLOCK, Memory, Writer, copy_work
+from relayvm.ops.axes import product, require_axis, require_rank
 from relayvm.ops.dynamic import all_of, any_of, dims_if, entry, length_of, numbers, values_matter
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
@@ -34,12 +36,23 @@ class _Span:
     size: ScalarExpr
     valid: ScalarExpr
 
+    def named(self, w: Writer) -> _Span:
+        """Return the same with each value computed here, once."""
+        parts = (self.begin, self.stride, self.size, self.valid)
+        return _Span(*(w.let(part) for part in parts))
+
 
 def _bounded(value: ScalarExpr, low: ScalarExpr, high: ScalarExpr) -> ScalarExpr:
     return te.scalar("minimum", te.scalar("maximum", value, low), high)
 
 
-def _spans(data: Tensor, begin: Tensor, end: Tensor, strides: Tensor, mode: str) -> list[_Span]:
+def _spans(
+    data: Tensor | Memory,
+    begin: Tensor | Memory,
+    end: Tensor | Memory,
+    strides: Tensor | Memory,
+    mode: str,
+) -> list[_Span]:
     """Return what a slice takes along the first axes."""
     result = []
     steps = length_of(strides, "`strides`")
@@ -204,23 +217,106 @@ def _(data: Array, v: Array, begin: Array, end: Array, strides: Array) -> Array:
 
 @strided_set.compute
 def _(data: Tensor, v: Tensor, begin: Tensor, end: Tensor, strides: Tensor) -> Tensor:
-    spans = _spans(data, begin, end, strides, "end")
+    def build(
+        w: Writer,
+        data: Memory,
+        v: Memory,
+        begin: Memory,
+        end: Memory,
+        strides: Memory,
+        result: Memory,
+    ) -> None:
+        w.copy(data, result)
+        with w.phase(), w.when(te.dim(product(data.shape)) > 0):
+            spans = [s.named(w) for s in _spans(data, begin, end, strides, "end")]
+            some = all_of(*(s.size > 0 for s in spans))
+            short = any_of(*(s.size > te.dim(v.shape[k]) for k, s in enumerate(spans)))
+            wrong = any_of(te.scalar("logical_and", some, short), *(_invalid(s) for s in spans))
+            w.let(te.index(te.select(wrong, te.const(1, INT64), te.const(0, INT64)), 1))
+        with w.phase(_rounds(v.shape)) as round:
+            spans = [s.named(w) for s in _spans(data, begin, end, strides, "end")]
+            if v.rank == 1:
+                _set_last(w, result, v, spans, (), (), round * BLOCK)
+            else:
+                _set_part(w, result, v, spans, (round,)[: v.rank], ())
 
-    def element(*i: ScalarExpr) -> ScalarExpr:
-        inside, places = [], []
-        for k, span in enumerate(spans):
-            one = te.const(1, INT64)
-            # A stride of 0 traps: there is no place 1 of an axis of 1.
-            zero = te.index(te.select(span.valid, one - 1, one), 1)
-            distance = i[k] - span.begin + zero
-            number = distance // span.stride
-            on_grid = (number * span.stride).equal(distance)
-            inside += [on_grid, number >= 0, number < span.size]
-            places.append(number)
-        at = tuple(te.index(p, v.shape[k]) for k, p in enumerate(places))
-        return te.select(all_of(*inside), v[at + i[len(spans) :]], data[i])
+    inputs = [data, v, begin, end, strides]
+    work = dim_add(copy_work(data.shape), dim_mul(product(v.shape), 4))
+    kinds = [(data.shape, data.dtype)]
+    return te.program(kinds, inputs, build, work, "strided_set", in_place=((0, 0),))[0]
 
-    return te.compute(data.shape, element, "strided_set")
+
+def _invalid(span: _Span) -> ScalarExpr:
+    return te.scalar("logical_not", span.valid)
+
+
+def _rounds(shape: Dims) -> Dim:
+    """Return in how many rounds a part is set: rows, or blocks of a vector."""
+    if len(shape) == 1:
+        return dim_floordiv(dim_add(shape[0], BLOCK - 1), BLOCK)
+    return shape[0] if shape else 1
+
+
+def _set_part(
+    w: Writer,
+    result: Memory,
+    v: Memory,
+    spans: Sequence[_Span],
+    at: tuple[ScalarExpr, ...],
+    places: tuple[ScalarExpr, ...],
+) -> None:
+    """Write what `v` has at an index of its first axes, of which all but the last have their
+    `places` in `result`.
+    """
+    if not at:
+        result[()] = v[()]
+        return
+    axis = len(places)
+    first, stride, size = _walk(v, spans, axis)
+    with w.when(at[-1] < size):
+        places = (*places, w.let(first + at[-1] * stride))
+        if axis + 2 == v.rank:
+            _set_last(w, result, v, spans, at, places, te.const(0, INT64))
+            return
+        with w.loop(0, _walk(v, spans, axis + 1)[2]) as k:
+            _set_part(w, result, v, spans, (*at, k), places)
+
+
+def _set_last(
+    w: Writer,
+    result: Memory,
+    v: Memory,
+    spans: Sequence[_Span],
+    at: tuple[ScalarExpr, ...],
+    places: tuple[ScalarExpr, ...],
+    begin: ScalarExpr,
+) -> None:
+    """Do so along the last axis; of a vector for the block that begins there."""
+    first, stride, end = _walk(v, spans, len(places))
+    if not places:
+        end = w.let(te.scalar("minimum", begin + BLOCK, end))
+
+    def one(k: ScalarExpr) -> None:
+        place, source = (*places, w.shifted(k, first)), (*at, k)
+        result[place] = v[source]
+
+    if len(places) >= len(spans):
+        w.vectors(begin, end, one)
+        return
+    with w.when(stride.equal(1)):
+        w.vectors(begin, end, one)
+    with w.otherwise(), w.loop(begin, end) as k:
+        place, source = (*places, first + k * stride), (*at, k)
+        result[place] = v[source]
+
+
+def _walk(
+    v: Memory, spans: Sequence[_Span], axis: int
+) -> tuple[ScalarExpr, ScalarExpr, ScalarExpr]:
+    """Return where the part of `result` begins on an axis, its stride and its size."""
+    if axis < len(spans):
+        return spans[axis].begin, spans[axis].stride, spans[axis].size
+    return te.const(0, INT64), te.const(1, INT64), te.dim(v.shape[axis])
 
 
 # -- The greatest elements ----------------------------------------------------------------------

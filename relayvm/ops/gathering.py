@@ -17,7 +17,7 @@ from relayvm.base.shapes import ShapeError, broadcast_shapes, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.kernels.schedules.program import Memory, Writer
+from relayvm.kernels.schedules.program import Memory, Writer, copy_work
 from relayvm.ops import numeric
 from relayvm.ops.axes import product, require_axis, require_rank
 from relayvm.ops.lines import other_dims
@@ -316,11 +316,11 @@ def _(data: Array, indices: Array, updates: Array, *, axis: int, reduction: str)
 
 @scatter_elements.compute
 def _(data: Tensor, indices: Tensor, updates: Tensor, *, axis: int, reduction: str) -> Tensor:
-    place, total = require_axis(axis, data.rank), product(data.shape)
+    place = require_axis(axis, data.rank)
     others, combine = other_dims(indices.shape, place), REDUCTIONS[reduction]
 
     def build(w: Writer, data: Memory, indices: Memory, updates: Memory, result: Memory) -> None:
-        _copy(w, data, result)
+        w.copy(data, result)
         with w.phase(product(others)) as line, w.loop(0, indices.shape[place]) as k:
             outer = unflattened(line, others)
             source = outer[:place] + (k,) + outer[place:]
@@ -329,14 +329,15 @@ def _(data: Tensor, indices: Tensor, updates: Tensor, *, axis: int, reduction: s
             update = updates[source]
             result[target] = combine(result[target], update)
 
-    work = dim_add(total, dim_mul(product(indices.shape), 4))
-    return te.program([(data.shape, data.dtype)], [data, indices, updates], build, work)[0]
+    return _updated(data, indices, updates, build, product(indices.shape))
 
 
-def _copy(w: Writer, source: Memory, target: Memory) -> None:
-    with w.phase(product(source.shape)) as flat:
-        at = unflattened(flat, source.shape)
-        target[at] = source[at]
+def _updated(
+    data: Tensor, indices: Tensor, updates: Tensor, build: Callable[..., None], count: Dim
+) -> Tensor:
+    """Return `data` with `count` elements changed by loops, in its memory where that is free."""
+    work, inputs = dim_add(copy_work(data.shape), dim_mul(count, 4)), [data, indices, updates]
+    return te.program([(data.shape, data.dtype)], inputs, build, work, in_place=((0, 0),))[0]
 
 
 @operator("scatter_nd", fusion=Fusion.OPAQUE, value_traps=True)
@@ -403,7 +404,7 @@ def _(data: Tensor, indices: Tensor, updates: Tensor, *, mode: str) -> Tensor:
     rest, walked, combine = data.shape[count:], indices.shape[1:], REDUCTIONS[mode]
 
     def build(w: Writer, data: Memory, indices: Memory, updates: Memory, result: Memory) -> None:
-        _copy(w, data, result)
+        w.copy(data, result)
         with w.phase(product(rest)) as flat, w.loop(0, product(walked)) as column:
             inner, outer = unflattened(flat, rest), unflattened(column, walked)
             chosen = (indices[(te.dim(k),) + outer] for k in range(count))
@@ -411,8 +412,7 @@ def _(data: Tensor, indices: Tensor, updates: Tensor, *, mode: str) -> Tensor:
             update = updates[outer + inner]
             result[places + inner] = combine(result[places + inner], update)
 
-    work = dim_add(product(data.shape), dim_mul(product(updates.shape), 4))
-    return te.program([(data.shape, data.dtype)], [data, indices, updates], build, work)[0]
+    return _updated(data, indices, updates, build, product(updates.shape))
 
 
 OPERATORS = (adv_index, gather, gather_nd, scatter_elements, scatter_nd)

@@ -18,6 +18,7 @@ from relayvm.kernels.codegen.emitter import (
     type_text,
 )
 from relayvm.kernels.loops import (
+    Apart,
     Broadcast,
     Buffer,
     Call,
@@ -85,7 +86,8 @@ class ExpressionEmitter:
                 return self._emit_vector(expr)
 
     def _emit_vector(
-        self, expr: Ramp | Mask | Index | Load | Gather | TileLoad | Tree | Dot | Lane | Shuffle
+        self,
+        expr: Ramp | Mask | Index | Load | Gather | TileLoad | Apart | Tree | Dot | Lane | Shuffle,
     ) -> str:
         match expr:
             case Ramp():
@@ -103,6 +105,9 @@ class ExpressionEmitter:
                 pointer = self.tile_pointer(expr.tile, expr.index)
                 loaded = self.emitter.value(f"load {type_}, ptr {pointer}")
                 return self._from_memory(loaded, expr.dtype, expr.lanes)
+            case Apart():
+                places = self.pointers[expr.output.name], self.pointers[expr.input.name]
+                return self.emitter.value(f"icmp ne ptr {places[0]}, {places[1]}")
             case Tree():
                 return self._tree(expr)
             case Dot():

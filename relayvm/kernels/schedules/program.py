@@ -7,15 +7,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 
-from relayvm.base.dims import Dim, DimVar
+from relayvm.base.abi import Access
+from relayvm.base.dims import Dim, DimVar, dim_add, dim_floordiv, dim_mul
 from relayvm.base.dtypes import BOOL, INT64, DType
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
+from relayvm.kernels.index import simplify as s
 from relayvm.kernels.printer import print_nest
 from relayvm.kernels.schedules.boxes import lane_loop
 from relayvm.kernels.schedules.elementwise import store
 from relayvm.kernels.schedules.emit import Context, Emitter, Frame, Names
 from relayvm.kernels.schedules.reduction import serial
+
+BLOCK = 1 << 14  # elements that one round of a copy moves
 
 
 def program_phases(context: Context, program: c.Program, scratch: list[n.Buffer]) -> list[n.Phase]:
@@ -150,6 +154,13 @@ class Writer:
         assert self._lanes == 1, "vectors do not nest"
         lane_loop(self._emitter, self._index(end), step, self._index(begin), lanes)
 
+    def shifted(self, j: c.ScalarExpr, by: c.ScalarExpr) -> c.ScalarExpr:
+        """Return `j + by` for what `vectors` gives: a last index like `j` itself."""
+        lanes = self._value(j)
+        if not isinstance(lanes, n.Ramp):
+            return j + by
+        return self._named(n.Ramp(s.add(lanes.base, self._index(by)), lanes.stride, lanes.lanes))
+
     @contextmanager
     def loop_while(
         self, begin: c.Operand, end: c.Operand, condition: Cell
@@ -190,6 +201,41 @@ class Writer:
             emitter.prover.add_condition(before.condition, False)
             yield
         emitter.statements[-1] = n.If(before.condition, before.then, tuple(body))
+
+    def copy(self, source: Memory, target: Memory) -> None:
+        """Give a tensor the elements of one of its shape, in a phase of its own; not where it lies
+        in the memory of that, as `in_place` of the program allows.
+        """
+        dense = source.buffer.access is target.buffer.access is Access.DENSE
+        blocks = dim_floordiv(dim_add(_product(source.shape), BLOCK - 1), BLOCK)
+        extent = blocks if dense else next(iter(source.shape), 1)
+        with self.phase(extent) as part:
+            emitter = self._emitter
+            with emitter.block() as body:
+                if dense:
+                    self._copy_block(source, target, part * BLOCK)
+                else:
+                    self._copy_rows(source, target, (part,))
+            roles = target.buffer.role, source.buffer.role
+            if dense and roles == ("output", "input"):
+                body = [n.If(n.Apart(target.buffer, source.buffer), tuple(body))]
+            emitter.statements.extend(body)
+
+    def _copy_block(self, source: Memory, target: Memory, begin: c.ScalarExpr) -> None:
+        end = c.scalar("minimum", begin + BLOCK, c.dim(_product(source.shape)))
+
+        def step(flat: c.ScalarExpr) -> None:
+            target[flat] = source[flat]
+
+        self.vectors(begin, end, step)
+
+    def _copy_rows(self, source: Memory, target: Memory, at: tuple[c.ScalarExpr, ...]) -> None:
+        if len(at) >= source.rank:
+            at = at[: source.rank]
+            target[at] = source[at]
+            return
+        with self.loop(0, c.dim(source.shape[len(at)])) as k:
+            self._copy_rows(source, target, (*at, k))
 
     # -- Values ---------------------------------------------------------------------------------
 
@@ -263,6 +309,18 @@ class Writer:
     def _place(self, indices: c.Operand | tuple[c.Operand, ...]) -> tuple[n.Expr, ...]:
         whole = indices if isinstance(indices, tuple) else (indices,)
         return tuple(self._index(i) for i in whole)
+
+
+def copy_work(shape: tuple[Dim, ...]) -> Dim:
+    """Return what `Writer.copy` counts as in the work of a program: an operation a vector."""
+    return dim_floordiv(dim_add(_product(shape), n.LANES - 1), n.LANES)
+
+
+def _product(dims: tuple[Dim, ...]) -> Dim:
+    result: Dim = 1
+    for dim in dims:
+        result = dim_mul(result, dim)
+    return result
 
 
 def _writes_own(var: n.Var, body: list[n.Stmt]) -> bool:

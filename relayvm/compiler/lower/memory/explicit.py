@@ -18,7 +18,6 @@ from relayvm.compiler.lower.linear import (
     Choice,
     Def,
     LinearFunction,
-    Operand,
     Reg,
     Role,
     Step,
@@ -28,12 +27,11 @@ from relayvm.compiler.lower.linear import (
     roles,
 )
 from relayvm.compiler.lower.liveness import Live, walk_blocks
+from relayvm.compiler.lower.memory.in_place import donate
 from relayvm.compiler.lower.memory.ownership import fix_arguments, infer_borrowed_params
 from relayvm.compiler.lower.memory.references import take_from_references
 from relayvm.compiler.lower.memory.reuse import reuse_cells
 from relayvm.vm.program import Layout
-
-MAX_GIVEN = 32  # inputs that an instruction can name as given away: a bit each
 
 
 def make_memory_explicit(
@@ -47,7 +45,7 @@ def make_memory_explicit(
     `signatures` by kernel number tell which input's storage an output may take over.
     """
     take_from_references(functions)
-    infer_borrowed_params(functions, layouts)
+    infer_borrowed_params(functions, layouts, signatures)
     for function in functions.values():
         fix_arguments(function, functions)
         reuse_cells(function, layouts)
@@ -90,7 +88,7 @@ class _Counter:
 
     def step(self, step: Step, live: Live, out: list[Step | Choice]) -> None:
         """Append, in reverse: the releases after the step, the step, the retains before it."""
-        step = self._donate(step, live)
+        step = donate(step, live, self.signatures)
         before: list[Step | Choice] = []
         all_roles = list(roles(step.operands))
         defined = {r.reg for r in all_roles if isinstance(r, Def)}
@@ -129,31 +127,6 @@ class _Counter:
         live.add(lent)
         live.add(borrowed_takes)
         live.add(r.reg for r in all_roles if isinstance(r, Take) and not r.reg.borrowed)
-
-    def _donate(self, step: Step, live: Live) -> Step:
-        """Let a kernel write over an input that dies with it."""
-        if step.name != "kernel":
-            return step
-        number, inputs, outputs = step.operands
-        assert isinstance(number, int) and isinstance(inputs, tuple) and isinstance(outputs, tuple)
-        pairs = self.signatures[number].in_place
-        mask = 0
-        donated: list[Operand] = list(inputs)
-        for _output, index in pairs:
-            role = inputs[index]
-            reg = role.reg if isinstance(role, Use) else None
-            if index >= MAX_GIVEN or reg is None or not _counted(reg) or reg in live:
-                continue
-            if mask >> index & 1:
-                continue
-            others = (r.reg for k, r in enumerate(inputs) if k != index and isinstance(r, Use))
-            if any(other.owner is reg for other in others):
-                continue
-            mask |= 1 << index
-            donated[index] = Take(reg)
-        if not mask:
-            return step
-        return replace(step, name="kernel_reuse", operands=(number, mask, tuple(donated), outputs))
 
 
 def _owners(regs: Iterable[Reg]) -> set[Reg]:

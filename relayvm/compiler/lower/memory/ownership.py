@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from relayvm.base.abi import KernelSignature
 from relayvm.compiler.lower.linear import (
     OBJECT,
     Arg,
@@ -18,18 +19,21 @@ from relayvm.compiler.lower.linear import (
     roles,
     steps,
 )
+from relayvm.compiler.lower.memory.in_place import overwritten_params
 from relayvm.compiler.lower.memory.reuse import rebuilt_params
 from relayvm.vm.program import Layout
 
 
 def infer_borrowed_params(
-    functions: Mapping[str, LinearFunction], layouts: Sequence[Layout]
+    functions: Mapping[str, LinearFunction],
+    layouts: Sequence[Layout],
+    signatures: Sequence[KernelSignature],
 ) -> None:
     """Mark the object parameters that a caller only lends.
 
-    All start as borrowed. One becomes owned if its function gives it away or may make a cell of it,
-    or if a tail call somewhere passes it an object that the calling frame itself would have to
-    keep. To a fixpoint.
+    All start as borrowed. One becomes owned if its function gives it away or may make a cell or a
+    kernel's result of it, or if a tail call somewhere passes it an object that the calling frame
+    itself would have to keep. To a fixpoint.
     """
     for function in functions.values():
         for param in function.params:
@@ -40,7 +44,12 @@ def infer_borrowed_params(
     callers: dict[str, set[str]] = {}
     for name, own in calls.items():
         for step in own:
-            callers.setdefault(step.callee, set()).add(name)
+            if step.callee:
+                callers.setdefault(step.callee, set()).add(name)
+    # What the host passes to a function that nobody else calls is never the function's to change.
+    for name in callers:
+        for param in overwritten_params(functions[name], signatures):
+            param.borrowed = False
     pending = dict.fromkeys(functions)
     while pending:
         name, _ = pending.popitem()
