@@ -19,6 +19,8 @@ ALIGN_BYTES = 64
 PAGE_BYTES = 4096
 LARGE_BYTES = 1 << 16
 MAX_BYTES = 1 << 46
+# What the function in `Image.texts` is called.
+TEXT_SYMBOL = "@inlined"
 WORK_PER_STEP = 4096
 
 PHASE_PROTOTYPE = (
@@ -120,7 +122,8 @@ class Image:
     `code` is `.text` and `.rodata` laid out with 64-byte alignment; `entries[kernel][phase]` is
     the offset of a phase function. `imports` pairs a name of `IMAGE_IMPORTS` with the offset of
     the 8-byte slot that receives its address when the image is mapped. `features` are the CPU
-    features without which it must not run.
+    features without which it must not run. `texts` are LLVM functions of small kernels, made with
+    the code for who inlines them; files do not hold them.
     """
 
     triple: str
@@ -128,6 +131,7 @@ class Image:
     code: bytes
     entries: dict[str, tuple[int, ...]]
     imports: tuple[tuple[str, int], ...] = ()
+    texts: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

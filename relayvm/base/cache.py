@@ -225,6 +225,7 @@ def image_to_bytes(image: Image) -> bytes:
         "features": image.features,
         "entries": image.entries,
         "imports": image.imports,
+        "texts": image.texts,
     }
     text = json.dumps(head).encode()
     return struct.pack("<I", len(text)) + text + image.code
@@ -240,6 +241,7 @@ def image_from_bytes(data: bytes) -> Image:
         code=data[4 + size :],
         entries={name: tuple(offsets) for name, offsets in head["entries"].items()},
         imports=tuple((name, offset) for name, offset in head["imports"]),
+        texts=head["texts"],
     )
 
 

@@ -69,6 +69,7 @@ def merge_images(parts: Sequence[tuple[str, Image]]) -> Image:
     places: dict[bytes, int] = {}
     entries: dict[str, tuple[int, ...]] = {}
     imports: list[tuple[str, int]] = []
+    texts: dict[str, str] = {}
     for name, image in parts:
         assert image.triple == first.triple
         assert name not in entries, f"two kernels are called `{name}`"
@@ -79,7 +80,9 @@ def merge_images(parts: Sequence[tuple[str, Image]]) -> Image:
             code += image.code
             imports += [(symbol, place + slot) for symbol, slot in image.imports]
         entries[name] = tuple(places[image.code] + offset for offset in offsets)
-    return Image(first.triple, features, bytes(code), entries, tuple(imports))
+        for text in image.texts.values():
+            texts[name] = text
+    return Image(first.triple, features, bytes(code), entries, tuple(imports), texts)
 
 
 def _align(value: int, boundary: int) -> int:

@@ -123,7 +123,7 @@ def _compiled(
     program = lower_module(
         lowered.module, lowered.entries, chosen, opt_level=opt_level, uniform=lowered.uniform
     )
-    return load_parts(encoded_parts(program), native=_runs_here(program))
+    return load_parts(encoded_parts(program), _runs_here(program), program.kernels)
 
 
 def _runs_here(program: Program) -> bool:

@@ -49,6 +49,8 @@ class Executable:
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
+        # Functions of small kernels, for machine code to be made here: they are not in files.
+        self.texts: dict[int, str] = {}
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -205,11 +207,11 @@ def read_executable(
     return Executable(_open(path_or_bytes, VERIFY_CONSTANTS if verify_constants else 0))
 
 
-def load_parts(parts: Sequence[Buffer], native: bool) -> Executable:
+def load_parts(parts: Sequence[Buffer], native: bool, kernels: Sequence[Kernel] = ()) -> Executable:
     """Return the executable whose bytes were just encoded as `parts`, which are copied once.
 
-    With `native` its code runs here, as with `load`; without, it is as `read_executable` returns
-    it.
+    With `native` its code, that of `kernels`, runs here, as with `load`; without, it is as
+    `read_executable` returns it.
     """
     size, at = sum(map(len, parts)), 0
     failure = ffi.new("rvm_load_error *")
@@ -225,6 +227,8 @@ def load_parts(parts: Sequence[Buffer], native: bool) -> Executable:
     executable = Executable(ffi.gc(handle, lib.rvm_program_release))
     if native:
         _link(executable, True, None, None)
+        for number, kernel in enumerate(kernels):
+            _keep_text(executable, number, kernel)
     return executable
 
 
@@ -269,7 +273,7 @@ def _link(
         if not _is_usable(kernel, native, trust) or not _attach(handle, number, kernel, mapped):
             missing.append(number)
     if missing:
-        _build(handle, kernels, missing, builder)
+        _build(executable, kernels, missing, builder)
 
 
 def _link_stored(executable: Executable) -> bool:
@@ -340,8 +344,17 @@ def map_image(handle: Any, image: Image) -> Any:
     return ffi.cast("const char *", address)
 
 
+def _keep_text(executable: Executable, number: int, kernel: Kernel) -> None:
+    """Keep the function of a kernel whose code, made with it, is linked."""
+    if kernel.image is not None and kernel.name in kernel.image.texts:
+        executable.texts[number] = kernel.image.texts[kernel.name]
+
+
 def _build(
-    handle: Any, kernels: Sequence[Kernel], missing: list[int], builder: Builder | None
+    executable: Executable,
+    kernels: Sequence[Kernel],
+    missing: list[int],
+    builder: Builder | None,
 ) -> None:
     names = f"`{kernels[missing[0]].name}`"
     if len(missing) > 1:
@@ -360,8 +373,9 @@ def _build(
                 "bad-executable",
                 f"kernel `{old.name}` has another signature than its portable nest",
             )
-        if not _attach(handle, number, new, mapped):
+        if not _attach(executable.handle, number, new, mapped):
             raise _not_allowed(f"`{old.name}`", "the builder made no code for it")
+        _keep_text(executable, number, new)
 
 
 def _not_allowed(names: str, reason: str) -> RelayError:

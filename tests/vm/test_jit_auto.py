@@ -266,7 +266,7 @@ def with_compiler(*words: str) -> Executable:
     """Return a program that such a command is to compile."""
     exe = loops()
     encoded = [ffi.new("char[]", word.encode()) for word in words]
-    lib.rvm_program_set_compiler(exe.handle, encoded, len(words))
+    lib.rvm_program_set_compiler(exe.handle, encoded, len(words), b"{}")
     return exe
 
 

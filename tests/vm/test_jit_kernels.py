@@ -8,7 +8,11 @@ import pytest
 import relayvm
 from relayvm.base.diagnostics import Trap
 from relayvm.vm.executable import Executable
+from relayvm.vm.jit.host import this_host
+from relayvm.vm.jit.llvm import compile_assembly
+from relayvm.vm.jit.module import module_text
 from relayvm.vm.machine import VirtualMachine
+from relayvm.vm.python_kernel import bind_python_kernel
 from tests.vm.test_jit import ENGINES, told
 
 KERNELS = """
@@ -126,3 +130,92 @@ def test_memory_that_is_out_within_a_kernel_call_leaves_nothing():
             ended.add("out")
         assert vm.invoke("reused", 3, vector(40)).shape == (40,)
     assert ended == {"whole", "out"}
+
+
+# --- inlined kernels ------------------------------------------------------------------------------
+
+
+def inlined_kernels(exe: Executable) -> set[str]:
+    """Return the names of the kernels of which native code is given the function."""
+    program = exe.program()
+    _, functions = module_text(program, this_host(), texts=exe.texts)
+    return {kernel.name for k, kernel in enumerate(program.kernels) if f"@inlined{k}(" in functions}
+
+
+SMALL = {"multiply_tanh_add", "tanh_multiply", "sqrt", "erf", "add", "take_add"}
+REDUCED = {"sum", "sum_1", "greater_any", "max", "min"}
+
+
+def test_these_kernels_are_inlined():
+    exe = kernel_program()
+    names = {kernel.name for kernel in exe.program().kernels}
+    assert inlined_kernels(exe) == SMALL | REDUCED
+    # One has more operations, one has sizes that are not known.
+    assert names - inlined_kernels(exe) == {"exp_multiply", "tanh_multiply_1"}
+
+
+def test_nothing_is_left_of_the_functions_of_inlined_kernels():
+    exe, host = kernel_program(), this_host()
+    text, functions = module_text(exe.program(), host, texts=exe.texts)
+    code = compile_assembly(text, host.triple, host.cpu, host.features, kernels=functions)
+    assert "inlined" not in code
+    apart, none = module_text(exe.program(), host)
+    assert none == ""
+    assert len(code) > len(compile_assembly(apart, host.triple, host.cpu, host.features))
+
+
+@pytest.mark.parametrize("size", [4096, 4097])
+def test_kernels_of_at_most_4096_operations_are_inlined(size):
+    kind = f"Tensor[({size}), float32]"
+    exe = relayvm.compile(relayvm.parse(f"def @main(%x: {kind}) -> {kind} {{ exp(%x) }}"))
+    (kernel,) = exe.program().kernels
+    assert bool(inlined_kernels(exe)) == (kernel.signature.work <= 4096)
+    of_engines(exe, "main", np.linspace(-3, 3, size, dtype=np.float32))
+
+
+def test_inlined_kernels_compute_the_same_bits():
+    rng = np.random.default_rng(7)
+    inline, called = kernel_program(), kernel_program()
+    called.texts.clear()
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-42, 3e38, -1e-38], np.float32)
+    x = np.concatenate([special, rng.normal(0, 5, 32).astype(np.float32)])
+    arguments = {
+        "reused": (3, x),
+        "kept": (3, x, []),
+        "scalars": (3, np.float32(0.3), vector(3, 5, dtype="int8")),
+        "rows": (2, vector(4, 3)),
+        "flags": (x[8:14],),
+    }
+    machines = [VirtualMachine(exe, engine="jit") for exe in (inline, called)]
+    for name, given in arguments.items():
+        results = [bits(vm.invoke(name, *given)) for vm in machines]
+        assert results[0] == results[1], name
+    for special_value in special:
+        given = (2, special_value, vector(3, 5, dtype="int8"))
+        assert len({bits(vm.invoke("scalars", *given)) for vm in machines}) == 1
+
+
+def test_a_kernel_that_is_bound_to_the_host_is_not_the_inlined_one():
+    exe = kernel_program()
+    number = next(
+        k for k, kernel in enumerate(exe.program().kernels) if kernel.name == "multiply_tanh_add"
+    )
+    vm = VirtualMachine(exe, engine="jit")
+    usual = vm.invoke("reused", 1, vector(40))
+
+    def negate(arrays, dims, begin, end):
+        np.negative(arrays[0], out=arrays[1])
+
+    bind_python_kernel(exe, number, [negate])
+    changed = vm.invoke("reused", 1, vector(40))
+    assert usual.tobytes() != changed.tobytes() == (-vector(40)).tobytes()
+
+
+def test_loaded_executables_inline_what_was_compiled_again_for_them():
+    exe = kernel_program()
+    again = relayvm.load(exe.to_bytes())
+    assert inlined_kernels(again) == inlined_kernels(exe)
+    trusted = relayvm.load(exe.to_bytes(), native=True)
+    assert inlined_kernels(trusted) == set()
+    of_engines(again, "reused", 3, vector(40))
+    of_engines(trusted, "reused", 3, vector(40))

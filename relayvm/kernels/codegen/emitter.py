@@ -59,6 +59,7 @@ class Emitter:
         self.entry: list[str] = []
         self.lines: list[str] = []
         self.block = "entry"
+        self.tile_bytes = 0
         self._count = 0
         self._known: list[dict[str, str]] = [{}]
 

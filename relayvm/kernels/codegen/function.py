@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from relayvm.base.abi import ALIGN_BYTES, Access, TrapCode
+from relayvm.base.abi import ALIGN_BYTES, TEXT_SYMBOL, Access, TrapCode
 from relayvm.base.diagnostics import assert_never
 from relayvm.kernels.codegen.cpu import Cpu
 from relayvm.kernels.codegen.emitter import Emitter, intrinsic_suffix, memory_type, type_text
@@ -31,6 +31,11 @@ from relayvm.kernels.loops import (
     TileStore,
 )
 
+# LLVM's time for the function around it grows faster than its size.
+_MOST_INLINED_LINES = 400
+# They would stay on the stack through all that is called from where a kernel is inlined.
+_MOST_TILE_BYTES = 1024
+
 
 def nest_functions(
     nest: Nest, symbol: str, in_place: tuple[tuple[int, int], ...], cpu: Cpu | None = None
@@ -46,6 +51,22 @@ def nest_functions(
     )
 
 
+def inlined_function(nest: Nest, in_place: tuple[tuple[int, int], ...], cpu: Cpu) -> str | None:
+    """Return the body of a nest as a function `TEXT_SYMBOL`, which takes the places of operands,
+    `dims`, begin and end of the phase, and `scratch`; None where that is no small function.
+
+    It is what `nest_functions` compiles, so that it computes the same wherever it is inlined.
+    """
+    if len(nest.phases) != 1 or nest.dims or nest.scratch or nest.private:
+        return None
+    shared = {index for pair in in_place for index in pair}
+    function = _PhaseFunction(nest, nest.phases[0], TEXT_SYMBOL[1:], shared, cpu)
+    text = function.body()
+    if text.count("\n") > _MOST_INLINED_LINES or function.emitter.tile_bytes > _MOST_TILE_BYTES:
+        return None
+    return text.replace(f"{TEXT_SYMBOL}.body(", f"{TEXT_SYMBOL}(", 1)
+
+
 @dataclass(eq=False)
 class _PhaseFunction:
     """Builds the two functions of one phase."""
@@ -58,7 +79,7 @@ class _PhaseFunction:
     emitter: Emitter = field(default_factory=Emitter)
 
     def text(self) -> str:
-        return self._entry() + self._body()
+        return self._entry() + self.body()
 
     def _entry(self) -> str:
         e = Emitter()
@@ -83,7 +104,8 @@ class _PhaseFunction:
             words.append("readonly")
         return " ".join([*words, f"%op{number}"])
 
-    def _body(self) -> str:
+    def body(self) -> str:
+        """Return the function with plain parameters."""
         e = self.emitter
         parameters = [self._parameter(n, b) for n, b in enumerate(self.nest.operands)]
         parameters += ["ptr noalias readonly %dims", "i64 %begin", "i64 %end"]
@@ -167,6 +189,7 @@ class StatementEmitter:
                 tile = statement.tile
                 type_ = f"[{tile.size} x {memory_type(tile.dtype, tile.lanes)}]"
                 pointer = self.emitter.alloca(type_, ALIGN_BYTES)
+                self.emitter.tile_bytes += tile.size * tile.lanes * tile.dtype.itemsize_bytes
                 self.expressions.tiles[tile.name] = pointer
             case _:
                 assert_never(statement)

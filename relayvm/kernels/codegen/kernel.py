@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from relayvm.base.abi import Image
 from relayvm.base.link import link_object
 from relayvm.base.target import Target
 from relayvm.kernels.codegen.cpu import Cpu, target_cpu, without_extras
-from relayvm.kernels.codegen.function import nest_functions
+from relayvm.kernels.codegen.function import inlined_function, nest_functions
 from relayvm.kernels.codegen.llvm import compile_assembly, compile_object, module_text
 from relayvm.kernels.loops import Nest
 from relayvm.kernels.parser import parse_nest
@@ -30,7 +31,11 @@ def compile_job(job: Job, nest: Nest | None = None) -> Image:
     cpu = _cpu(job)
     text = module_text(nest_functions(nest, SYMBOL, job.in_place, cpu), cpu)
     symbols = tuple(f"{SYMBOL}.{number}" for number in range(len(nest.phases)))
-    return link_object(compile_object(text, cpu), cpu.triple, cpu.features, {SYMBOL: symbols})
+    code = compile_object(text, cpu)
+    image = link_object(code, cpu.triple, cpu.features, {SYMBOL: symbols})
+    small = inlined_function(nest, job.in_place, cpu) if "dot(" not in job.nest else None
+    # What is inlined must run on all CPUs of the level.
+    return image if small is None else replace(image, texts={SYMBOL: small})
 
 
 def _cpu(job: Job) -> Cpu:

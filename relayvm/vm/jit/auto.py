@@ -60,5 +60,6 @@ def _prepare(executable: Executable) -> bool:
     home = str(Path(__file__).parents[3])
     words = [sys.executable, "-E", "-S", "-c", _START, request, home, *filter(None, sys.path)]
     encoded = [ffi.new("char[]", word.encode(errors="surrogateescape")) for word in words]
-    lib.rvm_program_set_compiler(executable.handle, encoded, len(words))
+    note = json.dumps(executable.texts).encode()
+    lib.rvm_program_set_compiler(executable.handle, encoded, len(words), note)
     return True

@@ -31,9 +31,10 @@ def answer(request: str) -> None:
     wanted = json.loads(request)
     source = os.fdopen(0, "rb", closefd=False)
     sections = {section.name: memoryview(_read(source)) for section in SECTIONS}
+    texts = {int(number): text for number, text in json.loads(_read(source)).items()}
     threading.Thread(target=_end_with_asker, daemon=True).start()
     program = decode_sections(sections.__getitem__, constants=False)
-    image = program_image(program, host=Host(**wanted["host"]))
+    image = program_image(program, host=Host(**wanted["host"]), texts=texts)
     with os.fdopen(1, "wb", closefd=False) as out:
         out.write(image_answer(image))
     kernel_cache().put(wanted["key"], image)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping
 
 from relayvm.base import link
 from relayvm.base.abi import Image
@@ -13,11 +14,15 @@ from relayvm.vm.program import Program
 
 
 def program_image(
-    program: Program, inline: bool = True, host: Host | None = None, profiled: bool = False
+    program: Program,
+    inline: bool = True,
+    host: Host | None = None,
+    profiled: bool = False,
+    texts: Mapping[int, str] | None = None,
 ) -> Image:
     """Return the code of all functions of a program for a host, by default this one.
 
-    `profiled` code is that of measured runs.
+    `profiled` code is that of measured runs. `texts` are the functions of small kernels, by number.
 
     Its entries are offsets of `functions`, of what enters each from C, and the `margin` of stack.
     """
@@ -30,9 +35,9 @@ def program_image(
         )
     from relayvm.vm.jit.llvm import compile_object  # needs llvmlite
 
-    text = module_text(program, host, inline, profiled)
+    text, kernels = module_text(program, host, inline, profiled, texts)
     effort = 0 if any(map(is_large, program.functions)) else 2
-    data = compile_object(text, host.triple, host.cpu, host.features, effort)
+    data = compile_object(text, host.triple, host.cpu, host.features, effort, kernels)
     names = {
         "functions": tuple(f"f{i}" for i in range(len(program.functions))),
         "enter": tuple(map(enter_name, program.functions)),

@@ -28,7 +28,11 @@ _WORD = 1 << 32
 
 
 def enter(w: Writer) -> None:
-    """Write what a function begins with, and each round of its loop: a step is taken."""
+    """Write what a function begins with, and each round of its loop: a step is taken.
+
+    The end of a slice is left to another function, which begins this one anew: without calls up to
+    here, what returns at once needs no frame.
+    """
     if w.first_block is not None:
         _tell(w, "entered", f"i32 {w.index}", "i64 %given")
     w.do("br label %top")
@@ -40,10 +44,27 @@ def enter(w: Writer) -> None:
     w.expect(w.value(f"icmp sge i64 {state}, 0"), safepoint)
     on = w.lines.pop().removesuffix(":")
     with w.aside(safepoint):
-        new = w.helper("safepoint", "i64", f"i64 {state}")
-        w.do(f"store i64 {new}, ptr %state")
-        w.branch(w.value(f"icmp sge i64 {new}, 0"), on, w.trap(KNOWN_TRAP, 0), likely=True)
+        if w.first_block is None:
+            _leave_by_call(w, f"@{safepoint_name(w.index)}", [w.load(r) for r in w.parameters])
+        else:  # a function that is entered twice would count twice
+            new = w.helper("safepoint", "i64", f"i64 {state}")
+            w.do(f"store i64 {new}, ptr %state")
+            w.branch(w.value(f"icmp sge i64 {new}, 0"), on, w.trap(KNOWN_TRAP, 0), likely=True)
     w.block(on)
+
+
+def safepoint_name(index: int) -> str:
+    """Return what the function is called that a function goes to at the end of a slice."""
+    return f"safepoint{index}"
+
+
+def begin_anew(w: Writer) -> None:
+    """Write that function: after the safepoint, the step is taken again by where it came from."""
+    new = w.helper("safepoint", "i64", "i64 %given")
+    w.do(f"store i64 {new}, ptr %state")
+    w.expect(w.value(f"icmp sge i64 {new}, 0"), w.trap(KNOWN_TRAP, 0))
+    w.do(f"store i64 {w.value(f'add i64 {new}, {_WORD}')}, ptr %state")
+    _leave_by_call(w, f"@f{w.index}", [w.load(r) for r in w.parameters])
 
 
 def _tell(w: Writer, name: str, *arguments: str) -> None:

@@ -56,7 +56,8 @@ def _image(executable: Executable, inline: bool, profiled: bool = False) -> Imag
         # Not loaded by whoever finds all in the cache.
         from relayvm.vm.jit.compile import program_image
 
-        image = program_image(executable.program(), inline, profiled=profiled)
+        texts = {} if profiled else executable.texts
+        image = program_image(executable.program(), inline, profiled=profiled, texts=texts)
         cache.put(key, image)
     return image
 
@@ -67,6 +68,8 @@ def native_key(executable: Executable, inline: bool = True, profiled: bool = Fal
     for section in SECTIONS:
         if section.name != "data":  # constants
             digest.update(executable.section(section.name))
+    for number, text in sorted(executable.texts.items()):
+        digest.update(f"{number} {text}".encode())
     return digest.hexdigest()
 
 

@@ -10,6 +10,7 @@ from relayvm.base.diagnostics import error
 from relayvm.vm.library import lib
 
 _LEVEL_3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "popcnt", "sse4.2")
+_LEVEL_4 = (*_LEVEL_3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 FIELDS = (
@@ -85,6 +86,11 @@ class Host:
     calls: dict[str, int]
 
 
+def _has_all(features: tuple[str, ...]) -> bool:
+    names = [feature.encode() for feature in features]
+    return all(lib.rvm_host_has_feature(n, len(n)) for n in names)
+
+
 @functools.lru_cache(maxsize=1)
 def this_host() -> Host:
     """Return the host; raises RelayError `bad-option` where code cannot be compiled for it."""
@@ -97,9 +103,9 @@ def this_host() -> Host:
         )
     cpu, register, has_half = "generic", "sp", True
     if machine == "x86_64":
-        names = [feature.encode() for feature in _LEVEL_3]
-        has_half = all(lib.rvm_host_has_feature(n, len(n)) for n in names)
-        cpu, register = "x86-64-v3" if has_half else "x86-64", "rsp"
+        # The levels of kernels, which are inlined.
+        has_half, register = _has_all(_LEVEL_3), "rsp"
+        cpu = "x86-64-v4" if _has_all(_LEVEL_4) else "x86-64-v3" if has_half else "x86-64"
     return Host(
         triple=f"{machine}-unknown-linux-gnu",
         cpu=cpu,

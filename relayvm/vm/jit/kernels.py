@@ -13,11 +13,13 @@ from math import prod
 from relayvm.base.abi import WORK_PER_STEP, Access, KernelSignature, Operand
 from relayvm.vm.jit.boxes import expect_size, expect_tensor, load_element
 from relayvm.vm.jit.objects import release, release_by_body
+from relayvm.vm.jit.splice import inlined_name
 from relayvm.vm.jit.writer import Writer
 
 # A kernel of more work may be shared out to threads: kernel_phases.h.
 _MOST_WORK = 25_000
 _MOST_BYTES = 1 << 30
+_MOST_INLINED = 4096
 
 
 def is_fixed(signature: KernelSignature, given: int) -> bool:
@@ -36,6 +38,12 @@ def is_fixed(signature: KernelSignature, given: int) -> bool:
     inputs, outputs = signature.inputs, signature.outputs
     pairs = _reused(signature, given).items()
     return all(_dims(inputs[i]) == _dims(outputs[o]) for o, i in pairs)
+
+
+def is_small(signature: KernelSignature) -> bool:
+    """Tell whether a kernel that can be written out is inlined where its function is known."""
+    assert isinstance(signature.work, int)
+    return len(signature.phases) == 1 and signature.work <= _MOST_INLINED
 
 
 def _is_plain(operand: Operand) -> bool:
@@ -95,6 +103,7 @@ class _Call:
         self.slow = slow
         self.reused = _reused(signature, given)
         self.made: dict[int, str] = {}
+        self.scalars: list[str] = []
 
     def write(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         w = self.w
@@ -207,20 +216,42 @@ class _Call:
             w.do(f"store i64 {state}, ptr %state")
 
     def _run(self, kernel: str) -> None:
-        """Call the phases: scalars stand in the first half of the list, addresses in the second."""
+        """Call the phases: those of a small kernel by its function, which is inlined."""
+        text = self.w.texts.get(self.number)
+        if text is not None and is_small(self.signature):
+            self._run_inline()
+        else:
+            self._run_phases(kernel)
+
+    def _data(self, n: int, scalar: str) -> str:
+        """Return the place of an operand; that of a scalar is given, to be filled."""
+        w, o = self.w, n - len(self.words)
+        if self.signature.operands[n].access is Access.SCALAR:
+            w.do(f"store i64 {self.words[n] if o < 0 else 0}, ptr {scalar}")
+            return scalar
+        word = self.words[n] if o < 0 else w.value(f"load i64, ptr {self.made[o]}")
+        at = w.address(w.pointer(word), w.host.offsets["tensor_data"])
+        return w.value(f"load ptr, ptr {at}")
+
+    def _run_inline(self) -> None:
+        """Scalars stand in variables of their own, which LLVM makes values."""
+        w = self.w
+        (extent,) = self.signature.phases
+        operands = range(len(self.signature.operands))
+        self.scalars = [w.local(f"scalar{n}") for n in operands]
+        places = [f"ptr {self._data(n, self.scalars[n])}" for n in operands]
+        w.called.add(self.number)
+        arguments = ", ".join([*places, "ptr null", "i64 0", f"i64 {extent}", "ptr null"])
+        code = w.value(f"call i32 {inlined_name(self.number)}({arguments})")
+        self._expect_done(code)
+
+    def _run_phases(self, kernel: str) -> None:
+        """Scalars stand in the first half of the list, addresses in the second."""
         w, offsets = self.w, self.w.host.offsets
-        operands = self.signature.operands
-        count = len(operands)
-        for n, operand in enumerate(operands):
-            o = n - len(self.words)
-            slot = w.list_place(n)
-            if operand.access is Access.SCALAR:
-                w.do(f"store i64 {self.words[n] if o < 0 else 0}, ptr {slot}")
-                data = slot
-            else:
-                word = self.words[n] if o < 0 else w.value(f"load i64, ptr {self.made[o]}")
-                at = w.address(w.pointer(word), offsets["tensor_data"])
-                data = w.value(f"load ptr, ptr {at}")
+        count = len(self.signature.operands)
+        self.scalars = [w.list_place(n) for n in range(count)]
+        for n in range(count):
+            data = self._data(n, self.scalars[n])
             w.do(f"store ptr {data}, ptr {w.list_place(count + n)}")
         phases = w.value(f"load ptr, ptr {w.address(kernel, offsets['kernel_phases'])}")
         dims = w.of_machine("kernel_dims", "ptr")
@@ -230,10 +261,12 @@ class _Call:
                 continue
             phase = w.value(f"load ptr, ptr {w.address(phases, 8 * p)}")
             args = f"ptr {w.list_place(count)}, ptr {dims}, i64 0, i64 {extent}, ptr null"
-            code = w.value(f"call i32 {phase}({args})")
-            stopped = w.name("stopped")
-            w.expect(w.value(f"icmp eq i32 {code}, 0"), stopped)
-            self._write_stopped(stopped, code)
+            self._expect_done(w.value(f"call i32 {phase}({args})"))
+
+    def _expect_done(self, code: str) -> None:
+        stopped = self.w.name("stopped")
+        self.w.expect(self.w.value(f"icmp eq i32 {code}, 0"), stopped)
+        self._write_stopped(stopped, code)
 
     def _write_stopped(self, label: str, code: str) -> None:
         w = self.w
@@ -250,8 +283,8 @@ class _Call:
         results: list[str] = []
         for o, operand in enumerate(self.signature.outputs):
             if operand.access is Access.SCALAR:
-                slot = w.list_place(len(self.words) + o)
-                results.append(load_element(w, operand.dtype, slot))
+                scalar = self.scalars[len(self.words) + o]
+                results.append(load_element(w, operand.dtype, scalar))
             else:
                 results.append(w.value(f"load i64, ptr {self.made[o]}"))
         takers = {i: o for o, i in self.reused.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from relayvm.vm.isa import ISA
@@ -10,6 +11,7 @@ from relayvm.vm.jit.boxes import BOXES
 from relayvm.vm.jit.host import Host
 from relayvm.vm.jit.kernels import shape_name
 from relayvm.vm.jit.objects import OBJECTS
+from relayvm.vm.jit.splice import declaration, inlined_text, kernels_module
 from relayvm.vm.jit.writer import (
     INVARIANT,
     MOST_ARGUMENTS,
@@ -26,6 +28,11 @@ MOST_OPTIMISED = 2000
 # Stack that a function and the C code below it may use before the next look at the limit.
 _C_MARGIN_BYTES = 256 * 1024
 _BYTES_PER_INSTRUCTION = 256
+
+_ATTRIBUTES = """attributes #0 = { nounwind }
+attributes #1 = { nounwind noinline optnone }
+attributes #2 = { nounwind noinline cold }
+"""
 
 _PLACED = {**OBJECTS, **BOXES}
 INLINE = frozenset(words.WORDS) | frozenset(_PLACED) | frozenset(control.CONTROL)
@@ -60,33 +67,45 @@ def blocks(function: FunctionCode) -> list[range]:
     return found
 
 
-def module_text(program: Program, host: Host, inline: bool = True, profiled: bool = False) -> str:
-    """Return the module; without `inline` all but control is done by the bodies in C.
+def module_text(
+    program: Program,
+    host: Host,
+    inline: bool = True,
+    profiled: bool = False,
+    texts: Mapping[int, str] | None = None,
+) -> tuple[str, str]:
+    """Return the module, and that of the kernels of `texts` which it calls by their functions.
 
-    `profiled` code counts its blocks, in the order of functions and `blocks`, and tells the profile
-    of each call.
+    Without `inline` all but control is done by the bodies in C. `profiled` code counts its blocks,
+    in the order of functions and `blocks`, and tells the profile of each call.
     """
     places: set[tuple[int, int]] = set()
     shapes: set[tuple[int, ...]] = set()
+    called: set[int] = set()
     parts = [f'target triple = "{host.triple}"\n', words.declarations()]
     parts.append("declare i64 @llvm.read_register.i64(metadata)\n")
     count = 0
     for index, function in enumerate(program.functions):
-        w = Writer(program, index, host, inline, count if profiled else None)
+        w = Writer(program, index, host, inline, count if profiled else None, texts)
         count += len(blocks(function)) if profiled else 0
         parts.append(_function_text(w))
+        if not profiled:
+            parts.append(_safepoint_text(Writer(program, index, host)))
         places |= w.places
         shapes |= w.shapes
+        called |= w.called
     for shape in sorted({_shape(function) for function in program.functions}):
         parts.append(_enter_text(*shape, host))
     parts += [_places_text(*pair) for pair in sorted(places)]
     parts += [_shape_text(dims) for dims in sorted(shapes)]
-    parts.append("attributes #0 = { nounwind }\nattributes #1 = { nounwind noinline optnone }\n")
+    parts.append(_ATTRIBUTES)
     parts.append("!0 = !{}\n")
     parts.append('!1 = !{!"branch_weights", i32 1000000, i32 1}\n')
     parts.append('!2 = !{!"branch_weights", i32 1, i32 1000000}\n')
     parts.append(f'!3 = !{{!"{host.stack_register}"}}\n')
-    return "\n".join(parts)
+    functions = {k: inlined_text(k, (texts or {})[k]) for k in sorted(called)}
+    parts += [declaration(function) for function in functions.values()]
+    return "\n".join(parts), kernels_module(functions.values(), host.triple)
 
 
 def _shape(function: FunctionCode) -> tuple[int, int]:
@@ -118,11 +137,21 @@ def _function_text(w: Writer) -> str:
     w.full = {r for r in w.parameters if r[0] == "o"}
     control.enter(w)
     _write_code(w)
+    return _whole_text(w, f"f{w.index}", "#1" if is_large(function) else "#0")
+
+
+def _safepoint_text(w: Writer) -> str:
+    w.full = {r for r in w.parameters if r[0] == "o"}
+    control.begin_anew(w)
+    return _whole_text(w, control.safepoint_name(w.index), "#2")
+
+
+def _whole_text(w: Writer, name: str, attributes: str) -> str:
+    function = w.code
     w.write_leaving()
-    attributes = "#1" if is_large(function) else "#0"
     kind = result_type(len(function.results))
     names = [f"i64 %a{i}" for i in range(min(len(w.parameters), MOST_ARGUMENTS))]
-    head = f"define hidden tailcc {kind} @f{w.index}({', '.join(['ptr %m, i64 %given', *names])})"
+    head = f"define hidden tailcc {kind} @{name}({', '.join(['ptr %m, i64 %given', *names])})"
     entry = _entry_lines(w)
     pending = "pending:\n  ret " + _pending(len(function.results))
     body = "\n".join([*entry, *w.lines, *w.cold, pending])

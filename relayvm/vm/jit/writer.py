@@ -6,7 +6,7 @@ instruction, as the verifier has proved it, so a trap stores and releases just t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from relayvm.vm.isa import ISA, Instruction
@@ -50,6 +50,7 @@ class Writer:
         host: Host,
         inline: bool = True,
         first_block: int | None = None,
+        texts: Mapping[int, str] | None = None,
     ) -> None:
         self.program = program
         self.index = index
@@ -57,6 +58,8 @@ class Writer:
         self.host = host
         self.inline = inline
         self.first_block = first_block  # where its blocks are counted, in instrumented code
+        self.texts = texts or {}  # functions of kernels, by number
+        self.called: set[int] = set()  # those of them that are called
         self.lines: list[str] = []
         self.cold: list[str] = []
         self.count = 0

@@ -129,7 +129,7 @@ bool rvm_program_is_native(const rvm_program *program);
 bool rvm_machine_set_native(rvm_machine *machine);
 void rvm_machine_follow_native(rvm_machine *machine, uint64_t ask_after_steps);
 void rvm_machine_interpret_first(rvm_machine *machine, uint64_t steps);
-void rvm_program_set_compiler(rvm_program *program, const char *const *words, uint32_t count);
+void rvm_program_set_compiler(rvm_program *program, const char *const *words, uint32_t count, const char *note);
 uint64_t rvm_native_offset(const char *name);
 uint64_t rvm_native_call(const char *name);
 bool rvm_program_has_compiler(const rvm_program *program);

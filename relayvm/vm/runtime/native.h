@@ -79,8 +79,9 @@ void native_trim(struct rvm_machine *m);
 void native_close(struct rvm_machine *m);
 void native_drop(struct rvm_program *program);
 
-/* native_compile.c: the command that compiles a program in the background, and a request to do so, which never waits. */
-void rvm_program_set_compiler(struct rvm_program *program, const char *const *words, uint32_t count);
+/* native_compile.c: the command that compiles a program in the background, which gets a note besides the program, and a
+ * request to do so, which never waits. */
+void rvm_program_set_compiler(struct rvm_program *program, const char *const *words, uint32_t count, const char *note);
 bool rvm_program_has_compiler(const struct rvm_program *program);
 /* 1 while programs are compiled in the background. */
 uint32_t rvm_native_compiles(void);

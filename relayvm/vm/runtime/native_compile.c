@@ -41,8 +41,8 @@ static bool runs, stops, handles_end;
 static pthread_once_t handles_fork = PTHREAD_ONCE_INIT;
 static int channel = -1, answer = -1;
 
-void rvm_program_set_compiler(rvm_program *program, const char *const *words, uint32_t count) {
-    size_t bytes = (count + 1) * sizeof(char *);
+void rvm_program_set_compiler(rvm_program *program, const char *const *words, uint32_t count, const char *note) {
+    size_t bytes = (count + 2) * sizeof(char *) + strlen(note) + 1;
     for (uint32_t i = 0; i < count; i++) {
         bytes += strlen(words[i]) + 1;
     }
@@ -50,11 +50,12 @@ void rvm_program_set_compiler(rvm_program *program, const char *const *words, ui
     if (!rows) {
         return;
     }
-    char *text = (char *)(rows + count + 1);
+    char *text = (char *)(rows + count + 2);
     for (uint32_t i = 0; i < count; i++) {
         rows[i] = text;
         text = stpcpy(text, words[i]) + 1;
     }
+    rows[count + 1] = strcpy(text, note); /* behind the null that ends the words */
     char **none = NULL;
     if (!__atomic_compare_exchange_n(&program->compiler, &none, rows, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
         free(rows);
@@ -165,7 +166,15 @@ static int write_all(const void *bytes, size_t size) {
     return 0;
 }
 
-/* All sections but the constants. The channel stays open, so that the process ends when this one does. */
+static const char *note_of(const rvm_program *program) {
+    char **row = program->compiler;
+    while (*row) {
+        row++;
+    }
+    return row[1];
+}
+
+/* All sections but the constants, then the note. The channel stays open, so that the process ends when this one does. */
 static void send_program(const rvm_program *program) {
     for (uint32_t i = 0; i < RVM_NUM_SECTIONS; i++) {
         const rvm_section *section = &program->sections[i];
@@ -173,6 +182,11 @@ static void send_program(const rvm_program *program) {
         if (write_all(&size, sizeof size) || write_all(section->bytes, size)) {
             return;
         }
+    }
+    const char *note = note_of(program);
+    const uint64_t size = strlen(note);
+    if (write_all(&size, sizeof size) == 0) {
+        write_all(note, size);
     }
 }
 

@@ -201,7 +201,7 @@ typedef struct rvm_program {
     struct rvm_native_code *profiled; /* instrumented code for measured runs, or null */
     uint64_t native_margin_bytes;
     int32_t compile_state;  /* see native_compile.c */
-    char **compiler;        /* the words of a command, or null */
+    char **compiler;        /* the words of a command, null, a note; or null */
     void *native_memory;    /* where a compiler in the background made the code */
     size_t native_bytes;
     struct rvm_program *next_to_compile;
