@@ -65,7 +65,8 @@ def prelu(data: Float, alpha: SameDtype, *, axis: int = 1) -> TensorType:
 def _(data: TensorType | None, alpha: TensorType | None, *, axis: int) -> tuple[Type | None, ...]:
     if data is None:
         return data, alpha
-    return data, TensorType((data.shape[require_axis(axis, data.rank)],), data.dtype)
+    place = require_axis(axis, data.rank, "`axis` of `nn.prelu`")
+    return data, TensorType((data.shape[place],), data.dtype)
 
 
 @prelu.numpy

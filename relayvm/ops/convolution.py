@@ -60,14 +60,19 @@ def require_channels(name: str, groups: int, inputs: Dim, w: Dims) -> None:
     require_equal(dim_mod(w[0], groups), 0, what)
 
 
+def require_entries(name: str, taps: Dims, count: int) -> None:
+    """Raise ShapeError unless `kernel_size` has one entry for each axis of space."""
+    if len(taps) != count:
+        message = f"`kernel_size` of `{name}` must have {count} entries, got {list(taps)}"
+        raise ShapeError(message, "bad-attribute")
+
+
 def require_taps(name: str, w: Dims, attrs: Attributes) -> Dims:
     """Return the taps of a weight, which `kernel_size` may know better."""
     given = attrs["kernel_size"]
     if given is None:
         return w[2:]
-    if len(given) != len(w) - 2:
-        message = f"`kernel_size` of `{name}` must have {len(w) - 2} entries, got {list(given)}"
-        raise ShapeError(message, "bad-attribute")
+    require_entries(name, given, len(w) - 2)
     return tuple(
         require_equal(k, size, f"taps of `weight` of `{name}` and `kernel_size`")
         for k, size in zip(w[2:], given)
@@ -138,8 +143,8 @@ def _add_convolution_facets(row: Operator, spatial: int) -> None:
         channels, taps, groups = attrs["channels"], attrs["kernel_size"], attrs["groups"]
         if data is None or channels is None or taps is None:
             return data, weight
-        if data.rank != spatial + 2 or len(taps) != spatial:
-            return data, weight
+        require_rank(data, spatial + 2, spatial + 2, f"`data` of `{name}`")
+        require_entries(name, taps, spatial)
         plan = plan_of(name, spatial, attrs)
         inputs = plan.data.canonical(data.shape)[1]
         shape = (channels, dim_floordiv(inputs, groups), *taps)
@@ -257,8 +262,8 @@ def _add_transposed_facets(row: Operator, spatial: int) -> None:
         channels, taps, groups = attrs["channels"], attrs["kernel_size"], attrs["groups"]
         if data is None or channels is None or taps is None:
             return data, weight
-        if data.rank != spatial + 2 or len(taps) != spatial:
-            return data, weight
+        require_rank(data, spatial + 2, spatial + 2, f"`data` of `{name}`")
+        require_entries(name, taps, spatial)
         plan = plan_of(name, spatial, swapped(attrs))
         inputs = plan.result.canonical(data.shape)[1]
         shape = (inputs, dim_floordiv(channels, groups), *taps)

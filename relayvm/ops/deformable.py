@@ -15,7 +15,13 @@ from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.ops.axes import product, require_rank, sizes_of
 from relayvm.ops.bilinear import Plan
-from relayvm.ops.convolution import plan_of, require_channels, require_taps, result_sizes
+from relayvm.ops.convolution import (
+    plan_of,
+    require_channels,
+    require_entries,
+    require_taps,
+    result_sizes,
+)
 from relayvm.ops.loads import load_wide, wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
@@ -86,8 +92,10 @@ def deformable_conv2d(
 @like(deformable_conv2d.rule)
 def _(data: Any, offset: Any, weight: Any, **attrs: Any) -> Any:
     channels, taps = attrs["channels"], attrs["kernel_size"]
-    if data is None or data.rank != 4 or channels is None or taps is None or len(taps) != 2:
+    if data is None or channels is None or taps is None:
         return data, offset, weight
+    require_rank(data, 4, 4, f"`data` of `{_NAME}`")
+    require_entries(_NAME, taps, 2)
     plan = plan_of(_NAME, 2, attrs)
     x = plan.data.canonical(data.shape)
     shape = (channels, dim_floordiv(x[1], attrs["groups"]), *taps)

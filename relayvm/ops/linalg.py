@@ -51,8 +51,9 @@ def _(
     units: Dim | None,
     out_dtype: DType | None,
 ) -> tuple[Type | None, ...]:
-    if data is None or units is None or data.rank == 0:
+    if data is None or units is None:
         return data, weight
+    require_rank(data, 1, 99, "`data` of `nn.dense`")
     return data, TensorType((units, data.shape[-1]), _dtype_of_factor(weight, data))
 
 
@@ -163,8 +164,9 @@ def _(
     transpose_a: bool,
     transpose_b: bool,
 ) -> tuple[Type | None, ...]:
-    if tensor_a is None or units is None or tensor_a.rank < 1 + transpose_a:
+    if tensor_a is None or units is None:
         return tensor_a, tensor_b
+    require_rank(tensor_a, 2 if transpose_a else 1, 99, "`tensor_a` of `nn.matmul`")
     inner = _swapped(tensor_a, transpose_a)[-1]
     shape = (units, inner) if transpose_b else (inner, units)
     return tensor_a, TensorType(shape, _dtype_of_factor(tensor_b, tensor_a))

@@ -129,8 +129,9 @@ def class_axis(rank: int) -> int:
 @nll_loss.infer_operands
 @like(nll_loss.rule)
 def _(predictions: Any, targets: Any, weights: Any, **attrs: Any) -> Any:
-    if predictions is None or predictions.rank == 0:
+    if predictions is None:
         return predictions, targets, weights
+    require_rank(predictions, 1, 99, "`predictions` of `nn.nll_loss`")
     classes = predictions.shape[class_axis(predictions.rank)]
     return predictions, targets, TensorType((classes,), predictions.dtype)
 

@@ -37,7 +37,7 @@ def bias_add(data: Numeric, bias: SameDtype, *, axis: int = 1) -> TensorType:
     [[11, 22], [13, 24]]
     """
     require_rank(bias, 1, 1, "`bias` of `nn.bias_add`")
-    place = require_axis(axis, data.rank)
+    place = require_axis(axis, data.rank, "`axis` of `nn.bias_add`")
     size = require_equal(data.shape[place], bias.shape[0], f"axis {place} of `data` and `bias`")
     return TensorType((*data.shape[:place], size, *data.shape[place + 1 :]), data.dtype)
 
@@ -46,7 +46,8 @@ def bias_add(data: Numeric, bias: SameDtype, *, axis: int = 1) -> TensorType:
 def _(data: TensorType | None, bias: TensorType | None, *, axis: int) -> tuple[Type | None, ...]:
     if data is None:
         return data, bias
-    return data, TensorType((data.shape[require_axis(axis, data.rank)],), data.dtype)
+    place = require_axis(axis, data.rank, "`axis` of `nn.bias_add`")
+    return data, TensorType((data.shape[place],), data.dtype)
 
 
 @bias_add.numpy
@@ -192,7 +193,8 @@ def _(
 ) -> tuple[Type | None, ...]:
     if data is None:
         return data, gamma, beta
-    vector = TensorType((data.shape[require_axis(axis, data.rank)],), data.dtype)
+    place = require_axis(axis, data.rank, "`axis` of `nn.layer_norm`")
+    vector = TensorType((data.shape[place],), data.dtype)
     return data, vector, vector
 
 

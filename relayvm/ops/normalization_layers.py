@@ -31,11 +31,14 @@ def _require_vectors(name: str, size: Dim, **vectors: TensorType) -> Dim:
     return size
 
 
-def _vector_types(data: TensorType | None, axis: int, *vectors: TensorType | None) -> Any:
+def _vector_types(
+    name: str, data: TensorType | None, axis: int, *vectors: TensorType | None
+) -> Any:
     """Return operand types where each operand after the data has one element a channel."""
-    if data is None or not -data.rank <= axis < data.rank:
+    if data is None:
         return (data, *vectors)
-    vector = TensorType((data.shape[axis],), data.dtype)
+    place = require_axis(axis, data.rank, f"`axis` of `{name}`")
+    vector = TensorType((data.shape[place],), data.dtype)
     return (data, *(vector for _ in vectors))
 
 
@@ -85,7 +88,7 @@ def batch_norm(
 @batch_norm.infer_operands
 @like(batch_norm.rule)
 def _(data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any, **attrs: Any) -> Any:
-    return _vector_types(data, attrs["axis"], gamma, beta, moving_mean, moving_var)
+    return _vector_types("nn.batch_norm", data, attrs["axis"], gamma, beta, moving_mean, moving_var)
 
 
 @batch_norm.numpy
@@ -250,7 +253,7 @@ def _channel_axis(name: str, axis: int, rank: int) -> int:
 @instance_norm.infer_operands
 @like(instance_norm.rule)
 def _(data: Any, gamma: Any, beta: Any, **attrs: Any) -> Any:
-    return _vector_types(data, attrs["axis"], gamma, beta)
+    return _vector_types("nn.instance_norm", data, attrs["axis"], gamma, beta)
 
 
 @instance_norm.numpy
@@ -307,7 +310,7 @@ def group_norm(
 @group_norm.infer_operands
 @like(group_norm.rule)
 def _(data: Any, gamma: Any, beta: Any, **attrs: Any) -> Any:
-    return _vector_types(data, attrs["axis"], gamma, beta)
+    return _vector_types("nn.group_norm", data, attrs["axis"], gamma, beta)
 
 
 @group_norm.numpy

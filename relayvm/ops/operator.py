@@ -26,6 +26,7 @@ from relayvm.ops.narrow import apply_in_float32, touches_bfloat16
 from relayvm.ops.schema import (
     ConstrainedOperand,
     check_attributes,
+    check_known_operands,
     check_operands,
     read_attributes,
     read_operands,
@@ -248,16 +249,32 @@ class Operator(Op):
     ) -> tuple[Type | None, ...]:
         """Return operand types with those that are None inferred from the others where the operator
         can.
+
+        Raises ShapeError where the others, or attributes, are none that the operator takes.
         """
         infer = self.facets.get("infer_operands")
         if infer is None or all(t is not None for t in types) or len(types) != len(self.operands):
             return tuple(types)
+        check_known_operands(self.name, self.constrained_operands, types)
         complete = self.complete_attrs(attrs)
         try:
             inferred = infer(*types, **complete)
+        except ZeroDivisionError:
+            raise ShapeError(f"a size in `{self.name}` is divided by 0") from None
         except Exception as failure:
             raise self._failed("`.infer_operands`", failure) from None
+        for operand, known, new in zip(self.operands, types, inferred):
+            if known is None and isinstance(new, TensorType):
+                self._require_sizes(operand.name, new.shape)
         return tuple(known if known is not None else new for known, new in zip(types, inferred))
+
+    def _require_sizes(self, operand: str, shape: Sequence[Dim]) -> None:
+        """Raise ShapeError where attributes give a size that no operand has."""
+        for axis, size in enumerate(shape):
+            if isinstance(size, int) and size < 0:
+                which = f"axis {axis} of `{operand}` of `{self.name}`"
+                message = f"by the attributes {which} would have the size {size}"
+                raise ShapeError(message, "bad-attribute")
 
     def evaluate(self, args: Sequence[Any], attrs: Mapping[str, AttrValue]) -> ArrayOrTuple:
         """Return the meaning of a call on numpy arrays; it never shares memory with `args`."""

@@ -251,9 +251,19 @@ def check_operands(
         plural = "" if len(operands) == 1 else "s"
         takes = f"`{op_name}` takes {len(operands)} operand{plural}{listed}"
         raise ShapeError(f"{takes}, got {len(types)}", "wrong-arity")
+    check_known_operands(op_name, operands, types)
+
+
+def check_known_operands(
+    op_name: str, operands: Sequence[ConstrainedOperand], types: Sequence[Type | None]
+) -> None:
+    """Raise ShapeError unless the classes and dtypes of the operands that are known, the ones that
+    are not None, are what the schema allows.
+    """
     previous: Type | None = None
     for operand, given in zip(operands, types):
-        _check_operand(op_name, operand, given, previous)
+        if given is not None:
+            _check_operand(op_name, operand, given, previous)
         previous = given
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from relayvm.base import source
 from relayvm.base.diagnostics import error
+from relayvm.relay.lazy import absent
 from relayvm.relay.node import NodeClass
+from relayvm.relay.text import astext, pretty_print
+
+__all__ = ["Id", "SourceName", "Span", "astext", "pretty_print"]
 
 
 class SourceName(metaclass=NodeClass):
@@ -53,3 +57,6 @@ class Id:
 
     def __init__(self, name_hint: str) -> None:
         self.name_hint = name_hint
+
+
+__getattr__ = absent("relayvm.relay.base")

@@ -14,6 +14,7 @@ from relayvm.ir import build
 from relayvm.ir import expr as ir
 from relayvm.ir.expr import AttrValue
 from relayvm.ir.types import Type, TypeParam
+from relayvm.relay.lazy import absent
 from relayvm.relay.ndarray import NDArray
 from relayvm.relay.node import NodeClass, as_attrs, as_dtype, as_expr, as_exprs, as_type, as_types
 from relayvm.relay.python_span import here
@@ -315,3 +316,6 @@ def _name(value: object) -> str:
 
 def _optional_type(value: object) -> Type | None:
     return None if value is None else as_type(value, "an annotation")
+
+
+__getattr__ = absent("relayvm.relay.expr")

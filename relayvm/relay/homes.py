@@ -16,7 +16,8 @@ _MODULES: dict[str, str] = {
         "Clause Match"
     ),
     "base": "Span SourceName Id",
-    "parser": "parse parse_expr fromtext SpanCheck",
+    "text": "astext pretty_print",
+    "parser": "parse parse_expr fromtext",
     "expr_functor": "ExprFunctor ExprVisitor ExprMutator",
     "type_functor": "TypeFunctor TypeVisitor TypeMutator",
     "scope_builder": "ScopeBuilder",

@@ -16,6 +16,7 @@ from relayvm.ir.metadata import Section
 from relayvm.ir.module import Module
 from relayvm.ir.prelude import prelude
 from relayvm.ops import OPS
+from relayvm.relay.lazy import absent
 from relayvm.relay.module import IRModule, present, unwrap, wrap
 from relayvm.relay.node import as_mapping
 
@@ -75,3 +76,6 @@ def parse_expr(source: str) -> Expr:
 def fromtext(source: str, source_name: str = "from_string") -> IRModule:
     """Return the module that a text describes, with types."""
     return parse(source, source_name)
+
+
+__getattr__ = absent("relayvm.relay.parser")

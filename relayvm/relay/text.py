@@ -13,11 +13,11 @@ from relayvm.ir.types import Type
 Annotate = Callable[[Any], str]
 
 
-def astext(item: Any, show_meta_data: bool = True, annotate: Annotate | None = None) -> str:
+def astext(obj: Any, show_meta_data: bool = True, annotate: Annotate | None = None) -> str:
     """Return an item as text; without `show_meta_data` constants that have no literal are only
     named. What `annotate` returns of an expression stands behind its text.
     """
-    item = getattr(item, "module", item)
+    item = getattr(obj, "module", obj)
     if isinstance(item, Module):
         return print_module(item, metadata=show_meta_data, annotate=annotate)
     if isinstance(item, Expr):
@@ -25,3 +25,8 @@ def astext(item: Any, show_meta_data: bool = True, annotate: Annotate | None = N
     if isinstance(item, Type):
         return print_type(item)
     return str(item)
+
+
+def pretty_print(obj: Any) -> str:
+    """Return an item as text, with all of its constants."""
+    return astext(obj)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from operator_cases import CASES, dtypes_of, types_of
 
+import relayvm
 from relayvm.base.dtypes import BOOL
 from relayvm.compiler.infer_types import infer_types
 from relayvm.ir.expr import Call, Expr, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var
@@ -121,3 +122,57 @@ def test_weights_are_inferred_behind_names_and_fields(name: str) -> None:
     for var, arg in zip(names, args):
         body = Let(var, arg, body)
     check(Module({"main": Function(args, body)}), "main", types)
+
+
+CONV = "channels=4, kernel_size=[3, 3]"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "call"),
+    [
+        ("%x: Tensor[(1, 8, 10), float32]", f"nn.conv2d(%x, %w, {CONV})"),
+        ("%x: Tensor[(1, 8, 9, 9), float32]", "nn.conv2d(%x, %w, channels=4, kernel_size=[3])"),
+        ("%x: Tensor[(1, 8, 9), float32]", f"nn.conv2d_transpose(%x, %w, {CONV})"),
+        ("%x: (int32, int32)", "nn.dense(%x, %w, units=3)"),
+        ("%x: Tensor[(3,), bool]", "nn.dense(%x, %w, units=3)"),
+        ("%x: int32", "nn.dense(%x, %w, units=3)"),
+        ("%x: int32", "nn.matmul(%x, %w, units=3)"),
+        ("%x: Tensor[(4,), int32]", "nn.matmul(%x, %w, units=3, transpose_a=True)"),
+        ("%x: Tensor[(4, 2), float32]", "nn.bias_add(%x, %w, axis=5)"),
+        ("%x: Tensor[(4, 2), float32]", "nn.prelu(%x, %w, axis=5)"),
+        ("%x: Tensor[(4, 2), float32]", "nn.layer_norm(%x, %w, %w, axis=5)"),
+    ],
+)
+def test_what_an_operator_never_takes_is_told_alike_with_and_without_a_known_weight(
+    parameters, call
+):
+    def told(weight: str) -> str:
+        with pytest.raises(relayvm.RelayError) as raised:
+            infer_types(relayvm.parse(f"def @main({parameters}, {weight}) {{ {call} }}"))
+        return str(raised.value).partition("\n")[0]
+
+    dtype = "float32" if "float32" in parameters else "bool" if "bool" in parameters else "int32"
+    dims = {
+        "conv2d(": "4, 8, 3, 3",
+        "transpose(": "8, 4, 3, 3",
+        "bias": "2,",
+        "layer": "2,",
+        "prelu": "2,",
+    }
+    shape = next((d for word, d in dims.items() if word in call), "3, 3")
+    assert told("%w") == told(f"%w: Tensor[({shape}), {dtype}]")
+
+
+@pytest.mark.parametrize(
+    ("call", "size"),
+    [
+        ("nn.conv2d(%x, %w, channels=-4, kernel_size=[3, 3])", "axis 0 of `weight`"),
+        ("nn.conv2d(%x, %w, channels=4, kernel_size=[3, -1])", "axis 3 of `weight`"),
+        ("nn.dense(%x, %w, units=-3)", "axis 0 of `weight`"),
+        ("nn.matmul(%x, %w, units=-3)", "axis 1 of `tensor_b`"),
+    ],
+)
+def test_attributes_make_no_negative_size_of_a_weight(call, size):
+    text = f"def @main(%x: Tensor[(1, 8, 9, 9), float32], %w) {{ {call} }}"
+    with pytest.raises(relayvm.RelayError, match=f"by the attributes {size}"):
+        infer_types(relayvm.parse(text))

@@ -17,6 +17,12 @@ def _initialize() -> None:
     llvm.initialize_all_asmprinters()
 
 
+def version() -> tuple[int, int, int]:
+    """Return the version of LLVM."""
+    major, minor, patch = llvm.llvm_version_info
+    return major, minor, patch
+
+
 def _target_machine(cpu: Cpu, speed: int) -> Any:
     _initialize()
     return llvm.Target.from_triple(cpu.triple).create_target_machine(

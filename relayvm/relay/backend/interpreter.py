@@ -16,6 +16,7 @@ from relayvm.ir.printer import print_type
 from relayvm.ir.types import TensorType
 from relayvm.relay.backend.entry import Entry, argument_type, entry_of
 from relayvm.relay.expr import bind
+from relayvm.relay.lazy import absent
 from relayvm.relay.module import unwrap
 from relayvm.relay.node import as_expr
 from relayvm.relay.values import ConstructorValue, RefValue, to_evaluator, to_machine, to_relay
@@ -108,3 +109,6 @@ def _host_type(kind: TensorType) -> ValueType:
         d if isinstance(d, int) else None if isinstance(d, AnyDim) else str(d) for d in kind.shape
     )
     return ValueType("tensor", print_type(kind), dtype=kind.dtype.name, dims=dims)
+
+
+__getattr__ = absent("relayvm.relay.backend.interpreter")

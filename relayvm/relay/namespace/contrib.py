@@ -1,4 +1,4 @@
-"""`tvm.contrib`: the graph executor and temporary folders."""
+"""`tvm.contrib`: the graph executor, temporary folders, and what there is of CUDA."""
 
 from relayvm.relay.lazy import lazy_names
 
@@ -8,8 +8,10 @@ __path__: list[str] = []
 __getattr__ = lazy_names(
     "relayvm.contrib",
     {
+        "cudnn": "relayvm.relay.namespace.contrib_cudnn:",
         "graph_executor": "relayvm.relay.backend.graph_module:",
         "graph_runtime": "relayvm.relay.backend.graph_module:",
+        "nvcc": "relayvm.relay.namespace.contrib_nvcc:",
         "utils": "relayvm.relay.namespace.contrib_utils:",
     },
     top="relayvm.contrib",

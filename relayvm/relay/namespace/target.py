@@ -9,7 +9,7 @@ from typing import Any
 
 from relayvm.base import target as base
 from relayvm.base.diagnostics import error
-from relayvm.relay.lazy import absent
+from relayvm.relay.lazy import lazy_names
 from relayvm.relay.ndarray import Device, device
 
 # Options of `llvm` that are remembered and change nothing: the machine has one runtime and linker.
@@ -410,4 +410,11 @@ def create(target: Any) -> Target:
     return Target(target)
 
 
-__getattr__ = absent("relayvm.target")
+# A package to Python, whose modules are found by name.
+__path__: list[str] = []
+
+__getattr__ = lazy_names(
+    "relayvm.target",
+    {"codegen": "relayvm.relay.namespace.target_codegen:"},
+    top="relayvm.target",
+)

@@ -9,6 +9,7 @@ from relayvm.compiler import to_python as python
 from relayvm.ir.expr import Expr, Function, GlobalVar
 from relayvm.ir.module import Module
 from relayvm.relay.backend.entry import Entry, entry_of
+from relayvm.relay.lazy import absent
 from relayvm.relay.module import unwrap
 from relayvm.relay.namespace.target import Target
 from relayvm.relay.node import as_expr
@@ -41,3 +42,6 @@ def run_as_python(expr: Any, mod: Any = None, target: Any = DEFAULT_TARGET) -> A
 def _entry(expr: Any, mod: Any) -> Entry:
     root: Expr = as_expr(expr, "`to_python`")
     return entry_of(Module() if mod is None else unwrap(mod), root)
+
+
+__getattr__ = absent("relayvm.relay.testing.py_converter")
