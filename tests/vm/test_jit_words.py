@@ -17,7 +17,6 @@ from tests.vm.test_word_instructions import program, samples
 
 # Instructions whose C body is called from compiled code; all others are lowered in place.
 BY_BODY = {
-    *(isa.word_name(n, d) for n in ("floor_divide", "floor_mod", "mod") for d in FLOATS),
     *(isa.cast_name(d, BFLOAT16) for d in DTYPES if d.bits == 64),
     "ref_new_word",
     "ref_new",
@@ -58,12 +57,7 @@ PLACED = {
     "comparisons": {isa.word_name(n, d) for n in isa.COMPARISONS for d in DTYPES},
     "integers": {isa.word_name(n, d) for n in isa.ARITHMETIC for d in DTYPES if d.is_integer},
     "bits": {isa.word_name(n, d) for n in isa.BITWISE for d in DTYPES if not d.is_float},
-    "floats": {
-        isa.word_name(n, d)
-        for n in ("add", "subtract", "multiply", "divide", "maximum", "minimum")
-        for d in DTYPES
-        if d.is_float
-    },
+    "floats": {isa.word_name(n, d) for n in isa.ARITHMETIC for d in FLOATS},
     "signs": {isa.word_name(n, d) for n in isa.UNARY for d in DTYPES if not d.is_bool},
     "casts": {isa.cast_name(a, b) for a in DTYPES for b in DTYPES if a is not b} - BY_BODY,
 }
@@ -119,6 +113,25 @@ def test_the_three_ways_give_the_same_bits(dtype):
             wanted = interpreter.invoke(name, *args)
             for vm in (body, inline):
                 given = vm.invoke(name, *args)
+                assert is_same(given, wanted, args), (name, args, given, wanted)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_remainders_of_close_and_far_floats_are_as_interpreted(dtype):
+    names = [isa.word_name(n, dtype) for n in ("mod", "floor_mod", "floor_divide")]
+    exes = [program([(name, (dtype, dtype), dtype) for name in names]) for _ in range(2)]
+    interpreter, jit = (VirtualMachine(e, engine=k) for e, k in zip(exes, ("interpreter", "jit")))
+    rng = np.random.default_rng(11)
+    whole = np.dtype(f"u{dtype.itemsize_bytes}").type
+    for _ in range(400):
+        b = rng.integers(0, 1 << dtype.bits, 1, np.uint64).astype(whole).view(dtype.numpy)[0]
+        with np.errstate(all="ignore"):
+            near = dtype.numpy.type(b * dtype.numpy.type(rng.integers(1, 1 << rng.integers(1, 60))))
+            step = (np.array(near).view(whole) + rng.integers(-2, 3)).astype(whole)
+        a = rng.choice([near, step.view(dtype.numpy)[()], -near]).astype(dtype.numpy)
+        for name in names:
+            for args in ((a, b), (b, a), (a, -b)):
+                given, wanted = (vm.invoke(name, *args) for vm in (jit, interpreter))
                 assert is_same(given, wanted, args), (name, args, given, wanted)
 
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from relayvm.vm.isa import ISA
-from relayvm.vm.jit import control, words
+from relayvm.vm.jit import control, remainders, words
 from relayvm.vm.jit.boxes import BOXES
 from relayvm.vm.jit.host import Host
 from relayvm.vm.jit.kernels import shape_name
 from relayvm.vm.jit.objects import OBJECTS
+from relayvm.vm.jit.remainders import REMAINDERS
 from relayvm.vm.jit.splice import declaration, inlined_text, kernels_module
 from relayvm.vm.jit.writer import (
     INVARIANT,
@@ -34,7 +35,7 @@ attributes #1 = { nounwind noinline optnone }
 attributes #2 = { nounwind noinline cold }
 """
 
-_PLACED = {**OBJECTS, **BOXES}
+_PLACED = {**OBJECTS, **BOXES, **REMAINDERS}
 INLINE = frozenset(words.WORDS) | frozenset(_PLACED) | frozenset(control.CONTROL)
 
 
@@ -83,6 +84,7 @@ def module_text(
     shapes: set[tuple[int, ...]] = set()
     called: set[int] = set()
     parts = [f'target triple = "{host.triple}"\n', words.declarations()]
+    parts.append(remainders.declarations())
     parts.append("declare i64 @llvm.read_register.i64(metadata)\n")
     count = 0
     for index, function in enumerate(program.functions):

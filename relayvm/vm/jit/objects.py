@@ -98,7 +98,7 @@ def is_layout(w: Writer, place: str, type_: Any) -> str:
     return w.value(f"icmp eq i16 {_layout_of(w, place)}, {signed}")
 
 
-def _or_by_body(w: Writer, instr: Instr, condition: str) -> str:
+def or_by_body(w: Writer, instr: Instr, condition: str) -> str:
     """Go on where the condition holds, else do it by the body; return the block behind both."""
     slow, done = w.name("slow"), w.name("done")
     w.expect(condition, slow)
@@ -108,7 +108,8 @@ def _or_by_body(w: Writer, instr: Instr, condition: str) -> str:
     return done
 
 
-def _finish(w: Writer, done: str) -> None:
+def finish(w: Writer, done: str) -> None:
+    """End the usual case of `or_by_body`: go on behind both ways."""
     w.do(f"br label %{done}")
     w.block(done)
 
@@ -116,21 +117,21 @@ def _finish(w: Writer, done: str) -> None:
 def _field(w: Writer, instr: Instr) -> None:
     dst, src, type_, i = instr.operands
     place = w.pointer(w.load(str(src)))
-    done = _or_by_body(w, instr, is_layout(w, place, type_))
+    done = or_by_body(w, instr, is_layout(w, place, type_))
     at = w.address(place, w.host.offsets["fields"] + 8 * int(i))  # type: ignore[arg-type]
     w.store(str(dst), w.value(f"load i64, ptr {at}"))
-    _finish(w, done)
+    finish(w, done)
 
 
 def _field_retain(w: Writer, instr: Instr) -> None:
     dst, src, type_, i = instr.operands
     place = w.pointer(w.load(str(src)))
-    done = _or_by_body(w, instr, is_layout(w, place, type_))
+    done = or_by_body(w, instr, is_layout(w, place, type_))
     at = w.address(place, w.host.offsets["fields"] + 8 * int(i))  # type: ignore[arg-type]
     word = w.value(f"load i64, ptr {at}")
     add_count(w, word, lambda: w.body(instr, cold=True))
     w.store(str(dst), word)
-    _finish(w, done)
+    finish(w, done)
 
 
 def tag_of(w: Writer, src: str, type_: int) -> tuple[str, str]:
@@ -144,9 +145,9 @@ def _tag(w: Writer, instr: Instr) -> None:
     dst, src, type_ = instr.operands
     assert isinstance(type_, int)
     tag, known = tag_of(w, str(src), type_)
-    done = _or_by_body(w, instr, known)
+    done = or_by_body(w, instr, known)
     w.store(str(dst), w.value(f"zext i32 {tag} to i64"))
-    _finish(w, done)
+    finish(w, done)
 
 
 _NO_LAYOUT = 0xFFFF
@@ -171,12 +172,12 @@ def _cell_new(w: Writer, instr: Instr) -> None:
         return
     head = _free_list(w, size)
     block = w.value(f"load ptr, ptr {head}")
-    done = _or_by_body(w, instr, w.value(f"icmp ne ptr {block}, null"))
+    done = or_by_body(w, instr, w.value(f"icmp ne ptr {block}, null"))
     following = w.value(f"load ptr, ptr {block}")
     w.do(f"store ptr {following}, ptr {head}")
     _fill_cell(w, block, type_, fields, "new_cells")
     w.store(str(dst), w.value(f"ptrtoint ptr {block} to i64"))
-    _finish(w, done)
+    finish(w, done)
 
 
 def _fill_cell(w: Writer, block: str, type_: int, fields: tuple[str, ...], counter: str) -> None:
@@ -217,7 +218,7 @@ def _cell_reuse(w: Writer, instr: Instr) -> None:
     w.block(here)
     _fill_cell(w, block, type_, fields, "reused_cells")
     w.store(str(dst), word)
-    _finish(w, done)
+    finish(w, done)
 
 
 def _cell_unpack(w: Writer, instr: Instr) -> None:
@@ -231,7 +232,7 @@ def _cell_unpack(w: Writer, instr: Instr) -> None:
     head = _free_list(w, size)
     w.do(f"store ptr {w.value(f'load ptr, ptr {head}')}, ptr {block}")
     w.do(f"store ptr {block}, ptr {head}")
-    _finish(w, done)
+    finish(w, done)
 
 
 def _cell_unpack_keep(w: Writer, instr: Instr) -> None:
@@ -245,7 +246,7 @@ def _cell_unpack_keep(w: Writer, instr: Instr) -> None:
     w.do(f"store i64 {_header(_NO_LAYOUT, size)}, ptr {block}")
     _set_shape(w, block, "memory_shapes", size)
     w.store(str(memory), word)
-    _finish(w, done)
+    finish(w, done)
 
 
 def _take_apart(
@@ -278,10 +279,10 @@ def _take_apart(
 def _array_length(w: Writer, instr: Instr) -> None:
     dst, src, type_ = instr.operands
     place = w.pointer(w.load(str(src)))
-    done = _or_by_body(w, instr, is_layout(w, place, type_))
+    done = or_by_body(w, instr, is_layout(w, place, type_))
     at = w.address(place, w.host.offsets["array_length"])
     w.store(str(dst), w.value(f"load i64, ptr {at}"))
-    _finish(w, done)
+    finish(w, done)
 
 
 def is_tensor(w: Writer, place: str) -> str:
@@ -297,9 +298,9 @@ def _rank(w: Writer, place: str) -> str:
 def _tensor_rank(w: Writer, instr: Instr) -> None:
     dst, src = instr.operands
     place = w.pointer(w.load(str(src)))
-    done = _or_by_body(w, instr, is_tensor(w, place))
+    done = or_by_body(w, instr, is_tensor(w, place))
     w.store(str(dst), w.value(f"zext i8 {_rank(w, place)} to i64"))
-    _finish(w, done)
+    finish(w, done)
 
 
 def _tensor_dim(w: Writer, instr: Instr) -> None:
@@ -315,12 +316,12 @@ def _tensor_dim(w: Writer, instr: Instr) -> None:
     with w.aside(slow):
         w.body(instr, cold=True)
         w.do(f"br label %{done}")
-    _finish(w, done)
+    finish(w, done)
 
 
 def _check_equal(w: Writer, instr: Instr) -> None:
     a, b = (w.load(str(operand)) for operand in instr.operands)
-    _finish(w, _or_by_body(w, instr, w.value(f"icmp eq i64 {a}, {b}")))
+    finish(w, or_by_body(w, instr, w.value(f"icmp eq i64 {a}, {b}")))
 
 
 OBJECTS: dict[str, ObjectLowering] = {

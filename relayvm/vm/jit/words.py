@@ -1,7 +1,5 @@
 """Inline lowerings of the instructions on words: arithmetic, comparisons and casts of all dtypes,
-as `scalar.h` defines them.
-
-What is not here is done by its C body: remainders of floats.
+as `scalar.h` defines them; remainders of floats are in `remainders`.
 """
 
 from __future__ import annotations
