@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
 BUILT := relayvm/vm/.built
 LIBRARY := relayvm/vm/_runtime.abi3.so
-RUNTIME := $(wildcard relayvm/vm/runtime/*.c relayvm/vm/runtime/*.h relayvm/vm/runtime/generated/*)
+RUNTIME := $(wildcard relayvm/vm/runtime/*.c relayvm/vm/runtime/*.h relayvm/vm/runtime/generated/* relayvm/vm/runtime/python/*)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest -p no:benchmark
 PARALLEL := $(PYTEST) -n $(JOBS) --dist loadfile
@@ -23,7 +23,7 @@ $(READY): pyproject.toml setup.py
 	  || { echo 'Python 3.10 or newer is needed: make PYTHON=/path/to/python3 ...'; exit 1; }
 	@command -v cc >/dev/null || { echo 'a C compiler is needed (cc is not found)'; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --upgrade 'pip>=23' 'setuptools>=77' wheel 'cffi>=1.16'
+	$(PIP) install --upgrade 'pip>=23' 'setuptools>=77' wheel 'cffi>=1.16' 'numpy>=2'
 	$(PIP) install --no-build-isolation --editable .
 	touch $@
 

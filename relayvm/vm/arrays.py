@@ -105,7 +105,7 @@ def check_sizes(array: Any, type_: ValueType, where: str, symbols: Symbols) -> N
 
 def _check_named(dim: str, size: int, place: str, symbols: Symbols) -> None:
     """Refuse a size that disagrees with another, or that no value of its symbol gives."""
-    name, factor, rest = _linear(dim)
+    name, factor, rest = linear_dim(dim)
     value, remainder = divmod(size - rest, factor)
     if remainder or (value < 0 and name != dim):
         raise error("wrong-argument", f"{place} has size {size}, which `{dim}` never is")
@@ -117,7 +117,7 @@ def _check_named(dim: str, size: int, place: str, symbols: Symbols) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _linear(dim: str) -> tuple[str, int, int]:
+def linear_dim(dim: str) -> tuple[str, int, int]:
     """Return `(n, 2, 1)` for `n*2 + 1`; a dim of another form stands for itself."""
     found = _LINEAR.fullmatch(dim)
     if found is None:

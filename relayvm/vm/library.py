@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import importlib
 import threading
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from typing import Any
 
 from relayvm.base.diagnostics import error
 from relayvm.base.settings import setting
 
 
-def _load() -> Any:
+def _load() -> tuple[Any, Any]:
     """Import the build that the setting names; raises RelayError `runtime-not-built`."""
     variant = str(setting("RELAYVM_RUNTIME"))
     name = f"_runtime_{variant}" if variant else "_runtime"
     try:
-        return importlib.import_module(f"relayvm.vm.{name}")
+        module = importlib.import_module(f"relayvm.vm.{name}")
+        return module, _second(str(module.__file__))
     except ImportError as reason:
         option = f" --{variant}" if variant else ""
         raise error(
@@ -28,7 +30,15 @@ def _load() -> Any:
         ) from None
 
 
-_module = _load()
+def _second(path: str) -> Any:
+    """Return the module `calls` that the same file holds."""
+    loader = ExtensionFileLoader("relayvm.vm.calls", path)
+    module = loader.create_module(ModuleSpec("relayvm.vm.calls", loader, origin=path))
+    loader.exec_module(module)
+    return module
+
+
+_module, calls = _load()
 ffi: Any = _module.ffi
 lib: Any = _module.lib
 

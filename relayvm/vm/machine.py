@@ -114,10 +114,12 @@ class VirtualMachine:
 
         Arrays must have the declared dtype and sizes; numpy's and those with `__dlpack__` are
         borrowed for the call and never written. Results are fresh arrays, tuples, data-type values,
-        references and functions. With `out`, tensors go into the caller's numpy arrays of exactly
-        their dtype and sizes, which are returned: one array, or a tuple of arrays and None for a
-        tuple. They are written when the run is over, so an argument may be among them, and only if
-        it ended without a trap. (A parameter called `out` is given by position.)
+        references and functions; the memory of large ones is lent, and comes back when the array
+        and its views die, whether the machine is still there or not. With `out`, tensors go into
+        the caller's numpy arrays of exactly their dtype and sizes, which are returned: one array,
+        or a tuple of arrays and None for a tuple. They are written when the run is over, so an
+        argument may be among them, and only if it ended without a trap. (A parameter called `out`
+        is given by position.)
 
         Raises RelayError `unknown-entry`, `wrong-argument` before anything runs (but where a size
         that the type leaves open is not that of `out`), `machine-busy`, and Trap.

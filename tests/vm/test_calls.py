@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import itertools
 import threading
 import weakref
 
@@ -33,9 +34,22 @@ def @five(%a: Tensor[(2000), float32], %b: Tensor[(2000), float32], %c: Tensor[(
           %d: Tensor[(2000), float32], %e: Tensor[(2000), float32]) { (%a - %b, %c - %d, %e) }
 def @list(%x: Tensor[(4), float32]) { (Cons(%x, Nil), %x * 2f) }
 def @nested(%x: Tensor[(4), float32]) { (%x, (%x, %x)) }
+def @shift[n](%x: Tensor[(n), float32]) { (%x + 1f, %x, (%x, Cons(%x, Nil))) }
 def @spin(%i: int64) -> int64 { if (%i > 0i64) { @spin(%i - 1i64) } else { 7i64 } }
 """
-ENTRIES = ["main", "fixed", "large", "same", "scalar", "pick", "five", "list", "nested", "spin"]
+ENTRIES = [
+    "main",
+    "fixed",
+    "large",
+    "same",
+    "scalar",
+    "pick",
+    "five",
+    "list",
+    "nested",
+    "shift",
+    "spin",
+]
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +123,9 @@ def test_results_are_fresh_in_every_call(vm):
     results += [vm.invoke("large", floats(2000, i), 1.0) for i in range(3)]
     firsts = [r[0] for r in results]
     assert firsts == [0, 1, 2, 0, 1, 2]
-    assert all(r.flags.owndata and r.flags.writeable for r in results)
+    assert all(r.flags.writeable and r.flags.c_contiguous for r in results)
+    for a, b in itertools.combinations(results, 2):
+        assert not np.shares_memory(a, b)
 
 
 def test_tensors_of_other_libraries_are_borrowed(vm):
@@ -215,6 +231,19 @@ def test_an_argument_may_take_the_result(vm):
     wide = floats(5)
     vm.invoke("same", wide[:4], out=wide[1:])
     np.testing.assert_array_equal(wide, [0, 0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("count", [4, 3000])
+@pytest.mark.parametrize("named", [False, True])
+def test_results_that_are_the_argument_do_not_see_it_overwritten(vm, count, named):
+    x, y = floats(count), floats(count)
+    outs = (x, y, None)
+    given = vm.invoke("shift", x=x, out=outs) if named else vm.invoke("shift", x, out=outs)
+    assert given[0] is x
+    assert given[1] is y
+    np.testing.assert_array_equal(x, floats(count, 1))
+    for result in (y, given[2][0], given[2][1].fields[0]):
+        np.testing.assert_array_equal(result, floats(count))
 
 
 def read_only() -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relayvm.base.diagnostics import Diagnostic, Note, RelayError, Trap, error
-from relayvm.base.dtypes import BFLOAT16, BY_CODE, BY_NAME, DType
+from relayvm.base.dtypes import BY_CODE, BY_NAME, DType
 from relayvm.vm.arrays import Symbols, buffer_of, host_dtype
 from relayvm.vm.calling.arguments import (
     Setter,
@@ -25,7 +25,7 @@ from relayvm.vm.calling.arguments import (
     word_setter,
 )
 from relayvm.vm.calling.record import Record
-from relayvm.vm.calling.text import COPIED, LENT, OTHER, WORD, function_of
+from relayvm.vm.calling.usual import COPIED, LENT, OTHER, WORD, entry_of
 from relayvm.vm.convert import TENSOR
 from relayvm.vm.library import ffi, lib, lost_exception
 from relayvm.vm.manifest import Entry, Parameter, ValueType
@@ -38,17 +38,9 @@ if TYPE_CHECKING:
 OBJECT_ARGUMENT, ARRAY_ARGUMENT = 1, 2
 WORD_CLASS = 0
 BUSY, MISFIT = -1, -2
-PLACES = 4
 KEPT_RECORDS = 1024
 empty = np.empty
 invoke = lib.rvm_machine_invoke
-INVOKE = (
-    invoke,
-    lib.rvm_machine_invoke_1,
-    lib.rvm_machine_invoke_2,
-    lib.rvm_machine_invoke_3,
-    lib.rvm_machine_invoke_4,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +71,6 @@ class Call:
         words = [info.result_class[i] == WORD_CLASS for i in range(info.num_results)]
         self.rows = self._rows(words)
         self.kinds = [self._kind(p, c) for p, c in zip(entry.parameters, self.classes[self.skip :])]
-        self.lent = [i for i, kind in enumerate(self.kinds) if kind == LENT]
         self.objects = [i + self.skip for i, kind in enumerate(self.kinds) if kind == OTHER]
         if of_closures:
             self.objects.insert(0, 0)
@@ -127,50 +118,40 @@ class Call:
             return small_setter(parameter.type, where, slot)
         if kind == LENT:
             return array_setter(parameter.type, where, slot)
-        convert, type_ = self.machine.converter.to_object, parameter.type
+        convert = self._object_of(parameter)
 
         def set_object(record: Record, value: Any, symbols: Symbols) -> None:
-            record.slots[slot].word = convert(value, type_, where)
+            record.slots[slot].word = convert(value)
 
         return set_object
 
     def _function(self) -> Callable[..., Any]:
-        """Return the function of arguments that runs the entry: the usual case, in one piece."""
+        """Return the function of arguments that runs the entry; the usual case is the library's."""
+        if self.skip:
+            return self.__call__  # which is told the closure
+        record = self.record()
+        convert = [self._object_of(parameter) for parameter in self.entry.parameters]
+        rows = [(row.kind, row.type) for row in self.rows]
+        params = list(zip(self.kinds, [p.type for p in self.entry.parameters], convert))
+        run: Callable[..., Any] = entry_of(record, params, rows, self._general, self._end).run
+        return run
 
-        def general(args: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
-            return self(args, named, out)
+    def _object_of(self, parameter: Parameter) -> Callable[[Any], int]:
+        """Return what makes objects of arguments that are no tensors."""
+        convert, type_ = self.machine.converter.to_object, parameter.type
+        where = f"`{parameter.name}` of `{self.entry.name}`"
+        return lambda value: convert(value, type_, where)
 
-        if self.skip or OTHER in self.kinds:
-            return function_of(None, (), False, {"general": general})
-        results = [row.kind for row in self.rows]
-        names: dict[str, Any] = {
-            "general": general,
-            "new": self.record,
-            "pop": self.free.pop,
-            "push": self.free.append,
-            "finish": self.finish,
-            "drop": self._drop,
-            "checked": self._outs,
-            "filled": filled,
-            "from_buffer": buffer_of if self._has_bfloat16() else ffi.from_buffer,
-            "ndarray": np.ndarray,
-            "empty": empty,
-            "invoke": INVOKE[min(PLACES, len(self.lent) + results.count(LENT))],
-        }
-        for i, parameter in enumerate(self.entry.parameters):
-            names[f"set{i}"] = self.setters[i]
-            if self.kinds[i] != WORD:
-                names[f"d{i}"] = BY_NAME[parameter.type.dtype].numpy
-                names[f"s{i}"] = static_shape(parameter.type)
-        for i, row in enumerate(self.rows):
-            names[f"e{i}"] = host_dtype(row.dtype) if row.dtype else None
-        sized = all(row.shape is not None for row in self.rows if row.kind == LENT)
-        return function_of(self.kinds, results, sized, names)
+    def _general(self, args: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
+        return self(args, named, out)
 
-    def _has_bfloat16(self) -> bool:
-        types = [p.type.dtype for p in self.entry.parameters]
-        types += [row.dtype.name for row in self.rows if row.dtype]
-        return BFLOAT16.name in types
+    def _end(self, record: Record, code: int, outs: Any, values: Any) -> Any:
+        """Finish a call that was begun in the usual way."""
+        try:
+            return self.finish(record, code, outs, values)
+        except BaseException:
+            self._drop(record)
+            raise
 
     # --- records ------------------------------------------------------------------------------
 
@@ -183,19 +164,9 @@ class Call:
         call.machine, call.function = self.machine.handle, self.entry.function
         for i, parameter in enumerate(self.entry.parameters):
             self._prepare(record, i, parameter.type)
-        record.views = tuple([v for v in record.arrays if v is not None])
         for i in self.objects:
             record.slots[i].kind = OBJECT_ARGUMENT
-        record.shapes = tuple([static_shape(self.entry.parameters[i].type) for i in self.lent])
         self._fill_results(record)
-        data = [ffi.addressof(record.slots[i + self.skip], "data") for i in self.lent]
-        data += [
-            ffi.cast("void const **", ffi.addressof(record.destinations[i], "data"))
-            for i, row in enumerate(self.rows)
-            if row.kind == LENT
-        ]
-        for i, place in enumerate(data[:PLACES]):
-            call.places[i] = place
         return record
 
     def _prepare(self, record: Record, index: int, type_: ValueType) -> None:
@@ -219,7 +190,6 @@ class Call:
         copies: list[Any] = []
         for i, row in enumerate(self.rows):
             copy = None
-            record.sizes.append(row.shape)
             if row.dtype is not None:
                 record.destinations[i].dtype = row.dtype.code
                 record.destinations[i].rank = len(row.type.dims)
@@ -272,18 +242,12 @@ class Call:
             self.free.append(record)
 
     def _set(self, record: Record, args: Sequence[Any], closure: Closure | None = None) -> None:
-        """Set all arguments; their shapes are believed only once they all fit together."""
+        """Set all arguments."""
         symbols: Symbols = {}
-        record.shapes = (None,) * len(self.lent)
         for setter, value in zip(self.setters, args):
             setter(record, value, symbols)
         if closure is not None:
             record.slots[0].word = closure.retained()
-        if self.lent:
-            given, ranks = record.slots, self.skip
-            record.shapes = tuple(
-                [tuple(given[i + ranks].dims[0 : given[i + ranks].rank]) for i in self.lent]
-            )
 
     def _aim(self, record: Record, outs: Sequence[Any] | None) -> None:
         """Give each result the destination that it has in the general case."""
@@ -310,7 +274,8 @@ class Call:
     ) -> Any:
         """Return the result of a call that is over, or raise what it failed with.
 
-        `outs` are the caller's arrays; `fresh` those made for results before the call.
+        `outs` are the caller's arrays; `fresh` are the results that are taken already, None for the
+        others.
         """
         if code == BUSY:
             raise busy()
@@ -332,14 +297,15 @@ class Call:
         left: list[int] = []
         for i, row in enumerate(self.rows):
             out = None if outs is None else outs[i]
+            if values[i] is not None:
+                continue
             if row.kind == WORD:
                 values[i] = record.copies[i]()
                 if out is not None:
                     out[...] = values[i]
                     values[i] = out
             elif not results[i]:  # it is where it should be
-                copied = out is None and row.kind == COPIED
-                values[i] = record.copies[i]() if copied else values[i] if out is None else out
+                values[i] = record.copies[i]() if out is None else out
             elif record.infos[i].kind == TENSOR:
                 values[i] = self._room(record, i, out)
                 left.append(i)
@@ -412,16 +378,9 @@ class Call:
         place = "`out`" if len(self.rows) == 1 else f"item {i} of `out`"
         return f"{place} of `{self.entry.name}`"
 
-    def _takes(self, row: ResultRow, out: Any) -> bool:
-        """Tell quickly that a numpy array is as it should be; if not, the reason is not known."""
-        same = row.dtype is not None and out.dtype is row.dtype.numpy and out.shape == row.shape
-        return bool(same and out.flags.carray)
-
     def _outs(self, out: Any) -> tuple[Any, ...]:
         """Return the caller's arrays, one for a result; raises RelayError `wrong-argument`."""
         count = len(self.rows)
-        if count == 1 and type(out) is np.ndarray and self._takes(self.rows[0], out):
-            return (out,)
         outs = (out,) if count == 1 else out
         if not isinstance(outs, (tuple, list)) or len(outs) != count:
             message = (
@@ -508,23 +467,6 @@ class Call:
         trap = Trap(_noted(failure, f"in call {index} of {count}"), failure.stack)
         trap.index, trap.results = index, tuple(results)
         return trap
-
-
-def filled(outs: tuple[Any, ...] | None, result: Any) -> Any:
-    """Return a result whose arrays were copied into those of the caller's that are not None."""
-    if outs is None:
-        return result
-    if len(outs) == 1:
-        return _filled(outs[0], result)
-    return tuple(map(_filled, outs, result))
-
-
-def _filled(out: Any, value: Any) -> Any:
-    if out is None:
-        return value
-    if out is not value:
-        out[...] = value
-    return out
 
 
 def _noted(mistake: RelayError, text: str) -> Diagnostic:

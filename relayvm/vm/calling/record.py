@@ -8,9 +8,8 @@ from relayvm.vm.library import ffi
 
 
 class Record:
-    """Buffers of one call. `shapes` are those of the lent arrays that it took last, `views` are the
-    arrays that small arguments are copied to, `copies` make arrays of small results, `sizes` are
-    those that results are expected to have.
+    """Buffers of one call. `arrays` are those that small arguments are copied to, `copies` make new
+    ones of small results.
     """
 
     __slots__ = (
@@ -24,11 +23,8 @@ class Record:
         "kept",
         "memory",
         "results",
-        "shapes",
-        "sizes",
         "slots",
         "typed",
-        "views",
     )
 
     def __init__(self, call: Any, num_params: int, num_results: int) -> None:
@@ -40,12 +36,9 @@ class Record:
         self.destinations = ffi.new("rvm_destination[]", max(1, num_results))
         self.kept: list[Any] = []  # copies of arguments, alive during a call
         self.arrays: list[Any] = [None] * num_params
-        self.views: tuple[Any, ...] = ()
-        self.memory: list[Any] = []  # of `views`
+        self.memory: list[Any] = []  # of `arrays`
         self.homes: list[Any] = [None] * num_results  # where small results go
         self.copies: tuple[Any, ...] = ()
-        self.shapes: tuple[Any, ...] = ()
-        self.sizes: list[Any] = []
         self.typed: list[Any] = [None] * num_params
         call.args, call.results, call.infos = self.args, self.results, self.infos
         call.destinations = self.destinations
@@ -55,4 +48,3 @@ class Record:
         row = self.destinations[result]
         for axis, size in enumerate(shape):
             row.dims[axis] = size
-        self.sizes[result] = shape

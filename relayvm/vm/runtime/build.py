@@ -1,4 +1,5 @@
-"""Builds the C runtime as the extension module `relayvm.vm._runtime`, in place, with cffi.
+"""Builds the C runtime as the extension module `relayvm.vm._runtime`, in place, with cffi. The file
+holds a second module, `calls`, which is written for Python and numpy by hand.
 
 `python -m relayvm.vm.runtime.build [--stress] [--sanitize] [--tsan]`; the other builds have names
 of their own and stand beside the normal one: `_runtime_stress`, `_runtime_sanitize` and so on.
@@ -13,6 +14,7 @@ import sys
 from pathlib import Path
 
 import cffi
+import numpy as np
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -31,8 +33,8 @@ def build_module(
     ffi.set_source(
         f"relayvm.vm.{name}",
         '#include "machine.h"\n#include "value.h"\n#include "loader.h"\n',
-        sources=[str(here / path.name) for path in sorted(HERE.glob("*.c"))],
-        include_dirs=[str(here)],
+        sources=[str(here / path.relative_to(HERE)) for path in sources()],
+        include_dirs=[str(here), np.get_include()],
         depends=[str(here / path.relative_to(HERE)) for path in sorted(HERE.rglob("*.[hi]*"))],
         extra_compile_args=[*FLAGS, *extra],
         extra_link_args=[flag for flag in extra if flag.startswith("-fsanitize")],
@@ -40,6 +42,11 @@ def build_module(
         py_limited_api=True,
     )
     return ffi
+
+
+def sources() -> list[Path]:
+    """Return the C files of the extension module."""
+    return [*sorted(HERE.glob("*.c")), *sorted((HERE / "python").glob("*.c"))]
 
 
 def _without_directives(text: str) -> str:

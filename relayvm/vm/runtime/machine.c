@@ -1,5 +1,6 @@
 /* Making machines, running functions on them, and their public odds and ends. */
 #include "cycles.h"
+#include "lending.h"
 #include "machine.h"
 
 #include <stdio.h> /* stress build */
@@ -29,7 +30,8 @@ rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t
         most = program->functions[i].num_params > most ? program->functions[i].num_params : most;
     }
     m->invoke_values = calloc(most, sizeof *m->invoke_values);
-    if (!m->gather || !m->results || !m->invoke_values || !kernel_buffers_init(m) || !frame_init(m)) {
+    m->lender = lender_new();
+    if (!m->gather || !m->results || !m->invoke_values || !m->lender || !kernel_buffers_init(m) || !frame_init(m)) {
         rvm_machine_free(m);
         return NULL;
     }
@@ -40,6 +42,7 @@ void rvm_machine_free(rvm_machine *m) {
     if (!m) {
         return;
     }
+    lender_close(m);
     frame_close(m);
     native_close(m);
     kernel_buffers_free(m);
@@ -171,6 +174,7 @@ void machine_settle(rvm_machine *m) {
 int32_t machine_start(rvm_machine *m, uint32_t function, const uint64_t *args, uint64_t *results) {
     atomic_store(&m->interrupted, 0);
     m->invocations++;
+    lending_collect(m);
     heap_begin_scans(&m->heap);
     return start(m, &m->program->functions[function], args, results);
 }
@@ -192,6 +196,7 @@ bool rvm_machine_trim(rvm_machine *m) {
     if (atomic_exchange(&m->running, 1)) {
         return false;
     }
+    lending_collect(m);
     frame_trim(m);
     native_trim(m);
     kernel_scratch_free(m);

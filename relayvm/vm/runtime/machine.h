@@ -74,6 +74,7 @@ typedef struct rvm_machine {
     rvm_heap heap;
     rvm_native native;
     rvm_program *program;
+    struct rvm_lender *lender; /* of results that the host keeps */
     rvm_segment *segment;
     uint8_t *top, *limit; /* of the current segment */
     uint64_t stack_bytes; /* of all segments */

@@ -105,15 +105,10 @@ typedef struct {
     uint64_t *results;
     rvm_value_info *infos;
     rvm_destination *destinations;
-    const void **places[4];
     uint32_t function;
     rvm_profile *profile;
 } rvm_call;
 int32_t rvm_machine_invoke(rvm_call *call);
-int32_t rvm_machine_invoke_1(rvm_call *call, const void *a);
-int32_t rvm_machine_invoke_2(rvm_call *call, const void *a, const void *b);
-int32_t rvm_machine_invoke_3(rvm_call *call, const void *a, const void *b, const void *c);
-int32_t rvm_machine_invoke_4(rvm_call *call, const void *a, const void *b, const void *c, const void *d);
 int32_t rvm_machine_invoke_many(rvm_call *calls, uint32_t count, uint32_t *done);
 void rvm_machine_take(rvm_call *calls, uint32_t count);
 int rvm_value_equal(uint64_t a, uint64_t b);

@@ -51,7 +51,7 @@ static bool fits(const rvm_destination *to, const rvm_tensor *tensor) {
     return true;
 }
 
-/* Copied before they are shared: most never become values that others see. */
+/* A single one is copied before it is shared: most never become values that others see. */
 static int32_t fill_destinations(rvm_call *call, const rvm_function *code) {
     int32_t answer = 0;
     for (uint32_t i = 0; i < code->num_results; i++) {
@@ -70,27 +70,59 @@ static int32_t fill_destinations(rvm_call *call, const rvm_function *code) {
     return answer;
 }
 
-static int32_t invoke(rvm_call *call) {
+/* Runs the function of a call on a machine that is the caller's; results belong to the machine alone. */
+static int32_t run(rvm_call *call) {
     rvm_machine *m = call->machine;
     const rvm_function *code = &m->program->functions[call->function];
-    int32_t answer = 0, trap = take_arguments(m, code, call->args, m->invoke_values);
+    int32_t trap = take_arguments(m, code, call->args, m->invoke_values);
     if (!trap) {
         trap = machine_start(m, call->function, m->invoke_values, call->results);
-        if (!trap) {
-            answer = call->destinations ? fill_destinations(call, code) : 0;
-            trap = machine_share_results(m, code, call->results);
-        }
-        drop_objects(m, code, m->invoke_values, RVM_CLASS_BORROWED);
-        machine_settle(m);
-    }
-    for (uint32_t i = 0; i < code->num_results; i++) {
         if (trap) {
-            call->results[i] = 0;
-        } else if (code->result_class[i] == RVM_CLASS_OWNED && call->results[i]) {
+            drop_objects(m, code, m->invoke_values, RVM_CLASS_BORROWED);
+            machine_settle(m);
+        }
+    }
+    for (uint32_t i = 0; trap && i < code->num_results; i++) {
+        call->results[i] = 0;
+    }
+    return trap;
+}
+
+/* Makes the results that nobody took those of the host. */
+static int32_t leave(rvm_call *call) {
+    rvm_machine *m = call->machine;
+    const rvm_function *code = &m->program->functions[call->function];
+    const int32_t trap = call_share(call);
+    drop_objects(m, code, m->invoke_values, RVM_CLASS_BORROWED);
+    machine_settle(m);
+    for (uint32_t i = 0; i < code->num_results; i++) {
+        if (code->result_class[i] == RVM_CLASS_OWNED && call->results[i]) {
             rvm_value_inspect(call->results[i], &call->infos[i]);
         }
     }
-    return trap ? trap : answer;
+    return trap;
+}
+
+int32_t call_share(rvm_call *call) {
+    rvm_machine *m = call->machine;
+    const rvm_function *code = &m->program->functions[call->function];
+    const int32_t trap = machine_share_results(m, code, call->results);
+    for (uint32_t i = 0; trap && i < code->num_results; i++) {
+        call->results[i] = 0;
+    }
+    return trap;
+}
+
+static int32_t invoke(rvm_call *call) {
+    const int32_t trap = run(call);
+    if (trap) {
+        return trap;
+    }
+    const rvm_function *code = &call->machine->program->functions[call->function];
+    const int32_t early = call->destinations && code->num_results > 1 ? call_share(call) : 0;
+    const int32_t answer = call->destinations && !early ? fill_destinations(call, code) : 0;
+    const int32_t late = leave(call);
+    return early ? early : late ? late : answer;
 }
 
 static int32_t invoke_measured(rvm_call *call) {
@@ -101,15 +133,29 @@ static int32_t invoke_measured(rvm_call *call) {
     return answer;
 }
 
+static bool lock_machine(rvm_machine *m) {
+    if (atomic_exchange(&m->running, 1)) {
+        return false;
+    }
+    if (m->program->cyclic) {
+        shared_cycles_enter();
+    }
+    return true;
+}
+
+static void unlock_machine(rvm_machine *m) {
+    if (m->program->cyclic) {
+        shared_cycles_leave();
+        shared_cycles_settle(SHARED_CYCLES_RUN);
+    }
+    atomic_store(&m->running, 0);
+}
+
 int32_t rvm_machine_invoke_many(rvm_call *calls, uint32_t count, uint32_t *done) {
     rvm_machine *m = calls->machine;
     *done = 0;
-    if (atomic_exchange(&m->running, 1)) {
+    if (!lock_machine(m)) {
         return RVM_CALL_BUSY;
-    }
-    const bool cyclic = m->program->cyclic;
-    if (cyclic) {
-        shared_cycles_enter();
     }
     int32_t answer = 0;
     while (answer <= 0 && *done < count) {
@@ -118,11 +164,7 @@ int32_t rvm_machine_invoke_many(rvm_call *calls, uint32_t count, uint32_t *done)
         answer = last ? last : answer;
         *done += last <= 0;
     }
-    if (cyclic) {
-        shared_cycles_leave();
-        shared_cycles_settle(SHARED_CYCLES_RUN);
-    }
-    atomic_store(&m->running, 0);
+    unlock_machine(m);
     return answer;
 }
 
@@ -131,24 +173,21 @@ int32_t rvm_machine_invoke(rvm_call *call) {
     return rvm_machine_invoke_many(call, 1, &done);
 }
 
-int32_t rvm_machine_invoke_1(rvm_call *call, const void *a) {
-    *call->places[0] = a;
-    return rvm_machine_invoke(call);
+int32_t call_begin(rvm_call *call) {
+    if (!lock_machine(call->machine)) {
+        return RVM_CALL_BUSY;
+    }
+    const int32_t trap = run(call);
+    if (trap) {
+        unlock_machine(call->machine);
+    }
+    return trap;
 }
 
-int32_t rvm_machine_invoke_2(rvm_call *call, const void *a, const void *b) {
-    *call->places[1] = b;
-    return rvm_machine_invoke_1(call, a);
-}
-
-int32_t rvm_machine_invoke_3(rvm_call *call, const void *a, const void *b, const void *c) {
-    *call->places[2] = c;
-    return rvm_machine_invoke_2(call, a, b);
-}
-
-int32_t rvm_machine_invoke_4(rvm_call *call, const void *a, const void *b, const void *c, const void *d) {
-    *call->places[3] = d;
-    return rvm_machine_invoke_3(call, a, b, c);
+int32_t call_end(rvm_call *call) {
+    const int32_t trap = leave(call);
+    unlock_machine(call->machine);
+    return trap;
 }
 
 static void take(rvm_call *call, rvm_heap *heap) {

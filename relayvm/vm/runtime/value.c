@@ -66,7 +66,7 @@ void rvm_value_fields(uint64_t value, uint64_t *fields) {
 void rvm_value_copy_data(uint64_t value, void *to) {
     const rvm_tensor *tensor = word_tensor(value);
     if (tensor->elements) {
-        memcpy(to, tensor->data, tensor_bytes(tensor));
+        memmove(to, tensor->data, tensor_bytes(tensor)); /* it may be an argument, and so may the place */
     }
 }
 

@@ -56,7 +56,7 @@ typedef struct rvm_destination {
     uint8_t dtype, rank;
 } rvm_destination;
 
-enum { RVM_CALL_PLACES = 4, RVM_CALL_BUSY = -1, RVM_CALL_MISFIT = -2 };
+enum { RVM_CALL_BUSY = -1, RVM_CALL_MISFIT = -2 };
 
 /* A call of a function with room for its arguments and results; it may be used again. */
 typedef struct rvm_call {
@@ -65,7 +65,6 @@ typedef struct rvm_call {
     uint64_t *results;
     rvm_value_info *infos;         /* of the results that are left as objects */
     rvm_destination *destinations; /* of the results; null: none has one */
-    const void **places[RVM_CALL_PLACES]; /* of addresses that change from call to call: in `args`, `destinations` */
     uint32_t function;
     rvm_profile *profile; /* where the call is measured; null: it is not */
 } rvm_call;
@@ -75,11 +74,13 @@ typedef struct rvm_call {
  * it ran but not all destinations are filled; then these results are owned objects, too. Results are 0 where there are
  * none. */
 int32_t rvm_machine_invoke(rvm_call *call);
-/* The same, with the addresses that the first places get. */
-int32_t rvm_machine_invoke_1(rvm_call *call, const void *a);
-int32_t rvm_machine_invoke_2(rvm_call *call, const void *a, const void *b);
-int32_t rvm_machine_invoke_3(rvm_call *call, const void *a, const void *b, const void *c);
-int32_t rvm_machine_invoke_4(rvm_call *call, const void *a, const void *b, const void *c, const void *d);
+/* The two halves of it, for hosts that take the results themselves: where the first returns 0 the machine goes on
+ * running, and its results are its own until the second. In between, those taken are set to 0. */
+int32_t call_begin(rvm_call *call);
+int32_t call_end(rvm_call *call);
+/* In between: makes all results the host's. It must come before one of several is written anywhere, since that may be
+ * an argument which is another result, or part of one. A trap code leaves none, and the call is still to be ended. */
+int32_t call_share(rvm_call *call);
 /* Runs calls of one machine in order, up to the first that traps; `done` is their number without that one. Nobody else
  * runs on the machine in between. The answer is of the last that ran, MISFIT if any was. */
 int32_t rvm_machine_invoke_many(rvm_call *calls, uint32_t count, uint32_t *done);
