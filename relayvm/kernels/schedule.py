@@ -23,7 +23,12 @@ from relayvm.kernels.schedules.convolution import convolution_phases
 from relayvm.kernels.schedules.elementwise import column_phase, elementwise_phase
 from relayvm.kernels.schedules.emit import CannotPlace, Context
 from relayvm.kernels.schedules.joins import Place, place_parts, split_outputs
-from relayvm.kernels.schedules.machine import cache_bytes, dot_kind, vector_registers
+from relayvm.kernels.schedules.machine import (
+    cache_bytes,
+    dot_kind,
+    vector_bytes,
+    vector_registers,
+)
 from relayvm.kernels.schedules.operand import stage_operands
 from relayvm.kernels.schedules.packs import PackedTiling
 from relayvm.kernels.schedules.plan import Stage, inlines_reduction
@@ -90,6 +95,7 @@ def _placed(
 def _phases(parts: Skeleton, target: Target) -> list[n.Phase]:
     registers = vector_registers(target)
     parts.context.cache_bytes, parts.context.dots = cache_bytes(target), dot_kind(target)
+    parts.context.vector_bytes = vector_bytes(target)
     kept = frozenset(parts.context.buffers)
     phases: list[n.Phase] = []
     for group in group_stages(parts.context, parts.stages):

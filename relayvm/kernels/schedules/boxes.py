@@ -15,6 +15,7 @@ _ZERO = n.const(0)
 AxisValues = dict[Union[c.IndexVar, None], n.Expr]
 BoxStep = Callable[[AxisValues, n.Expr], None]
 LaneStep = Callable[[n.Expr, Union[n.Expr, None]], None]
+PlaceStep = Callable[[n.Ramp], None]
 
 
 def identity(kind: str, dtype: DType) -> n.Const:
@@ -56,18 +57,7 @@ def lane_loop(
     lanes: int = n.LANES,
 ) -> None:
     """Emit a loop over whole vectors of an axis, then one masked vector if any is left."""
-    begin = begin if begin is not None else n.const(0)
-    width = n.const(lanes)
-    length = s.sub(extent, begin)
-    full = s.add(begin, s.mul(s.floordiv(length, width), width))
-    if full != extent:
-        full = emitter.bind(full, "e")
-    if full != begin:
-        k = emitter.context.names.var("k")
-        with emitter.block() as body:
-            emitter.prover.add_range(k, begin, full, lanes)
-            step(k, None)
-        emitter.statements.append(n.For(k, begin, full, lanes, tuple(body)))
+    full = _whole_vectors(emitter, extent, step, begin if begin is not None else n.const(0), lanes)
     if full == extent:
         return
     with emitter.block() as body:
@@ -80,6 +70,43 @@ def lane_loop(
         emitter.statements += body
     else:
         emitter.statements.append(n.If(s.compare("less", full, extent), tuple(body)))
+
+
+def _whole_vectors(
+    emitter: Emitter, extent: n.Expr, step: LaneStep, begin: n.Expr, lanes: int
+) -> n.Expr:
+    """Emit a loop over whole vectors of an axis; return where it ends."""
+    width = n.const(lanes)
+    length = s.sub(extent, begin)
+    full = s.add(begin, s.mul(s.floordiv(length, width), width))
+    if full != extent:
+        full = emitter.bind(full, "e")
+    if full != begin:
+        k = emitter.context.names.var("k")
+        with emitter.block() as body:
+            emitter.prover.add_range(k, begin, full, lanes)
+            step(k, None)
+        emitter.statements.append(n.For(k, begin, full, lanes, tuple(body)))
+    return full
+
+
+def place_loops(
+    emitter: Emitter, extent: n.Expr, step: PlaceStep, begin: n.Expr | None = None
+) -> None:
+    """Emit loops over vectors of an axis as wide as `emitter.widths` says, the widest first.
+
+    What is left is one masked vector of the last width.
+    """
+    *wider, last = emitter.widths
+    begin = begin if begin is not None else n.const(0)
+
+    def of(lanes: int) -> LaneStep:
+        return lambda k, mask: step(n.Ramp(k, n.const(1), lanes))
+
+    for lanes in wider:
+        begin = _whole_vectors(emitter, extent, of(lanes), begin, lanes)
+    if begin != extent:
+        lane_loop(emitter, extent, of(last), begin, last)
 
 
 def product(extents: tuple[n.Expr, ...]) -> n.Expr:

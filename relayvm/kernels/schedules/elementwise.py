@@ -1,8 +1,12 @@
-"""Elementwise stages: 16 elements at a time, along the last axis or all axes taken as one."""
+"""Elementwise stages: vectors along the last axis or all axes taken as one.
+
+A vector has 16 elements, and more of small dtypes, of which a register holds more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from relayvm.base.abi import Access
@@ -10,7 +14,7 @@ from relayvm.base.dtypes import BOOL, INT64
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.borders import borders
-from relayvm.kernels.schedules.boxes import LaneStep, lane_loop
+from relayvm.kernels.schedules.boxes import PlaceStep, place_loops, reads_apart
 from relayvm.kernels.schedules.emit import (
     CannotPlace,
     CannotVectorise,
@@ -20,23 +24,54 @@ from relayvm.kernels.schedules.emit import (
     flat_index,
 )
 from relayvm.kernels.schedules.plan import Stage
-from relayvm.kernels.schedules.probe import Probe, clipped_extents, inner_axis, probe
+from relayvm.kernels.schedules.probe import (
+    Probe,
+    clipped_extents,
+    inner_axis,
+    probe,
+    widest_item_bytes,
+)
 from relayvm.kernels.schedules.reduction import serial
 
 BLOCK = 2048
 MIN_VECTOR = 5
+# Targets with such registers mask any vector in one instruction.
+MASKED_BYTES = 64
 
 Ranges = dict[int, tuple[n.Expr, n.Expr]]
 
 
 def elementwise_phase(context: Context, stage: Stage) -> n.Phase | None:
     """Return the phase of a stage without reductions, or None where it has no vector form."""
+    widths = _widths(context, stage)
+    if widths != (n.LANES,):
+        trial = replace(context, names=context.names.copy())
+        phase = _phase_of_widths(trial, stage, widths)
+        if phase is not None and not reads_apart(phase.body):
+            context.names.counts.update(trial.names.counts)
+            return phase
+    return _phase_of_widths(context, stage, (n.LANES,))
+
+
+def _widths(context: Context, stage: Stage) -> tuple[int, ...]:
+    """Return how many elements a vector may have, the most first.
+
+    Where masks are cheap only the last vector has one; else the last few elements are left to
+    vectors of 16.
+    """
+    lanes = max(n.LANES, context.vector_bytes // widest_item_bytes(context, stage))
+    if lanes == n.LANES or context.vector_bytes >= MASKED_BYTES:
+        return (lanes,)
+    return (lanes, n.LANES)
+
+
+def _phase_of_widths(context: Context, stage: Stage, widths: tuple[int, ...]) -> n.Phase | None:
     if _is_flat(context, stage):
         try:
-            return _flat_phase(context, stage)
+            return _flat_phase(context, stage, widths)
         except CannotVectorise:
             return None
-    return vector_phase(context, stage, serial)
+    return vector_phase(context, stage, serial, widths)
 
 
 def column_phase(context: Context, stage: Stage) -> n.Phase | None:
@@ -44,14 +79,16 @@ def column_phase(context: Context, stage: Stage) -> n.Phase | None:
     return vector_phase(context, stage, partial(serial, lanes=n.LANES))
 
 
-def vector_phase(context: Context, stage: Stage, reducer: Reducer) -> n.Phase | None:
+def vector_phase(
+    context: Context, stage: Stage, reducer: Reducer, widths: tuple[int, ...] = (n.LANES,)
+) -> n.Phase | None:
     """Return loops with the last axis (of more than one element) in lanes, or None."""
     extents = tuple(context.dim(d) for d in stage.shape)
     axis = next((k for k, e in enumerate(extents) if e != n.const(1)), None)
     if axis is None:
         return None
     emitter = Emitter(context, reducer)
-
+    emitter.widths = widths
     lanes_axis = last_axis(extents)
     clipped = clipped_extents(context, stage, lanes_axis) if lanes_axis is not None else []
 
@@ -175,15 +212,12 @@ class _Rows:
             if axis != self.lanes_axis:
                 self._loop(at, rest, low, high)
             elif whole or not points:
-                lane_loop(self.emitter, high, self._step(at, rest), low)
+                place_loops(self.emitter, high, self._step(at, rest), low)
             else:
                 _lanes_if_any(self.emitter, low, high, self._step(at, rest))
 
-    def _step(self, at: dict[int, n.Expr], rest: list[int]) -> LaneStep:
-        def step(k: n.Expr, mask: n.Expr | None) -> None:
-            self._nested({**at, rest[0]: n.Ramp(k, n.const(1), n.LANES)}, rest[1:])
-
-        return step
+    def _step(self, at: dict[int, n.Expr], rest: list[int]) -> PlaceStep:
+        return lambda place: self._nested({**at, rest[0]: place}, rest[1:])
 
     def _loop(self, at: dict[int, n.Expr], rest: list[int], low: n.Expr, high: n.Expr) -> None:
         var = self.emitter.context.names.var("i")
@@ -206,11 +240,11 @@ def _parts(
         yield start, stop
 
 
-def _lanes_if_any(emitter: Emitter, low: n.Expr, high: n.Expr, step: LaneStep) -> None:
+def _lanes_if_any(emitter: Emitter, low: n.Expr, high: n.Expr, step: PlaceStep) -> None:
     condition = s.compare("less", low, high)
     with emitter.block() as body:
         emitter.prover.add_condition(condition)
-        lane_loop(emitter, high, step, low)
+        place_loops(emitter, high, step, low)
     emitter.statements.append(n.If(condition, tuple(body)))
 
 
@@ -264,7 +298,7 @@ def _flat_place(buffer: n.Buffer, emitter: Emitter) -> n.Expr:
     if emitter.flat_begin is None:
         return emitter.flat[1]
     first, offset = emitter.flat_begin
-    return n.Ramp(s.add(flat_index(buffer, first), offset), n.const(1), n.LANES)
+    return n.Ramp(s.add(flat_index(buffer, first), offset), n.const(1), emitter.flat[1].lanes)
 
 
 def blocks(
@@ -322,8 +356,9 @@ def _flat_expr(expr: n.Expr, axes: tuple[n.Expr, ...], extents: tuple[n.Expr, ..
     return all(_flat_expr(e, axes, extents) for e in n.children(expr))
 
 
-def _flat_phase(context: Context, stage: Stage) -> n.Phase:
+def _flat_phase(context: Context, stage: Stage, widths: tuple[int, ...]) -> n.Phase:
     emitter = Emitter(context, serial)
+    emitter.widths = widths
     extents = tuple(context.dim(d) for d in stage.shape)
     total: n.Expr = n.const(1)
     for extent in extents:
@@ -332,13 +367,13 @@ def _flat_phase(context: Context, stage: Stage) -> n.Phase:
     names = tuple(n.Var(f"axis{k}") for k in range(len(extents)))
     for name, extent in zip(names, extents):
         emitter.prover.add_range(name, n.const(0), extent)
-    axes = tuple(n.Broadcast(name, n.LANES, INT64) for name in names)
 
     def run(begin: n.Expr, end: n.Expr) -> None:
-        def step(at: n.Expr, mask: n.Expr | None) -> None:
-            emitter.flat = (axes, n.Ramp(at, n.const(1), n.LANES))
-            emit_stage(emitter, stage, axes, mask)
+        def step(place: n.Ramp) -> None:
+            axes = tuple(n.Broadcast(name, place.lanes, INT64) for name in names)
+            emitter.flat = (axes, place)
+            emit_stage(emitter, stage, axes, emitter.mask)
 
-        lane_loop(emitter, end, step, begin)
+        place_loops(emitter, end, step, begin)
 
     return blocks(context, emitter, total, run)

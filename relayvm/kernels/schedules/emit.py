@@ -83,9 +83,9 @@ class Context:
 
     `broadcasts` are the sizes to which its strided operands are broadcast at run time. `windows`
     holds, by the name of a buffer that is a part of its tensor, where on which axes it begins.
-    `cache_bytes` is what a core's own cache holds; `dots` is what the target has for sums of small
-    integers, see `machine.dot_kind`. `private` is memory of each worker that phases came to need,
-    `scratch` what all see.
+    `cache_bytes` is what a core's own cache holds, `vector_bytes` what a register does; `dots` is
+    what the target has for sums of small integers, see `machine.dot_kind`. `private` is memory of
+    each worker that phases came to need, `scratch` what all see.
     """
 
     names: Names
@@ -95,6 +95,7 @@ class Context:
     windows: dict[str, dict[int, n.Expr]] = field(default_factory=dict)
     cache_bytes: int = 1 << 19
     dots: str = ""
+    vector_bytes: int = n.LANES
     private: list[n.Buffer] = field(default_factory=list)
     scratch: list[n.Buffer] = field(default_factory=list)
     _exprs: dict[Dim, n.Expr] = field(default_factory=dict)
@@ -130,6 +131,8 @@ class Emitter:
         self.prover = prover or Prover(broadcasts=context.broadcasts)
         self.statements: list[n.Stmt] = []
         self.mask: n.Expr | None = None
+        # How many places a loop over vectors may take at once, the most first.
+        self.widths: tuple[int, ...] = (n.LANES,)
         self.guard: n.Expr | None = None
         self.share_loads = False
         # Conditions on indices that were met; where loops end at their borders, most are decided.

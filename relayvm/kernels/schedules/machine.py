@@ -24,6 +24,14 @@ def vector_registers(target: Target) -> int:
     return 16 if any(word in text for word in _WIDE) else 6
 
 
+def vector_bytes(target: Target) -> int:
+    """Return how many bytes a vector register of a target has."""
+    try:
+        return max(16, target_cpu(target).vector_bits // 8)
+    except RelayError:
+        return 16
+
+
 def cache_bytes(target: Target) -> int:
     """Return the size of a core's own second-level cache, a power of two: this machine's where
     it is the target."""

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
-from relayvm.kernels.schedules.emit import Context, Emitter
+from relayvm.kernels.schedules.emit import Context, Emitter, is_index
 from relayvm.kernels.schedules.plan import Stage
 from relayvm.kernels.schedules.reduction import serial
 
@@ -96,3 +96,31 @@ def _loads(expr: n.Expr) -> Iterator[n.Load]:
 def _variables(indices: tuple[n.Expr, ...]) -> set[n.Expr]:
     """Return the atoms that indices add up."""
     return {a for i in indices if i.lanes == 1 for m in s.polynomial(i) for a in m}
+
+
+def widest_item_bytes(context: Context, stage: Stage) -> int:
+    """Return the size of the widest dtype of what a stage reads, computes and writes for each
+    place of its last axis.
+    """
+    found = probe(context, stage)
+    axis = max((k for k, e in enumerate(found.extents) if e != n.const(1)), default=None)
+    sizes = [t.dtype.itemsize_bytes for t in stage.tensors]
+    varying: set[n.Expr] = set() if axis is None else {found.axes[axis]}
+    for stmt in found.statements:
+        if isinstance(stmt, n.Let) and _uses(stmt.value, varying):
+            varying.add(stmt.var)
+            sizes += _item_bytes(stmt.value, varying)
+    return max(sizes + [size for value in found.values for size in _item_bytes(value, varying)])
+
+
+def _item_bytes(expr: n.Expr, varying: set[n.Expr]) -> list[int]:
+    """Return the sizes of the dtypes in an expression of what is data and varies."""
+    if is_index(expr) or not _uses(expr, varying):
+        return []
+    inside = () if isinstance(expr, (n.Load, n.Gather)) else n.children(expr)
+    sizes = [size for child in inside for size in _item_bytes(child, varying)]
+    return [expr.dtype.itemsize_bytes, *sizes]
+
+
+def _uses(expr: n.Expr, variables: set[n.Expr]) -> bool:
+    return expr in variables or any(_uses(child, variables) for child in n.children(expr))

@@ -18,7 +18,7 @@ from relayvm.kernels.schedules.elementwise import emit_stage, last_axis, vector_
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, mentions
 from relayvm.kernels.schedules.grid import Place, Ranges, Side, grid_phase
 from relayvm.kernels.schedules.plan import Stage
-from relayvm.kernels.schedules.probe import inner_axis, probe
+from relayvm.kernels.schedules.probe import inner_axis, widest_item_bytes
 from relayvm.kernels.schedules.reduction import serial
 
 # Bytes of a line of the cache, which a vector of small elements takes at once.
@@ -254,16 +254,3 @@ class Blocks:
             indices = tuple(here.get(k, n.const(0)) for k in range(len(self.extents)))
             emit_stage(emitter, self.stage, indices, emitter.mask)
         emitter.turned, emitter.mask = outer, None
-
-
-def widest_item_bytes(context: Context, stage: Stage) -> int:
-    """Return the size of the widest dtype that a stage reads or writes."""
-    sizes = [t.dtype.itemsize_bytes for t in stage.tensors]
-    stack = [stmt.value for stmt in probe(context, stage).statements if isinstance(stmt, n.Let)]
-    stack += probe(context, stage).values
-    while stack:
-        expr = stack.pop()
-        if isinstance(expr, n.Load) and expr.indices:
-            sizes.append(expr.dtype.itemsize_bytes)
-        stack += n.children(expr)
-    return max(sizes)
