@@ -76,20 +76,26 @@ def test_rounds_of_blocks_write_places_of_their_own(target):
     np.testing.assert_array_equal(result, expected.T)
 
 
-@pytest.mark.parametrize(("item_bytes", "width"), [(1, 64), (2, 32), (4, 16), (8, 16)])
-def test_sixteen_rows_become_columns(item_bytes, width):
+@pytest.mark.parametrize(("item_bytes", "rows"), [(1, 64), (2, 32), (4, 16), (8, 16), (1, 16)])
+@pytest.mark.parametrize("width", [2, 4, 8, 16])
+def test_rows_become_columns(item_bytes, rows, width):
     dtype = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}[item_bytes]
-    x = n.Buffer("in0", te.placeholder("x", (), dtype).dtype, (n.const(16 * width),), "input")
+    x = n.Buffer("in0", te.placeholder("x", (), dtype).dtype, (n.const(rows * width),), "input")
     out = n.Buffer("out0", x.dtype, x.shape, "output")
-    rows = [n.Load(x, (n.const(width * r),), width) for r in range(16)]
-    body = [
-        n.Store(out, (n.const(16 * c),), column)
-        for c, column in enumerate(turned(rows, item_bytes, lambda value: value))
-    ]
+    loads = [n.Load(x, (n.const(width * r),), width) for r in range(rows)]
+    body: list[n.Stmt] = []
+
+    def bind(value: n.Expr) -> n.Expr:
+        var = n.Var(f"v{len(body)}", value.dtype, value.lanes)
+        body.append(n.Let(var, value))
+        return var
+
+    for c, column in enumerate(turned(loads, item_bytes, bind)):
+        body.append(n.Store(out, (n.const(rows * c),), column))
     nest = n.Nest("turn", (), (x, out), (), (n.Phase(n.Var("b0"), n.const(1), tuple(body)),))
-    data = np.arange(16 * width).astype(dtype)
+    data = np.arange(rows * width).astype(dtype)
     (result,) = interpret(parse_nest(print_nest(nest)), [data], {})
-    np.testing.assert_array_equal(result.reshape(width, 16), data.reshape(16, width).T)
+    np.testing.assert_array_equal(result.reshape(width, rows), data.reshape(rows, width).T)
 
 
 def test_lanes_that_are_not_there_are_refused():

@@ -113,6 +113,14 @@ def widest_item_bytes(context: Context, stage: Stage) -> int:
     return max(sizes + [size for value in found.values for size in _item_bytes(value, varying)])
 
 
+def narrowest_read_bytes(context: Context, stage: Stage) -> int:
+    """Return the size of the narrowest dtype of the tensors that a stage reads."""
+    found = probe(context, stage)
+    values = [stmt.value for stmt in found.statements if isinstance(stmt, n.Let)]
+    loads = [load for value in (*values, *found.values) for load in _loads(value)]
+    return min(load.dtype.itemsize_bytes for load in loads if load.indices)
+
+
 def _item_bytes(expr: n.Expr, varying: set[n.Expr]) -> list[int]:
     """Return the sizes of the dtypes in an expression of what is data and varies."""
     if is_index(expr) or not _uses(expr, varying):

@@ -1,8 +1,9 @@
 """Stages that read across memory: blocks of rows are loaded along memory and turned in registers.
 
-`out[.., i, j] = x[j, .., i]` in blocks of 16 places of j: 16 rows of x are loaded, vectors along i,
-and shuffled to vectors along j, which are stored. Blocks at the end of an axis overlap the ones
-before, so that none is masked; a place is then computed twice, to the same bits.
+`out[.., i, j] = x[j, .., i]` in blocks of as many places of j as a vector has lanes: from that many
+rows of x 16 bytes each are loaded, several rows side by side in a vector, and shuffled to vectors
+along j, which are stored. Blocks at the end of an axis overlap the ones before, so that none is
+masked; a place is then computed twice, to the same bits.
 """
 
 from __future__ import annotations
@@ -18,11 +19,10 @@ from relayvm.kernels.schedules.elementwise import emit_stage, last_axis, vector_
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, mentions
 from relayvm.kernels.schedules.grid import Place, Ranges, Side, grid_phase
 from relayvm.kernels.schedules.plan import Stage
-from relayvm.kernels.schedules.probe import inner_axis, widest_item_bytes
+from relayvm.kernels.schedules.probe import inner_axis, narrowest_read_bytes, widest_item_bytes
 from relayvm.kernels.schedules.reduction import serial
 
-# Bytes of a line of the cache, which a vector of small elements takes at once.
-LINE_BYTES = 64
+# Inside of so many bytes of a vector CPUs zip lanes by one instruction.
 LANE_BYTES = 16
 # Places of the inner axis, and of that in lanes, in one round of the phase.
 CHUNK = 64
@@ -31,17 +31,19 @@ MIN_COLUMNS = 3
 
 
 class Turned:
-    """Vectors across the rows of memory, made by loading 16 rows and shuffling them.
+    """Vectors across the rows of memory, made by loading parts of rows and shuffling them.
 
-    Stands in for gathers while one block is emitted: lanes are at `lanes` and the 15 places after
-    it, and place number c of the inner axis is `inner + c`.
+    Stands in for gathers while one block is emitted: `rows` lanes begin at a place, `count` of them
+    are used, and place number c of the inner axis is `inner + c`, of which a load takes `width` and
+    `columns` are used.
     """
 
     def __init__(
-        self, emitter: Emitter, inner: n.Expr, width: int, columns: int, count: int
+        self, emitter: Emitter, inner: n.Expr, size: tuple[int, int], used: tuple[int, int]
     ) -> None:
-        self.emitter, self.inner, self.width, self.columns = emitter, inner, width, columns
-        self.count = count
+        self.emitter, self.inner = emitter, inner
+        self.rows, self.width = size
+        self.count, self.columns = used
         self.known: dict[tuple[n.Buffer, tuple[n.Expr, ...]], list[n.Expr]] = {}
         self.place = 0
 
@@ -78,7 +80,7 @@ class Turned:
             )
             value: n.Expr = n.Load(buffer, (*place, first), self.width, mask)
             rows.append(self.emitter.bind(n.cast(value, UINT8) if buffer.dtype.is_bool else value))
-        rows += [_zeros(rows[0])] * (n.LANES - self.count)
+        rows += [_zeros(rows[0])] * (self.rows - self.count)
         columns = turned(rows, buffer.dtype.itemsize_bytes, self.emitter.bind)
         if buffer.dtype.is_bool:
             columns = [self.emitter.bind(n.call("not_equal", c, _zeros(c))) for c in columns]
@@ -90,33 +92,41 @@ def _zeros(vector: n.Expr) -> n.Expr:
 
 
 def turned(rows: list[n.Expr], item_bytes: int, bind: Callable[[n.Expr], n.Expr]) -> list[n.Expr]:
-    """Return the columns of 16 rows, each of as many lanes as there are rows.
+    """Return the columns of rows, each of as many lanes as there are rows.
 
-    Stage u takes rows two by two, r and r + u, and zips runs of u lanes: first inside 128 bits,
-    where CPUs have an instruction for it, then across.
+    Rows that are as far apart as a row has lanes lie side by side in a vector; of each such run the
+    same is done. Stage u takes vectors two by two, v and v + u, and zips runs of u lanes: first
+    inside 128 bits, where CPUs have an instruction for it, then across.
     """
     width = rows[0].lanes
-    places = [[(r, c) for c in range(width)] for r in range(len(rows))]
+    vectors, places = [], []
+    for first in range(width):
+        numbers = range(first, len(rows), width)
+        vectors.append(_side_by_side([rows[r] for r in numbers], bind))
+        places.append([(r, c) for r in numbers for c in range(width)])
     unit = 1
-    while unit < len(rows):
-        segment = max(1, LANE_BYTES // item_bytes)
-        segment = segment if unit < segment else width
-        low, high = _zips(width, unit, segment)
-        for r in (r for r in range(len(rows)) if not r & unit):
-            a, b = rows[r], rows[r + unit]
-            both = places[r] + places[r + unit]
-            rows[r], rows[r + unit] = bind(n.shuffle(a, b, low)), bind(n.shuffle(a, b, high))
-            places[r], places[r + unit] = [both[p] for p in low], [both[p] for p in high]
+    while unit < width:
+        lane = max(1, LANE_BYTES // item_bytes)
+        low, high = _zips(len(rows), unit, lane if unit < lane < width else width)
+        for v in (v for v in range(width) if not v & unit):
+            a, b = vectors[v], vectors[v + unit]
+            both = places[v] + places[v + unit]
+            vectors[v], vectors[v + unit] = bind(n.shuffle(a, b, low)), bind(n.shuffle(a, b, high))
+            places[v], places[v + unit] = [both[p] for p in low], [both[p] for p in high]
         unit *= 2
     found: dict[int, n.Expr] = {}
-    for vector, held in zip(rows, places):
-        for start in range(0, width, len(rows)):
-            part = held[start : start + len(rows)]
-            column = part[0][1]
-            assert part == [(r, column) for r in range(len(rows))], "the network is no transpose"
-            picks = range(start, start + len(rows))
-            found[column] = vector if width == len(rows) else bind(n.shuffle(vector, vector, picks))
+    for vector, held in zip(vectors, places):
+        column = held[0][1]
+        assert held == [(r, column) for r in range(len(rows))], "the network is no transpose"
+        found[column] = vector
     return [found[c] for c in range(width)]
+
+
+def _side_by_side(parts: list[n.Expr], bind: Callable[[n.Expr], n.Expr]) -> n.Expr:
+    """Return the lanes of vectors one after another; their number is a power of two."""
+    while len(parts) > 1:
+        parts = [bind(n.shuffle(a, b, range(2 * a.lanes))) for a, b in zip(parts[::2], parts[1::2])]
+    return parts[0]
 
 
 def _zips(width: int, unit: int, segment: int) -> tuple[list[int], list[int]]:
@@ -138,7 +148,12 @@ def transpose_phase(context: Context, stage: Stage) -> n.Phase | None:
     inner = inner_axis(context, stage, lanes) if lanes is not None else None
     if lanes is None or inner is None or borders(context, stage):
         return None
-    blocks = Blocks(context, stage, inner, lanes)
+    size = extents[lanes]
+    known = int(size.value) if isinstance(size, n.Const) else None
+    widest = max(n.LANES, context.vector_bytes // widest_item_bytes(context, stage))
+    while widest > n.LANES and known is not None and known < widest:
+        widest //= 2
+    blocks = Blocks(context, stage, inner, lanes, widest)
     fits = blocks.fits
     if isinstance(fits, n.Const) and not fits.value:
         return None
@@ -152,23 +167,22 @@ def transpose_phase(context: Context, stage: Stage) -> n.Phase | None:
 
 
 class Blocks:
-    """A stage in blocks of 16 places of the axis in lanes, and `width` of the inner one."""
+    """A stage in blocks of `size` places of the axis in lanes, and `width` of the inner one."""
 
-    def __init__(self, context: Context, stage: Stage, inner: int, lanes: int) -> None:
+    def __init__(self, context: Context, stage: Stage, inner: int, lanes: int, size: int) -> None:
         self.context, self.stage = context, stage
-        self.inner, self.lanes = inner, lanes
+        self.inner, self.lanes, self.size = inner, lanes, size
         self.extents = tuple(context.dim(d) for d in stage.shape)
-        size = self.extents[inner]
-        known = int(size.value) if isinstance(size, n.Const) else None
-        self.width = max(n.LANES, LINE_BYTES // widest_item_bytes(context, stage))
-        while self.width > n.LANES and known is not None and known < self.width:
-            self.width //= 2
+        self.width = min(n.LANES, max(2, LANE_BYTES // narrowest_read_bytes(context, stage)))
+        inner_size, size_in_lanes = (self.extents[k] for k in (inner, lanes))
         # Of short rows, what a vector has beside them is not used.
-        is_short = known is not None and MIN_COLUMNS <= known < self.width
-        self.columns = known if known is not None and is_short else self.width
-        size = self.extents[lanes]
-        is_short = isinstance(size, n.Const) and MIN_COLUMNS <= int(size.value) < n.LANES
-        self.rows = int(size.value) if isinstance(size, n.Const) and is_short else n.LANES
+        self.columns = self.width
+        if isinstance(inner_size, n.Const) and MIN_COLUMNS <= int(inner_size.value) < self.width:
+            self.columns = int(inner_size.value)
+            self.width = 1 << (self.columns - 1).bit_length()
+        self.rows = size
+        if isinstance(size_in_lanes, n.Const) and MIN_COLUMNS <= int(size_in_lanes.value) < size:
+            self.rows = int(size_in_lanes.value)
         self.outer = [
             k for k, e in enumerate(self.extents) if e != n.const(1) and k not in (inner, lanes)
         ]
@@ -202,6 +216,10 @@ class Blocks:
         at = {k: ranges[k][0] for k in self.outer}
         both = (self.inner, self.lanes)
         edges = {k: self._chunk(emitter, k, ranges[k][0]) for k in both}
+        self._bodies(emitter, at, edges)
+
+    def _bodies(self, emitter: Emitter, at: Place, edges: Ranges) -> None:
+        """Emit one part, as blocks where they fit, else as smaller ones or single elements."""
         fits = self.fits
         if isinstance(fits, n.Const):
             self._rows(emitter, at, edges)
@@ -210,11 +228,19 @@ class Blocks:
             emitter.prover.add_condition(fits)
             self._rows(emitter, at, edges)
         with emitter.block() as small:
-            for k, pair in edges.items():
-                low, high = (s.minimum(edge, self.extents[k]) for edge in pair)
-                edges[k] = (emitter.bind(low, "e"), emitter.bind(high, "e"))
-            vector_rows(emitter, self.stage, edges, at, vectors=False)
+            if self.size > n.LANES:
+                smaller = Blocks(self.context, self.stage, self.inner, self.lanes, n.LANES)
+                smaller._bodies(emitter, at, edges)
+            else:
+                self._elements(emitter, at, edges)
         emitter.statements.append(n.If(fits, tuple(fast), tuple(small)))
+
+    def _elements(self, emitter: Emitter, at: Place, edges: Ranges) -> None:
+        inside = {}
+        for k, pair in edges.items():
+            low, high = (s.minimum(edge, self.extents[k]) for edge in pair)
+            inside[k] = (emitter.bind(low, "e"), emitter.bind(high, "e"))
+        vector_rows(emitter, self.stage, inside, at, vectors=False)
 
     def _rows(self, emitter: Emitter, at: Place, edges: Ranges) -> None:
         def row(j: n.Expr) -> None:
@@ -243,14 +269,15 @@ class Blocks:
         emitter.statements.append(n.For(var, begin, end, step, tuple(inside)))
 
     def _block(self, emitter: Emitter, at: Place, i: n.Expr, j: n.Expr) -> None:
-        view = Turned(emitter, i, self.width, self.columns, self.rows)
+        size, used = (self.size, self.width), (self.rows, self.columns)
+        view = Turned(emitter, i, size, used)
         outer, emitter.turned = emitter.turned, view
-        if self.rows < n.LANES:
-            emitter.mask = n.Mask(n.const(self.rows), n.LANES)
+        if self.rows < self.size:
+            emitter.mask = n.Mask(n.const(self.rows), self.size)
         for column in range(self.columns):
             view.place = column
             here = {**at, self.inner: s.add(i, n.const(column))}
-            here[self.lanes] = n.Ramp(j, n.const(1), n.LANES)
+            here[self.lanes] = n.Ramp(j, n.const(1), self.size)
             indices = tuple(here.get(k, n.const(0)) for k in range(len(self.extents)))
             emit_stage(emitter, self.stage, indices, emitter.mask)
         emitter.turned, emitter.mask = outer, None
