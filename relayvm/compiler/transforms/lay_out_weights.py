@@ -32,8 +32,9 @@ def lay_out_weights(module: Module, dots: str | None = None) -> Module:
 
     `nn.matmul(%x, w)` -> `nn.matmul(%x, wt, transpose_b=True)`; where the target sums products of
     four bytes, `nn.dense(%x, w, out_dtype="int32")` of `int8` -> `nn.contrib_dense_pack(%x ^ 128,
-    packs) - sums`, also where bytes were widened before. `dots` is what the target has for sums of
-    small integers, by default that of the compilation: packs are for `mixed`.
+    packs) - sums`, of `uint8` -> `nn.contrib_dense_pack(%x, packs) + sum(%x) * 128`, also where
+    bytes were widened before. `dots` is what the target has for sums of small integers, by default
+    that of the compilation: packs are for `mixed`.
     """
     layouts = _Layouts((module.attrs.get("dots") if dots is None else dots) == "mixed")
     rules = [
@@ -79,7 +80,9 @@ class _Layouts:
             return None
         signed = (tensor(data).dtype is INT8, weight.data.dtype == np.int8)
         if signed == (False, False):
-            return None  # what each row lacks would have to be computed
+            packs = self._once(weight, _signed_packs, is_row_major)
+            product = _product(data, packs, units, node)
+            return call("add", (product, _row_lack(data)), node.span)
         packs = self._once(weight, _packs, is_row_major)
         if signed != (True, True):
             return _product(data, packs, units, node)
@@ -136,6 +139,13 @@ def _unsigned(data: Expr, site: Site) -> Expr:
     return call("bitwise_xor", (plain, constant(128, UINT8)), data.span)
 
 
+def _row_lack(data: Expr) -> Expr:
+    """Return what results of unsigned bytes lack if each byte of the weight is 128 too small."""
+    wide = call("cast", (data,), data.span, dtype=INT32)
+    sums = call("sum", (wide,), data.span, axis=-1, keepdims=True)
+    return call("multiply", (sums, constant(128, INT32)), data.span)
+
+
 def _narrowed(data: Array) -> Array:
     return np.asarray(data.astype(np.int8))
 
@@ -152,6 +162,11 @@ def _packs(weight: Array) -> Array:
     filled[:units, :inner] = weight
     packs = filled.reshape(blocks, COLUMNS, groups, GROUP)
     return np.asarray(packs.transpose(0, 2, 1, 3))
+
+
+def _signed_packs(weight: Array) -> Array:
+    """Return the packs of unsigned bytes minus 128, which are signed ones."""
+    return _packs((weight ^ np.uint8(128)).view(np.int8))
 
 
 def _lack(weight: Array) -> Array:
