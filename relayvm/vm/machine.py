@@ -32,10 +32,10 @@ class VirtualMachine:
     """Runs the entries of an executable, one call at a time.
 
     Machines are cheap; executables are shared between threads, machines are not. Kernels that are
-    long enough run on up to `num_threads` threads (by default the cores), with the same bits for
-    any number. `max_memory` (bytes), `max_steps` (function entries, kernels by their work) and
-    `max_depth` (nested calls) end a run with a `Trap`, after which the machine is usable. Raises
-    RelayError `bad-option`.
+    long enough run on up to `num_threads` threads (by default the cores, and never more), with the
+    same bits for any number. `max_memory` (bytes), `max_steps` (function entries, kernels by their
+    work) and `max_depth` (nested calls) end a run with a `Trap`, after which the machine is usable.
+    Raises RelayError `bad-option`.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class VirtualMachine:
         self.handle = ffi.gc(handle, lib.rvm_machine_free)
         if self.engine != "interpreter":
             self._use_native()
-        lib.rvm_machine_set_threads(self.handle, threads, cores)
+        lib.rvm_machine_set_threads(self.handle, min(threads, cores), cores)
         lib.rvm_machine_set_poll(self.handle, lib.relayvm_poll, ffi.NULL)
         if flag("RELAYVM_TRACE"):
             self._trace()

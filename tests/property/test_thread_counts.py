@@ -29,6 +29,13 @@ ROWS = st.sampled_from([1, 2, 3, 4, 15, 16, 17, 33, 64, 150, 400])
 COLUMNS = st.sampled_from([1, 2, 7, 16, 60, 301, 1000, 4099])
 
 
+@pytest.fixture(autouse=True, scope="module")
+def as_on_sixteen_cores():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relayvm.vm.machine, "available_cores", lambda: 16)
+        yield
+
+
 @lru_cache
 def machine(name: str, threads: int) -> relayvm.VirtualMachine:
     return relayvm.VirtualMachine(executable(name), num_threads=threads)

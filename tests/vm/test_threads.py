@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -12,11 +13,15 @@ import numpy as np
 import pytest
 
 from relayvm.base.diagnostics import Trap
+from relayvm.vm import machine
 from relayvm.vm.machine import VirtualMachine
 from relayvm.vm.python_kernel import bind_python_kernel
 
 from .thread_programs import ROOT, phases, rounds, workers
 
+two_cores = pytest.mark.skipif(
+    len(getattr(os, "sched_getaffinity", lambda _: ())(0)) < 2, reason="needs two cores"
+)
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc/self")
 
 THREADS = (1, 2, 3, 5, 16)
@@ -24,7 +29,8 @@ MS = 1_000_000
 
 
 @pytest.fixture(autouse=True)
-def no_delay():
+def as_on_sixteen_cores(monkeypatch):
+    monkeypatch.setattr(machine, "available_cores", lambda: 16)
     yield
     phases().set_delay(0)
     phases().set_gate(0)
@@ -41,9 +47,12 @@ def in_a_process_of_its_own(text: str) -> str:
     start = """
         import os, signal, sys, threading, time
         import numpy as np
+        from relayvm.vm import machine
+        machine.available_cores = lambda: 16
         from relayvm.vm.machine import VirtualMachine
-        from tests.vm.thread_programs import phases, rounds, workers
+        from tests.vm.thread_programs import phases, rounds, worker_tasks, workers
         def zeros(count): return np.zeros(count, np.int64)
+        cores = sorted(os.sched_getaffinity(0))
     """
     program = textwrap.dedent(start) + textwrap.dedent(text)
     done = subprocess.run(
@@ -174,6 +183,60 @@ def test_workers_compute_in_the_modes_of_the_caller_and_take_no_signals():
         assert set(by_workers >> 16 & 1) == {1}
 
 
+@two_cores
+def test_a_worker_that_has_lost_its_core_gets_that_of_the_caller_for_its_part():
+    text = """
+        phases().set_delay(300_000)
+        vm = VirtualMachine(rounds("stall"), num_threads=2)
+        VirtualMachine(rounds("who"), num_threads=2).run(zeros(8))
+        os.sched_setaffinity(0, cores[:1])  # of this thread alone
+        for _ in range(500):
+            out = vm.run(zeros(8))
+            if out[-1] & 0xFFFF: break
+        print(out[-1] & 0xFFFF, set(out >> 16) == {cores[0]})
+        while os.sched_getaffinity(worker_tasks()[0]) != set(cores): pass
+    """
+    assert in_a_process_of_its_own(text) == "1 True\n"
+
+
+@two_cores
+def test_workers_run_where_their_user_allows_it():
+    text = """
+        phases().set_delay(50_000)
+        vm = VirtualMachine(rounds("where"), num_threads=2)
+        def cores_seen(allowed):
+            seen = set()
+            for i in range(1000):
+                if i % 2: time.sleep(0.002)  # it sleeps, and must be woken
+                out = vm.run(zeros(8))
+                seen |= {int(o) >> 16 for o in out if o & 0xFFFF}
+                while os.sched_getaffinity(worker_tasks()[0]) != set(allowed): pass
+                if i > 40 and seen: return seen
+        vm.run(zeros(8))
+        while not worker_tasks(): pass
+        assert cores_seen(cores)
+        os.sched_setaffinity(worker_tasks()[0], cores[1:2])
+        os.sched_setaffinity(0, cores[:1])
+        print(cores_seen(cores[1:2]) == {cores[1]})
+    """
+    assert in_a_process_of_its_own(text) == "True\n"
+
+
+def test_a_worker_that_could_only_have_the_core_of_the_caller_is_not_woken():
+    text = """
+        os.sched_setaffinity(0, cores[:1])
+        phases().set_delay(100_000)
+        vm = VirtualMachine(rounds("who"), num_threads=4)
+        vm.run(zeros(8))
+        while len(workers()) < 3: pass
+        time.sleep(0.05)
+        seen = set()
+        for _ in range(200): seen |= set(vm.run(zeros(8)).tolist())
+        print(seen)
+    """
+    assert in_a_process_of_its_own(text) == "{0}\n"
+
+
 def test_python_kernels_run_on_the_calling_thread():
     exe = rounds("who")
     seen: list[tuple[int, int, int]] = []
@@ -268,22 +331,59 @@ def test_a_process_ends_while_workers_sleep_spin_or_work():
         assert in_a_process_of_its_own(program) == "end\n"
 
 
-def test_the_pool_leaves_no_thread_when_its_library_goes(tmp_path):
+@pytest.fixture(scope="module")
+def pool_alone(tmp_path_factory) -> str:
+    """Return Python that binds `pool` to a library of the pool alone."""
     runtime = ROOT / "relayvm" / "vm" / "runtime"
-    made = tmp_path / "pool.so"
-    sources = [runtime / "pool.c", runtime / "park.c"]
+    made = tmp_path_factory.mktemp("pool") / "pool.so"
+    sources = [str(runtime / f"{name}.c") for name in ("pool", "park", "core")]
     flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-shared"]
-    subprocess.run(["cc", *flags, *map(str, sources), "-o", str(made), "-lpthread"], check=True)
-    text = f"""
+    subprocess.run(["cc", *flags, *sources, "-o", str(made), "-lpthread"], check=True)
+    return f"""
         import _ctypes, ctypes
         pool = ctypes.CDLL({str(made)!r})
-        assert pool.pool_take(4, 2)
-        pool.pool_give()
+        pool.pool_begin.restype = ctypes.c_bool
+    """
+
+
+def test_the_pool_leaves_no_thread_when_its_library_goes(pool_alone):
+    text = """
+        assert pool.pool_begin(4, 4)
+        pool.pool_end(True)
         while len(workers()) < 3: pass
         _ctypes.dlclose(pool._handle)
         print(workers())
     """
-    assert in_a_process_of_its_own(text) == "[]\n"
+    assert in_a_process_of_its_own(pool_alone + text) == "[]\n"
+
+
+def test_a_job_is_not_shared_where_callers_take_all_cores(pool_alone):
+    text = """
+        begun, ended = threading.Event(), threading.Event()
+        def call():
+            print("second", pool.pool_begin(2, 8))
+            begun.set()
+            ended.wait()
+            pool.pool_end(False)
+        print("first", pool.pool_begin(2, 2))
+        other = threading.Thread(target=call)
+        other.start()
+        begun.wait()
+        pool.pool_end(True)
+        for cores in (2, 3):
+            shared = pool.pool_begin(2, cores)
+            print(cores, "cores", shared)
+            pool.pool_end(shared)
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0: os._exit(not pool.pool_begin(2, 2))  # the other thread is not there
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        ended.set()
+        other.join()
+        print("again", pool.pool_begin(2, 2))
+    """
+    expected = ["first True", "second False", "2 cores False", "3 cores True", "0", "again True"]
+    assert in_a_process_of_its_own(pool_alone + text).splitlines() == expected
 
 
 @pytest.mark.slow

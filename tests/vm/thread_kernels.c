@@ -1,6 +1,7 @@
 /* Phases that tell who runs them, for tests of the pool: out[i] says it of round i. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -80,6 +81,32 @@ int32_t hold(void *const *args, const int64_t *dims, int64_t begin, int64_t end,
         atomic_fetch_sub(&in_gate, 1);
     }
     return who(args, dims, begin, end, scratch);
+}
+
+/* The thread and the core of each round. */
+int32_t where(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+    int64_t *out = args[1];
+    for (int64_t i = begin; i < end; i++) {
+        linger();
+        out[i] = number() | (int64_t)sched_getcpu() << 16;
+    }
+    return 0;
+}
+
+/* How many cores this thread is allowed. */
+static int32_t allowed(void) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    pthread_getaffinity_np(pthread_self(), sizeof set, &set);
+    return CPU_COUNT(&set);
+}
+
+/* A worker takes no time, as one without a core, until it is held on one; for ten seconds at most. */
+int32_t stall(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+    for (int i = 0; i < 10000 && number() && allowed() > 1; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return where(args, dims, begin, end, scratch);
 }
 
 /* What a thread inherits: whether a signal of the host can reach it, and how it rounds. */

@@ -64,3 +64,9 @@ def workers() -> list[str]:
     """Return the names of this process's threads that belong to the pool, in order."""
     names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     return sorted(name for name in names if name.startswith("relayvm-"))
+
+
+def worker_tasks() -> list[int]:
+    """Return the system's numbers of those threads."""
+    tasks = Path("/proc/self/task").iterdir()
+    return [int(t.name) for t in tasks if (t / "comm").read_text().startswith("relayvm-")]

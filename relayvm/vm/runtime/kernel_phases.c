@@ -101,15 +101,20 @@ static void share_out(phase_run *run, uint64_t units) {
         !kernel_worker_args(run->machine, run->kernel, run->parts)) {
         run->parts = 1;
     }
-    if (run->parts > 1 && pool_take(m->num_threads, m->num_cores)) {
+    if (run->parts < 2) {
+        run_part(run, 0, true);
+        return;
+    }
+    const bool shared = pool_begin(m->num_threads, m->num_cores);
+    if (shared) {
         pool_job job = {.run = run_part, .wait = look_at_host, .context = run, .parts = run->parts};
         job.gain_ns = units / UNITS_PER_NS / run->parts * (run->parts - 1);
         pool_run(&job);
-        pool_give();
-        return;
+    } else {
+        run->parts = 1;
+        run_part(run, 0, true);
     }
-    run->parts = 1;
-    run_part(run, 0, true);
+    pool_end(shared);
 }
 
 static int32_t run_long_phase(rvm_machine *m, const rvm_kernel *kernel, uint32_t phase, int64_t extent, int64_t work,

@@ -1,23 +1,23 @@
 /* The pool of workers: one slot a worker, handed over by one word in its cache line; see pool.h. */
 #include "pool.h"
 
+#include "core.h"
 #include "park.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #define SPIN_NS 200000      /* a worker looks for work that long before it sleeps */
-#define WAIT_SPIN_NS 50000  /* the caller waits awake that long for others */
-#define LOOK_NS 20000000    /* sleeping, the caller looks at its host so often */
+#define WAIT_SPIN_NS 30000  /* the caller waits awake that long for others */
+#define STALL_NS 20000      /* a worker whose own clock stands still that long has no core */
+#define FIRST_NAP_NS 250000 /* the caller sleeps that long before it looks at such a clock again, then twice as long ... */
+#define LAST_NAP_NS 20000000 /* ... at most, as it looks at its host after each */
 #define WAKE_NS 50000       /* workers that sleep begin about that late */
-#define WAKE_CALL_NS 5000   /* what waking one takes of the caller's time, at most */
+#define WAKE_CALL_NS 8000   /* what waking one takes of the caller's time, at most */
 #define LOOKS_PER_CLOCK 64
-#define LATE_NS 10000  /* sharing out cost that much: workers had no core */
-#define REST_FACTOR 16 /* then the caller works alone for so many times what was lost */
-#define LONGEST_REST_NS 200000000
-#define LONG_JOB_NS 50000 /* the caller's own processor time, which takes longer to read, counts in such jobs */
 #define STACK_BYTES ((size_t)1 << 20) /* nests hold at most 256 KiB of tiles; the rest is thread-local memory of others */
 
 /* IDLE -> OFFERED by the owner, -> TAKEN by the worker, -> IDLE when done; the owner may take an OFFERED part back to
@@ -30,28 +30,25 @@ typedef struct worker {
     void (*run)(void *context, uint32_t part, bool is_caller);
     void *context;
     uint32_t number;
-    _Atomic uint32_t spin_ns;
+    _Atomic int32_t core; /* where the worker was seen last */
     bool is_offered; /* the owner's note: this part was given away */
     pthread_t thread;
 } worker;
 
 static worker workers[POOL_MAX_THREADS]; /* row 0 is unused: the owner is worker 0 */
-static _Thread_local char self;
+static _Thread_local uint32_t self; /* how many jobs this thread is in: one, or more as its host calls again */
 static _Atomic uintptr_t owner; /* the address of its `self`, or 0 */
+static _Atomic uint32_t callers; /* jobs of all threads */
+static _Atomic int32_t caller_core = CORE_NONE; /* of who called last */
 /* Only the owner uses these. */
 static uint32_t count = 1, refused = POOL_MAX_THREADS + 1;
 static uint64_t missed_ns; /* what sharing out would have saved while workers slept */
-static int64_t rest_until_ns; /* the caller works alone till then */
 static bool handles_fork;
 
-static int64_t read_ns(clockid_t clock) {
-    struct timespec time;
-    clock_gettime(clock, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
 static int64_t now_ns(void) {
-    return read_ns(CLOCK_MONOTONIC);
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
 static inline void relax(void) {
@@ -87,8 +84,14 @@ static inline void set_arithmetic_modes(uint32_t modes) {
 #endif
 }
 
+/* Whether this worker has the core of the caller, which then has none. */
+static bool is_in_the_way(void) {
+    const int32_t core = core_current();
+    return core != CORE_NONE && core == atomic_load_explicit(&caller_core, memory_order_relaxed);
+}
+
 /* Waits awake, for a bounded time, until the state is one of `wanted` (bits by state); returns the last one seen. */
-static uint32_t spin(worker *w, uint32_t wanted, int64_t limit_ns) {
+static uint32_t spin(worker *w, uint32_t wanted, int64_t limit_ns, bool is_caller) {
     uint32_t state = atomic_load_explicit(&w->state, memory_order_acquire);
     int64_t end = -1;
     while (!(wanted >> state & 1)) {
@@ -98,7 +101,7 @@ static uint32_t spin(worker *w, uint32_t wanted, int64_t limit_ns) {
         }
         int64_t now = now_ns();
         end = end < 0 ? now + limit_ns : end;
-        if (now >= end) {
+        if (now >= end || (!is_caller && is_in_the_way())) {
             break;
         }
     }
@@ -117,19 +120,45 @@ static void name_thread(uint32_t number) {
 #endif
 }
 
+/* Leaves the caller's core to it. False where there is no other. */
+static bool step_aside(void) {
+    core_set taken = {0};
+    core_hold hold;
+    core_add(&taken, atomic_load_explicit(&caller_core, memory_order_relaxed));
+    if (core_hold_off(&hold, pthread_self(), &taken) != CORE_HELD) {
+        return false;
+    }
+    core_release(&hold);
+    return true;
+}
+
+static void note_core(worker *w) {
+    const int32_t core = core_current();
+    if (atomic_load_explicit(&w->core, memory_order_relaxed) != core) {
+        atomic_store_explicit(&w->core, core, memory_order_relaxed);
+    }
+}
+
 /* Returns when there is a part to take, or the end: OFFERED or STOPPED. */
 static uint32_t wait_for_work(worker *w) {
     const uint32_t wanted = 1u << OFFERED | 1u << STOPPED;
+    bool may_move = true;
     for (;;) {
-        uint32_t state = spin(w, wanted, atomic_load_explicit(&w->spin_ns, memory_order_relaxed));
+        uint32_t state = spin(w, wanted, SPIN_NS, false);
         if (wanted >> state & 1) {
             return state;
         }
+        if (may_move && is_in_the_way() && step_aside()) {
+            may_move = false; /* once: then it sleeps */
+            continue;
+        }
+        note_core(w);
         uint32_t idle = IDLE;
         if (atomic_compare_exchange_strong(&w->state, &idle, PARKED)) {
             while (atomic_load_explicit(&w->state, memory_order_acquire) == PARKED) {
                 park_wait(&w->state, PARKED, -1);
             }
+            may_move = !is_in_the_way() || !step_aside();
         }
     }
 }
@@ -142,6 +171,7 @@ static void *work(void *argument) {
         if (!atomic_compare_exchange_strong(&w->state, &offered, TAKEN)) {
             continue; /* the owner was quicker */
         }
+        note_core(w);
         set_arithmetic_modes(w->arithmetic);
         w->run(w->context, w->number, false);
         if (atomic_exchange(&w->state, IDLE) == AWAITED) {
@@ -155,6 +185,7 @@ static bool start_worker(uint32_t number) {
     worker *w = &workers[number];
     w->number = number;
     atomic_store(&w->state, IDLE);
+    atomic_store(&w->core, CORE_NONE);
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes)) {
         return false;
@@ -181,7 +212,7 @@ static void before_fork(void) {
     for (uint32_t w = 1; w < count; w++) {
         uint32_t state;
         do {
-            state = spin(&workers[w], 1u << IDLE | 1u << OFFERED | 1u << PARKED, LOOK_NS);
+            state = spin(&workers[w], 1u << IDLE | 1u << OFFERED | 1u << PARKED, LAST_NAP_NS, true);
         } while (state == TAKEN || state == AWAITED);
     }
 }
@@ -196,7 +227,7 @@ static void after_fork_in_child(void) {
     count = 1;
     refused = POOL_MAX_THREADS + 1;
     missed_ns = 0;
-    rest_until_ns = 0;
+    atomic_store(&callers, self);
     park_forget();
     if (!owned) {
         atomic_store(&owner, 0);
@@ -235,9 +266,15 @@ static void grow(uint32_t threads) {
     }
 }
 
-bool pool_take(uint32_t threads, uint32_t cores) {
+static void give(void) {
+    atomic_store_explicit(&owner, 0, memory_order_release);
+}
+
+bool pool_begin(uint32_t threads, uint32_t cores) {
+    const uint32_t others = atomic_fetch_add_explicit(&callers, 1, memory_order_relaxed);
+    self++;
     uintptr_t nobody = 0;
-    if (atomic_load_explicit(&owner, memory_order_relaxed) ||
+    if (others + 1 >= cores || atomic_load_explicit(&owner, memory_order_relaxed) ||
         !atomic_compare_exchange_strong(&owner, &nobody, (uintptr_t)&self)) {
         return false;
     }
@@ -245,18 +282,19 @@ bool pool_take(uint32_t threads, uint32_t cores) {
     if (count < threads) {
         grow(threads);
     }
-    for (uint32_t w = 1; w < count && w < threads; w++) {
-        atomic_store_explicit(&workers[w].spin_ns, w < cores ? SPIN_NS : 0, memory_order_relaxed);
-    }
     if (count == 1) {
-        pool_give();
+        give();
         return false;
     }
     return true;
 }
 
-void pool_give(void) {
-    atomic_store_explicit(&owner, 0, memory_order_release);
+void pool_end(bool shared) {
+    atomic_fetch_sub_explicit(&callers, 1, memory_order_relaxed);
+    self--;
+    if (shared) {
+        give();
+    }
 }
 
 /* How many sleeping workers below `limit` are worth waking now. */
@@ -271,29 +309,43 @@ static uint64_t wakes_that_pay(uint32_t limit, uint64_t gain_ns) {
     return 0;
 }
 
+/* Holds a worker that sleeps off the core of the caller, where a system that takes the other cores for busy would put it,
+ * and off those of the others, where there are more. */
+static core_answer hold_for_wake(core_hold *hold, const worker *sleeper, uint32_t limit) {
+    core_set taken = {0};
+    core_add(&taken, core_current());
+    const core_set callers_own = taken;
+    for (uint32_t w = 1; w < limit; w++) {
+        if (&workers[w] != sleeper) {
+            core_add(&taken, atomic_load_explicit(&workers[w].core, memory_order_relaxed));
+        }
+    }
+    const core_answer answer = core_hold_off(hold, sleeper->thread, &taken);
+    return answer == CORE_ALL_TAKEN ? core_hold_off(hold, sleeper->thread, &callers_own) : answer;
+}
+
 static void offer(worker *w, const pool_job *job, uint32_t modes) {
     w->run = job->run;
     w->context = job->context;
     w->arithmetic = modes;
     if (atomic_exchange(&w->state, OFFERED) == PARKED) {
         park_wake(&w->state);
-        missed_ns = 0;
     }
 }
 
-static void await(worker *w, const pool_job *job) {
-    const uint32_t done = 1u << IDLE | 1u << PARKED;
-    uint32_t state = spin(w, done, WAIT_SPIN_NS);
-    while (!(done >> state & 1)) {
-        uint32_t taken = TAKEN;
-        if (atomic_compare_exchange_strong(&w->state, &taken, AWAITED) || taken == AWAITED) {
-            park_wait(&w->state, AWAITED, LOOK_NS);
-            if (job->wait) {
-                job->wait(job->context);
-            }
-        }
-        state = atomic_load_explicit(&w->state, memory_order_acquire);
+/* False where the worker could have no core but the caller's. */
+static bool offer_to_sleeper(worker *w, const pool_job *job, uint32_t modes, uint32_t limit) {
+    core_hold hold;
+    const core_answer answer = hold_for_wake(&hold, w, limit);
+    missed_ns = 0;
+    if (answer == CORE_ALL_TAKEN) {
+        return false;
     }
+    offer(w, job, modes);
+    if (answer == CORE_HELD) {
+        core_release(&hold);
+    }
+    return true;
 }
 
 /* Offers parts to the workers, but for those that sleep and cannot be woken for so little. */
@@ -301,18 +353,55 @@ static void offer_parts(const pool_job *job, uint32_t limit) {
     const uint32_t modes = arithmetic_modes();
     uint64_t wakes = wakes_that_pay(limit, job->gain_ns);
     for (uint32_t w = 1; w < limit; w++) {
-        bool sleeps = atomic_load_explicit(&workers[w].state, memory_order_acquire) == PARKED;
-        workers[w].is_offered = !sleeps || wakes > 0;
-        if (workers[w].is_offered) {
-            wakes -= sleeps;
+        if (atomic_load_explicit(&workers[w].state, memory_order_acquire) != PARKED) {
+            workers[w].is_offered = true;
             offer(&workers[w], job, modes);
+        } else {
+            workers[w].is_offered = wakes > 0 && offer_to_sleeper(&workers[w], job, modes, limit);
+            wakes -= wakes > 0;
         }
     }
 }
 
-/* Runs the caller's part and those that nobody has begun; returns how many. */
-static uint32_t run_parts(const pool_job *job, uint32_t limit) {
-    uint32_t ran = 1;
+/* Whether a worker in the middle of its part waits for a core, or for something else that takes none. */
+static bool stands_still(worker *w, uint32_t done) {
+    const int64_t before = core_time_ns(w->thread);
+    if (before < 0 || done >> spin(w, done, STALL_NS, true) & 1) {
+        return false;
+    }
+    return core_time_ns(w->thread) - before < STALL_NS / 4;
+}
+
+/* The caller sleeps until the worker is done, for a while. A worker that has lost its core to others gets the caller's,
+ * which needs none now. */
+static void nap(worker *w, const pool_job *job, uint32_t done, int64_t limit_ns) {
+    core_hold hold;
+    bool holds = stands_still(w, done) && core_hold_on(&hold, w->thread, core_current()) == CORE_HELD;
+    uint32_t taken = TAKEN;
+    if (atomic_compare_exchange_strong(&w->state, &taken, AWAITED) || taken == AWAITED) {
+        park_wait(&w->state, AWAITED, limit_ns);
+    }
+    if (holds) {
+        core_release(&hold);
+    }
+    if (job->wait) {
+        job->wait(job->context);
+    }
+}
+
+static void await(worker *w, const pool_job *job) {
+    const uint32_t done = 1u << IDLE | 1u << PARKED;
+    int64_t limit_ns = FIRST_NAP_NS;
+    uint32_t state = spin(w, done, WAIT_SPIN_NS, true);
+    while (!(done >> state & 1)) {
+        nap(w, job, done, limit_ns);
+        limit_ns = limit_ns < LAST_NAP_NS / 2 ? limit_ns * 2 : LAST_NAP_NS;
+        state = atomic_load_explicit(&w->state, memory_order_acquire);
+    }
+}
+
+/* Runs the caller's part and those that nobody has begun. */
+static void run_parts(const pool_job *job, uint32_t limit) {
     job->run(job->context, 0, true);
     for (uint32_t w = 1; w < job->parts; w++) {
         uint32_t offered = OFFERED;
@@ -322,39 +411,24 @@ static uint32_t run_parts(const pool_job *job, uint32_t limit) {
         }
         workers[w].is_offered = false;
         job->run(job->context, w, true);
-        ran++;
     }
-    return ran;
 }
 
-/* Where others use the cores a worker may be stopped in the middle of its part, or have the caller's core. If sharing out
- * took longer than all parts one after the other would, the caller does without workers for a while. */
-static void judge(int64_t took_ns, int64_t alone_ns) {
-    const int64_t lost_ns = took_ns - alone_ns;
-    if (lost_ns > LATE_NS) {
-        const int64_t rest_ns = lost_ns * REST_FACTOR;
-        rest_until_ns = now_ns() + (rest_ns < LONGEST_REST_NS ? rest_ns : LONGEST_REST_NS);
+static void note_caller(void) {
+    const int32_t core = core_current();
+    if (atomic_load_explicit(&caller_core, memory_order_relaxed) != core) {
+        atomic_store_explicit(&caller_core, core, memory_order_relaxed);
     }
 }
 
 void pool_run(const pool_job *job) {
     const uint32_t limit = job->parts < count ? job->parts : count;
-    const int64_t begin_ns = now_ns();
-    if (begin_ns < rest_until_ns) {
-        for (uint32_t w = 0; w < job->parts; w++) {
-            job->run(job->context, w, true);
-        }
-        return;
-    }
-    const clockid_t clock = job->gain_ns > LONG_JOB_NS ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-    const int64_t own_begin_ns = read_ns(clock);
+    note_caller();
     offer_parts(job, limit);
-    const uint32_t ran = run_parts(job, limit);
-    const int64_t alone_ns = (read_ns(clock) - own_begin_ns) / ran * job->parts;
+    run_parts(job, limit);
     for (uint32_t w = 1; w < limit; w++) {
         if (workers[w].is_offered) {
             await(&workers[w], job);
         }
     }
-    judge(now_ns() - begin_ns, alone_ns);
 }

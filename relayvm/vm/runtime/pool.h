@@ -12,17 +12,17 @@
  * its own is done. So a worker that sleeps or waits for a core delays nobody. */
 typedef struct pool_job {
     void (*run)(void *context, uint32_t part, bool is_caller);
-    void (*wait)(void *context); /* on the caller's thread, each 20 ms while it waits for others */
+    void (*wait)(void *context); /* on the caller's thread, at least each 20 ms while it waits for others */
     void *context;
     uint32_t parts;
     uint64_t gain_ns; /* what sharing out saves by estimate: sleeping workers are woken when it adds up to the cost */
 } pool_job;
 
-/* Takes the pool for this thread, with `threads` - 1 workers or those that the system grants; workers below `cores`
- * wait awake for a while after each job. False where another thread has the pool or there is no worker. */
-bool pool_take(uint32_t threads, uint32_t cores);
-/* Runs the parts of a job; returns when all are done. By the thread that took the pool. */
+/* Before a job, which ends with `pool_end`. True: this thread has the pool, with `threads` - 1 workers or those that the
+ * system grants. False: it works alone, as another has the pool, callers take all `cores`, or there is no worker. */
+bool pool_begin(uint32_t threads, uint32_t cores);
+/* Runs the parts of a job; returns when all are done. By the thread that has the pool. */
 void pool_run(const pool_job *job);
-void pool_give(void);
+void pool_end(bool shared);
 
 #endif
