@@ -32,3 +32,13 @@ def test_rests_of_multiples_leave_room_for_a_vector() -> None:
     odd = n.Var("o")
     prover.add_range(odd, n.const(1), n.const(320), 16)
     assert not lanes(odd, 64)
+
+
+def test_blocks_of_as_many_numbers_as_their_size_end_where_the_last_one_does() -> None:
+    prover, b, e, i = Prover(), n.Var("b"), n.Var("e"), n.Var("i")
+    prover.add_range(b, n.const(0), n.const(1024))
+    number = n.call("floor_divide", b, n.const(64))
+    prover.add_value(e, n.call("multiply", number, n.const(64)))
+    prover.add_range(i, e, n.call("add", e, n.const(64)), 64)
+    assert prover.in_range(n.Ramp(i, n.const(1), 64), n.const(1024), 64)
+    assert not prover.in_range(n.Ramp(i, n.const(1), 64), n.const(1023), 64)

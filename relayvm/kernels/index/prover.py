@@ -161,6 +161,16 @@ class Prover:
         else:
             lows, highs = self._multiple_edges(poly)
         self._set_edges(var, lows, highs)
+        self._narrow(var, poly)
+
+    def _narrow(self, var: Var, poly: Polynomial) -> None:
+        """Know the range that the value of a variable has as numbers, which its edges may miss."""
+        known, low = self.intervals.get(var), self._least(poly)
+        high = self._least(poly_add({}, poly, -1))
+        if known is None or low is None or high is None:
+            return
+        most = -high if known[1] is None else min(known[1], -high)
+        self.intervals[var] = (max(known[0], low), most)
 
     def _set_edges(self, var: Var, lows: list[Polynomial], highs: list[Polynomial]) -> None:
         if var in self.intervals or var in self.edges:
