@@ -203,7 +203,7 @@ class Converter:
             case "array":
                 return self._open_array(value, type_, where)
         data_type = self.data_type(type_.name)
-        ready = self._ready(value, data_type)
+        ready = self.ready(value, data_type)
         if ready:
             return ready
         if isinstance(value, (list, tuple)):
@@ -282,7 +282,7 @@ class Converter:
     def _is_mine(self, value: NativeValue) -> bool:
         return bool(value.converter.program == self.program)
 
-    def _ready(self, value: Any, data_type: DataType) -> int:
+    def ready(self, value: Any, data_type: DataType) -> int:
         """Return the object that `value` already is here, with one more count, or 0."""
         if isinstance(value, DataValue) and self._is_mine(value):
             first = data_type.constructors[0].layout

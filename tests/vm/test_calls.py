@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import itertools
@@ -16,6 +17,7 @@ from relayvm.base.diagnostics import RelayError, Trap
 from relayvm.vm.arrays import array_argument
 from relayvm.vm.executable import load
 from relayvm.vm.file.codec import encode
+from relayvm.vm.library import ffi
 from relayvm.vm.machine import VirtualMachine
 
 TEXT = """
@@ -427,3 +429,70 @@ def test_small_and_large_results_come_together() -> None:
         np.testing.assert_array_equal(more, x + 1)
         np.testing.assert_allclose(powers, np.exp(x), rtol=1e-6)
         assert most == 0.5 and ones.tolist() == [1, 1]
+
+
+WITH_DATA = """
+type Tree { Leaf(Tensor[(4), float32]), Node(Tree, Tree) }
+def @total(%t: Tree) -> Tensor[(4), float32] {
+  match (%t) { Leaf(%x) => %x, Node(%l, %r) => @total(%l) + @total(%r) }
+}
+def @main(%t: Tree, %x: Tensor[(2000), float32], %i: int64) {
+  let %none: List[float32] = Nil;
+  let %item = if (%i < 0i64) { match? (%none) { Cons(%v, _) => %v } } else { take(%x, %i) };
+  (@total(%t), %item, %t)
+}
+def @swap(%p: (Tree, int64), %x: Tensor[(2000), float32]) { (%x * 2f, %p.0) }
+"""
+
+
+@pytest.fixture(scope="module")
+def trees() -> tuple[VirtualMachine, object]:
+    exe = relayvm.compile(relayvm.parse(WITH_DATA), entries=["main", "swap"])
+    make = exe.adt("Tree")
+    leaf = make.Leaf(np.arange(4, dtype=np.float32))
+    return VirtualMachine(exe, num_threads=1), make.Node(leaf, make.Node(leaf, leaf))
+
+
+def test_data_comes_beside_arrays_of_any_order(trees) -> None:
+    vm, tree = trees
+    x = np.arange(4000, dtype=np.float32)
+    for given in (x[:2000], x[::2], x[:2000], x[:2000].tolist(), x[2000:]):
+        total, item, same = vm.run(tree, given, 3)
+        assert total.tolist() == [0, 3, 6, 9]
+        assert item == given[3]
+        again, _, _ = vm.run(same, given, np.int64(1))
+        assert again.tolist() == [0, 3, 6, 9]
+        twice, part = vm.invoke("swap", (tree, 1), given)
+        np.testing.assert_array_equal(twice, 2 * np.asarray(given, np.float32))
+        assert vm.run(part, given, 0)[0].tolist() == [0, 3, 6, 9]
+
+
+def test_data_is_still_the_hosts_behind_calls_that_fail(trees) -> None:
+    vm, tree = trees
+    x = np.zeros(2000, np.float32)
+    for _ in range(3):
+        with pytest.raises(Trap):
+            vm.run(tree, x, -1)
+        with pytest.raises(RelayError):
+            vm.run(tree, x, "one")
+        with pytest.raises(RelayError):
+            vm.run(x, x, 1)
+        with pytest.raises(RelayError):
+            vm.run(tree, np.zeros(3, np.float32), 1)
+        assert vm.run(tree, x, 5)[0].tolist() == [0, 3, 6, 9]
+    assert repr(tree).count("Leaf") == 3
+
+
+def test_what_a_call_was_given_is_dropped_with_the_last_name_of_it(trees) -> None:
+    vm, _ = trees
+    make, kept = vm.executable.adt("Tree"), []
+    apart = np.zeros(4000, np.float32)[::2]
+    for given in (np.zeros(2000, np.float32), apart):
+        tree = make.Leaf(np.ones(4, np.float32))
+        for index in (1, -1):
+            with contextlib.suppress(Trap):
+                vm.run(tree, given, index)
+        kept.append(tree)
+        # The count is the first field of an object; negative ones are of the host.
+        counts = [ffi.cast("int32_t *", t._item)[0] for t in kept]
+        assert counts == [-1] * len(kept)

@@ -140,7 +140,15 @@ class Call:
         """Return what makes objects of arguments that are no tensors."""
         convert, type_ = self.machine.converter.to_object, parameter.type
         where = f"`{parameter.name}` of `{self.entry.name}`"
-        return lambda value: convert(value, type_, where)
+        if type_.kind != "data":
+            return lambda value: convert(value, type_, where)
+        ready, data_type = self.machine.converter.ready, self.machine.converter.data_type
+
+        def object_of(value: Any) -> int:
+            # What is an object of the program already is the usual case.
+            return ready(value, data_type(type_.name)) or convert(value, type_, where)
+
+        return object_of
 
     def _general(self, args: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         return self(args, named, out)
