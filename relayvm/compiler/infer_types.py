@@ -9,6 +9,7 @@ from relayvm.base.diagnostics import Diagnostic
 from relayvm.base.dims import DimExpr, dims_equal
 from relayvm.base.trampoline import trampoline
 from relayvm.compiler.inference.context import Context
+from relayvm.compiler.inference.holes import POISON
 from relayvm.compiler.inference.rebuild import Rebuild
 from relayvm.compiler.inference.recursion import callees_first
 from relayvm.compiler.inference.settle import settle
@@ -57,9 +58,15 @@ def infer_types(module: Module) -> Module:
     return replace(result, inferred=inferred)
 
 
-def type_errors(module: Module, names: Collection[str]) -> tuple[Diagnostic, ...]:
-    """Return the type errors of some functions; of all others only the signatures are looked at."""
+def type_errors(
+    module: Module, names: Collection[str], missing: Iterable[Var] = ()
+) -> tuple[Diagnostic, ...]:
+    """Return the type errors of some functions; of all others only the signatures are looked at.
+
+    The variables `missing` have types that fit anywhere.
+    """
     context = Context(module, {})
+    context.vars.update((id(var), POISON) for var in missing)
     check_type_definitions(module, context.sink)
     _visit_functions(context, {n: f for n, f in module.functions.items() if n in names})
     settle(context)

@@ -1,5 +1,6 @@
 """Texts to modules, with every independent error: where the text of one function is wrong, the
-types of the others are checked all the same.
+types of the others are checked all the same, and where only a name is wrong, all but what is made
+of it.
 """
 
 from __future__ import annotations
@@ -20,21 +21,34 @@ from relayvm.ir.visit import global_vars
 # What a text between definitions may hold without a doubt about what the definitions mean.
 _HARMLESS = frozenset({"syntax", "bad-literal", "unsupported-version"})
 
+# What leaves a function whole but for one expression, of which nothing is known.
+_MISSING = frozenset(
+    {
+        "unknown-variable",
+        "unknown-function",
+        "unknown-operator",
+        "unknown-attribute",
+        "bad-attribute",
+        "missing-attribute",
+    }
+)
+
 
 def parse_every_error(source: Source | str, operators: Mapping[str, Op]) -> Module:
     """Return the module that a text describes, with what it uses of the prelude.
 
     Raises RelayError with the errors of the text and, if there are any, the type errors of the
-    functions that these leave whole.
+    functions that these leave whole, but for expressions whose names or attributes are wrong.
     """
-    module, sink = recover_module(source, operators, prelude(operators))
-    if not sink.diagnostics:
+    found = recover_module(source, operators, prelude(operators))
+    module, errors = found.module, found.sink.diagnostics
+    if not errors:
         return module
     every = DiagnosticSink()
-    for diagnostic in sink.diagnostics:
+    for diagnostic in errors:
         every.add(diagnostic)
-    sound = _sound_functions(module, sink.diagnostics)
-    for diagnostic in type_errors(module, sound) if sound else ():
+    sound = _sound_functions(module, errors)
+    for diagnostic in type_errors(module, sound, found.missing) if sound else ():
         # What nothing fixes here may follow from a text that could not be read.
         if diagnostic.code != "cannot-infer":
             every.add(diagnostic)
@@ -45,8 +59,9 @@ def parse_every_error(source: Source | str, operators: Mapping[str, Op]) -> Modu
 def _sound_functions(module: Module, errors: Sequence[Diagnostic]) -> frozenset[str]:
     """Return the functions whose types do not depend on what could not be read."""
     own = {n: f for n, f in module.functions.items() if n not in module.library}
-    broken = {n for n, f in own.items() if any(_spoils(e.span, f.span) for e in errors)}
-    inside = [own[n].span for n in broken]
+    spoiling = [e for e in errors if e.code not in _MISSING]
+    broken = {n for n, f in own.items() if any(_spoils(e.span, f.span) for e in spoiling)}
+    inside = [f.span for f in own.values()]
     types = [data.span for n, data in module.types.items() if n not in module.library]
     for error in errors:
         if any(_overlap(span, error.span) for span in types):

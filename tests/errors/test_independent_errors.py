@@ -16,6 +16,9 @@ FAULTS = {
     "unknown-variable": "let %e{} = add(%nowhere{}, 1);",
     "unknown-function": "let %e{} = @nowhere{}(1);",
     "unknown-operator": "let %e{} = nowhere{}(1);",
+    "bad-attribute": 'let %e{} = nn.softmax(ones(shape=[2]), axis="a");',
+    "unknown-attribute": "let %e{} = nn.relu(1f, axes=2);",
+    "missing-attribute": "let %e{} = ones();",
     "not-a-function": "let %e{} = %x(1);",
     "wrong-arity": "let %e{} = @good(%x, %x);",
     "tuple-index": "let %e{} = (1, 2).5;",
@@ -65,7 +68,7 @@ def test_the_same_error_in_many_functions_is_reported_in_each(code):
 def test_all_errors_of_a_program_are_reported_once_each(seed):
     generator = random.Random(seed)
     text, expected = function("good", []), []
-    codes = [c for c in FAULTS if c not in PARSED] if seed % 2 else list(PARSED)
+    codes = list(FAULTS)
     for number in range(generator.randint(1, 4)):
         body: list[str] = []
         for _ in range(generator.randint(1, 6)):
@@ -81,5 +84,9 @@ def test_all_errors_of_a_program_are_reported_once_each(seed):
         assert errors_of(text) == expected
 
 
-# What the parser finds; types are inferred for programs without such errors.
-PARSED = ("unknown-variable", "unknown-function", "unknown-operator")
+def test_a_name_that_is_not_known_hides_no_error_beside_it():
+    text = (
+        "def @main(%x: int32) -> int32 {\nlet %a = %x + 1i8;\n(%a, nowhere(%x, %x + 2f), %b).9\n}"
+    )
+    codes = ["dtype-mismatch", "unknown-operator", "dtype-mismatch", "unknown-variable"]
+    assert sorted(errors_of(text)) == sorted(zip([*codes, "tuple-index"], (2, 3, 3, 3, 3)))

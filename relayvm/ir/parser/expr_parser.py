@@ -80,6 +80,7 @@ class ExprParser(PatternParser):
         self.scope: Scope[Expr] = Scope()
         self.function_spans: dict[str, Span] = {}
         self.used_library_functions: set[str] = set()
+        self.missing: list[Var] = []
         self.free_vars_allowed = False
         self.globals_open = False
         self._depths: dict[str, list[int]] = {}
@@ -193,9 +194,11 @@ class ExprParser(PatternParser):
             )
         self.scope.bind(var.name, var)
 
-    def placeholder(self) -> Expr:
+    def placeholder(self, name: str = "_", span: Span | None = None) -> Var:
         """Return what stands for an expression that could not be read."""
-        return Var("_", span=self.span())
+        missing = Var(name, span=span or self.span())
+        self.missing.append(missing)
+        return missing
 
     # --- operators -----------------------------------------------------------------------
 
@@ -303,9 +306,12 @@ class ExprParser(PatternParser):
         self.advance()
         args: list[Expr] = []
         values: Written = {}
+        spoilt = False
         while self.kind != ")":
             if self.next_kind() == "=" and (self.kind == "ident" or self.kind in KEYWORDS):
+                known = len(self.sink.diagnostics)
                 self.attribute(values)
+                spoilt = spoilt or len(self.sink.diagnostics) > known
             elif values:
                 self.fail("an attribute such as `axis=1`", help="operands come before attributes")
             elif self._is_meta_attrs():
@@ -318,7 +324,10 @@ class ExprParser(PatternParser):
         span = self.span_from(begin)
         attrs = NO_ATTRS
         if isinstance(callee, Op):
+            known = len(self.sink.diagnostics)
             attrs = self.call_attrs(callee, values, span)
+            if spoilt or len(self.sink.diagnostics) > known:
+                callee = self.placeholder(span=span)
         elif values:
             attrs = self.plain_attrs(values)
         return Call(callee, tuple(args), attrs, type_args, span=span)
@@ -371,9 +380,9 @@ class ExprParser(PatternParser):
             return found
         message = f"there is no variable `{text[:80]}` here"
         self.report("unknown-variable", message, span, help=lambda: self._near_variable(name))
-        placeholder = Var(name, span=span)
-        self.scope.bind(name, placeholder)
-        return placeholder
+        missing = self.placeholder(name, span)
+        self.scope.bind(name, missing)
+        return missing
 
     def _near_variable(self, name: str) -> str:
         known = (n for n in reversed(self.scope) if n[:1] != "%")
@@ -396,6 +405,7 @@ class ExprParser(PatternParser):
                     span,
                     help=lambda: self.suggestion(name, known, "@"),
                 )
+                return self.placeholder(span=span)
         return GlobalVar(name, span=span)
 
     def _named(self) -> Expr:
@@ -419,7 +429,7 @@ class ExprParser(PatternParser):
             span,
             help=lambda: self.suggestion(name, known),
         )
-        return Var("_", span=span)
+        return self.placeholder(span=span)
 
     def _meta_constant(self) -> Expr:
         key, index, span = self.meta_reference()
@@ -428,7 +438,7 @@ class ExprParser(PatternParser):
         if index is not None:
             message = f"`meta[{key[:40]}]` is no expression; one is `meta[{CONSTANTS}]`"
             self.report("bad-metadata", message, span)
-        return Var("_", span=span)
+        return self.placeholder(span=span)
 
     def _parentheses(self, begin: int) -> Recursive[Any]:
         opened = self.index

@@ -7,12 +7,13 @@ matter.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from relayvm.base.diagnostics import DiagnosticSink, Note
 from relayvm.base.source import Source, Span
 from relayvm.base.trampoline import Recursive, trampoline
-from relayvm.ir.expr import NO_ATTRS, Attrs, Constructor, Expr, Function, Op
+from relayvm.ir.expr import NO_ATTRS, Attrs, Constructor, Expr, Function, Op, Var
 from relayvm.ir.lexer import KEYWORDS, SyntaxAbort, Tokens, tokenize
 from relayvm.ir.metadata import Metadata, read_metadata
 from relayvm.ir.module import Module, TypeData
@@ -25,6 +26,19 @@ from relayvm.ir.types import GlobalTypeVar, Kind, Type
 VERSION = "0.0.5"
 
 
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What could be read of a module, and the errors of its text.
+
+    A definition that holds the place of an error is incomplete, or not there. The variables
+    `missing` stand for expressions that could not be read.
+    """
+
+    module: Module
+    sink: DiagnosticSink
+    missing: tuple[Var, ...]
+
+
 def parse_module(
     source: Source | str, operators: Mapping[str, Op], library: Module | None = None
 ) -> Module:
@@ -33,23 +47,20 @@ def parse_module(
     Names that the text uses but does not define are taken from `library`, with all that they need.
     Raises RelayError with every independent error.
     """
-    module, sink = recover_module(source, operators, library)
-    sink.raise_if_any()
-    return module
+    found = recover_module(source, operators, library)
+    found.sink.raise_if_any()
+    return found.module
 
 
 def recover_module(
     source: Source | str, operators: Mapping[str, Op], library: Module | None = None
-) -> tuple[Module, DiagnosticSink]:
-    """Return what could be read of a module, and the errors of the text.
-
-    A definition that holds the place of an error is incomplete, or missing.
-    """
+) -> Recovered:
+    """Return what could be read of a module, and the errors of the text."""
     parser = _parser(source, operators, library)
     module = parser.module()
     used = parser.used_library_functions, parser.used_library_types
     if library is None:
-        return module, parser.sink
+        return Recovered(module, parser.sink, tuple(parser.missing))
     # Names that are taken twice are told once the text can be read.
     is_clean = not parser.sink.diagnostics
     conflicts = parser.sink if is_clean else DiagnosticSink(limit=0)
@@ -57,7 +68,8 @@ def recover_module(
         # What stands only in a `%0 = ...;` that nothing uses is no part of the module.
         needs = needs_of_module(module)
         used = used[0] & needs[0], used[1] & needs[1]
-    return merge_library(module, library, *used, conflicts), parser.sink
+    merged = merge_library(module, library, *used, conflicts)
+    return Recovered(merged, parser.sink, tuple(parser.missing))
 
 
 def parse_expr(
