@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import gc
 import itertools
+import sys
 import threading
 import weakref
 
@@ -156,6 +157,52 @@ def test_tensors_of_torch_are_taken_and_those_with_gradients_refused(vm):
     with pytest.raises(RelayError, match="grad") as caught:
         vm.invoke("large", x.requires_grad_(), 2.0)
     assert caught.value.code == "wrong-argument"
+
+
+def test_names_of_arguments_in_any_order(vm):
+    x, y = floats(3), floats(3, 5)
+    for given in ({"x": x, "y": y}, {"y": y, "x": x}):
+        np.testing.assert_array_equal(vm.run(**given), x * 2 + y)
+    np.testing.assert_array_equal(vm.run(x, y=y), x * 2 + y)
+    out = floats(3)
+    assert vm.run(x, out=out, y=y) is out
+    np.testing.assert_array_equal(out, x * 2 + y)
+
+
+class Lent:
+    """A tensor of another library that notes whether somebody holds its memory."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_arrays_made_for_a_call_die_with_it(vm):
+    strided, lent = floats(4000)[::2], floats(2000)
+    count = sys.getrefcount(lent)
+    for _ in range(3):
+        result = vm.run(strided, Lent(lent))
+        np.testing.assert_array_equal(result, strided * 2 + lent)
+        with pytest.raises(RelayError, match="size `n` is 2000 on axis 0 of `x` of `main` and 7"):
+            vm.run(strided, Lent(floats(7)))
+        with pytest.raises(RelayError, match="`y` of `main` is"):
+            vm.run(strided, Lent(floats(7).astype(np.float64)))
+    assert sys.getrefcount(lent) == count
+
+
+def test_what_stops_the_program_is_not_taken_for_a_wrong_argument(vm):
+    class Stops(Lent):
+        def __dlpack__(self, **options):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        vm.run(floats(3), Stops(floats(3)))
+    np.testing.assert_array_equal(vm.run(floats(3), floats(3)), floats(3) * 3)
 
 
 def test_scalars_keep_their_bits(vm):

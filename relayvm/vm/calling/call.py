@@ -133,7 +133,9 @@ class Call:
         convert = [self._object_of(parameter) for parameter in self.entry.parameters]
         rows = [(row.kind, row.type) for row in self.rows]
         params = list(zip(self.kinds, [p.type for p in self.entry.parameters], convert))
-        run: Callable[..., Any] = entry_of(record, params, rows, self._general, self._end).run
+        run: Callable[..., Any] = entry_of(
+            record, self.names, params, rows, self._general, self._end
+        ).run
         return run
 
     def _object_of(self, parameter: Parameter) -> Callable[[Any], int]:

@@ -1,14 +1,16 @@
 """Entries as the library's module `calls` calls them in the usual case: what it must know of each.
 
-The usual case: all arguments given by position, as numpy arrays of exactly the declared dtype whose
-elements lie in order, as plain numbers that fit, or as values that are no tensors. All else is left
-to the general function.
+The usual case: all arguments are there, as arrays of exactly the declared dtype, numpy's or another
+library's, as plain numbers that fit, or as values that are no tensors. All else is left to the
+general function.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from relayvm.base.dtypes import BY_NAME
 from relayvm.vm.arrays import host_dtype, linear_dim
@@ -27,6 +29,7 @@ Place = tuple[int, int, Any, tuple[tuple[int, int, int], ...], Any]
 
 def entry_of(
     record: Record,
+    names: tuple[str, ...],
     params: Sequence[tuple[str, ValueType, Callable[[Any], int]]],
     results: Sequence[tuple[str, ValueType]],
     general: Callable[[tuple[Any, ...], dict[str, Any], Any], Any],
@@ -41,7 +44,9 @@ def entry_of(
     given = tuple([_place(kind, type_, convert, symbols) for kind, type_, convert in params])
     taken = tuple([_place(kind, type_, None, symbols) for kind, type_ in results])
     address = int(ffi.cast("uintptr_t", record.call))
-    return calls.Entry(address, record, len(symbols), given, taken, general, finish)
+    return calls.Entry(
+        address, record, len(symbols), names, given, taken, general, finish, np.from_dlpack
+    )
 
 
 def _place(kind: str, type_: ValueType, convert: Any, symbols: dict[str, int]) -> Place:

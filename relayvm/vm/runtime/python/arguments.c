@@ -26,10 +26,26 @@ static bool bind(entry *self, const dim *declared, int64_t size) {
     return *known == value;
 }
 
-static bool set_array(entry *self, const place *declared, rvm_argument *slot, PyObject *value) {
-    if (!place_fits(declared, value)) {
-        return false;
+/* An array of the same elements that may fit: of one whose elements do not lie in order, or of another library's tensor.
+ * Null where there is none, perhaps with an error that is not about the argument. */
+static PyObject *made_to_fit(const entry *self, const place *declared, PyObject *value) {
+    PyObject *made = NULL;
+    if (PyArray_CheckExact(value)) {
+        PyArrayObject *array = (PyArrayObject *)value;
+        if ((PyObject *)PyArray_DESCR(array) == declared->descr && PyArray_NDIM(array) == declared->rank) {
+            made = (PyObject *)PyArray_GETCONTIGUOUS(array);
+        }
+    } else if (declared->dtype != RVM_DTYPE_BFLOAT16 && !PyArray_Check(value) &&
+               PyObject_HasAttrString(value, "__dlpack__")) {
+        made = PyObject_CallFunctionObjArgs(self->borrow, value, NULL);
+        if (!made && PyErr_ExceptionMatches(PyExc_Exception)) {
+            PyErr_Clear();
+        }
     }
+    return made;
+}
+
+static bool set_array(entry *self, const place *declared, rvm_argument *slot, PyObject *value) {
     PyArrayObject *array = (PyArrayObject *)value;
     for (unsigned i = 0; i < declared->rank; i++) {
         const int64_t size = PyArray_DIM(array, (int)i);
@@ -40,6 +56,20 @@ static bool set_array(entry *self, const place *declared, rvm_argument *slot, Py
     }
     slot->data = PyArray_DATA(array);
     return true;
+}
+
+static answer set_tensor(entry *self, uint32_t i, PyObject *value) {
+    const place *declared = &self->params[i];
+    if (!place_fits(declared, value)) {
+        value = self->kept[i] = made_to_fit(self, declared, value);
+        if (!value) {
+            return PyErr_Occurred() ? FAILED : NOT_USUAL;
+        }
+        if (!place_fits(declared, value)) {
+            return NOT_USUAL;
+        }
+    }
+    return set_array(self, declared, &self->call->args[i], value) ? SET : NOT_USUAL;
 }
 
 static bool set_float(uint8_t dtype, double value, uint64_t *word) {
@@ -103,6 +133,12 @@ static answer set_object(const place *declared, rvm_argument *slot, PyObject *va
     return PyErr_Occurred() ? FAILED : SET;
 }
 
+void entry_drop_arrays(entry *self) {
+    for (uint32_t i = 0; i < self->num_params; i++) {
+        Py_CLEAR(self->kept[i]);
+    }
+}
+
 void entry_forget_objects(entry *self, uint32_t count, bool are_taken) {
     for (uint32_t i = 0; i < count; i++) {
         if (self->params[i].kind == OTHER) {
@@ -123,7 +159,7 @@ answer entry_set_arguments(entry *self, PyObject *const *args) {
         rvm_argument *slot = &self->call->args[i];
         answer set = NOT_USUAL;
         if (declared->kind == TENSOR) {
-            set = set_array(self, declared, slot, args[i]) ? SET : NOT_USUAL;
+            set = set_tensor(self, i, args[i]);
         } else if (declared->kind == WORD) {
             set = set_word(declared, slot, args[i]) ? SET : NOT_USUAL;
         } else {

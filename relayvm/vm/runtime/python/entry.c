@@ -37,21 +37,59 @@ static PyObject *run_general(const entry *self, PyObject *const *args, Py_ssize_
     return value;
 }
 
+/* The number of a parameter, or that of all where it is none. */
+static uint32_t number_of(const entry *self, PyObject *name) {
+    for (uint32_t i = 0; i < self->num_params; i++) {
+        if (PyTuple_GetItem(self->names, i) == name) {
+            return i;
+        }
+    }
+    for (uint32_t i = 0; i < self->num_params; i++) {
+        if (PyUnicode_Compare(PyTuple_GetItem(self->names, i), name) == 0) {
+            return i;
+        }
+    }
+    return self->num_params;
+}
+
+/* All arguments in order, lent until the next call; null where one is missing, unknown or given twice. */
+static PyObject *const *in_order(entry *self, PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **out) {
+    const Py_ssize_t num_names = names ? PyTuple_Size(names) : 0;
+    Py_ssize_t given = count;
+    for (Py_ssize_t i = 0; i < (Py_ssize_t)self->num_params; i++) {
+        self->ordered[i] = i < count ? args[i] : NULL;
+    }
+    for (Py_ssize_t i = 0; i < num_names; i++) {
+        PyObject *name = PyTuple_GetItem(names, i);
+        if (PyUnicode_CompareWithASCIIString(name, "out") == 0) {
+            *out = args[count + i] == Py_None ? NULL : args[count + i];
+            continue;
+        }
+        const uint32_t number = number_of(self, name);
+        if (number == self->num_params || self->ordered[number]) {
+            return NULL;
+        }
+        self->ordered[number] = args[count + i];
+        given++;
+    }
+    return given == (Py_ssize_t)self->num_params ? self->ordered : NULL;
+}
+
 static PyObject *entry_run(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     entry *self = (entry *)object;
     PyObject *out = NULL;
-    bool usual = count == (Py_ssize_t)self->num_params && !self->is_running;
-    if (usual && names && PyTuple_Size(names)) {
-        usual = PyTuple_Size(names) == 1 &&
-                PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "out") == 0;
-        out = usual && args[count] != Py_None ? args[count] : NULL;
+    PyObject *const *values = NULL;
+    if (!self->is_running && count <= (Py_ssize_t)self->num_params) {
+        const bool plain = !names && count == (Py_ssize_t)self->num_params;
+        values = plain ? args : in_order(self, args, count, names, &out);
     }
-    if (!usual || (out && !entry_takes_outs(self, out))) {
+    if (!values || (out && !entry_takes_outs(self, out))) {
         return run_general(self, args, count, names);
     }
     self->is_running = true;
-    const answer set = entry_set_arguments(self, args);
+    const answer set = entry_set_arguments(self, values);
     PyObject *value = set == SET ? run_ready(self, out) : NULL;
+    entry_drop_arrays(self);
     self->is_running = false;
     return set == NOT_USUAL ? run_general(self, args, count, names) : value;
 }
@@ -107,10 +145,10 @@ static place *read_places(PyObject *rows, uint32_t *count) {
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *named) {
     unsigned long long address;
     unsigned int num_symbols;
-    PyObject *params, *results, *general, *finish, *record;
+    PyObject *names, *params, *results, *general, *finish, *borrow, *record;
     (void)named;
-    if (!PyArg_ParseTuple(args, "KOIO!O!OO", &address, &record, &num_symbols, &PyTuple_Type, &params, &PyTuple_Type,
-                          &results, &general, &finish)) {
+    if (!PyArg_ParseTuple(args, "KOIO!O!O!OOO", &address, &record, &num_symbols, &PyTuple_Type, &names, &PyTuple_Type,
+                          &params, &PyTuple_Type, &results, &general, &finish, &borrow)) {
         return NULL;
     }
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
@@ -122,11 +160,15 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *named) 
     self->record = Py_NewRef(record);
     self->general = Py_NewRef(general);
     self->finish = Py_NewRef(finish);
+    self->borrow = Py_NewRef(borrow);
+    self->names = Py_NewRef(names);
     self->num_symbols = num_symbols;
     self->symbols = PyMem_Calloc((size_t)num_symbols + 1, sizeof *self->symbols);
     self->params = read_places(params, &self->num_params);
     self->results = read_places(results, &self->num_results);
-    if (!self->symbols && !PyErr_Occurred()) {
+    self->ordered = PyMem_Calloc((size_t)self->num_params + 1, sizeof *self->ordered);
+    self->kept = PyMem_Calloc((size_t)self->num_params + 1, sizeof *self->kept);
+    if ((!self->symbols || !self->ordered || !self->kept) && !PyErr_Occurred()) {
         PyErr_NoMemory();
     }
     if (PyErr_Occurred()) {
@@ -179,7 +221,11 @@ static void entry_dealloc(PyObject *object) {
     Py_XDECREF(self->finish);
     free_places(self->params, self->num_params);
     free_places(self->results, self->num_results);
+    Py_XDECREF(self->borrow);
+    Py_XDECREF(self->names);
     PyMem_Free(self->symbols);
+    PyMem_Free(self->ordered);
+    PyMem_Free(self->kept);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
     Py_DECREF(type);

@@ -35,11 +35,15 @@ typedef struct place {
 } place;
 
 /* `general(args, named, out)` runs the entry in every case; `finish(record, code, outs, values)` ends a call that was
- * begun here but has no usual end; `record` owns the buffers of `call`. */
+ * begun here but has no usual end; `borrow(tensor)` returns an array over the memory of another library's tensor;
+ * `record` owns the buffers of `call`. */
 typedef struct entry {
     PyObject_HEAD
     rvm_call *call;
-    PyObject *general, *finish, *record;
+    PyObject *general, *finish, *borrow, *record;
+    PyObject *names;    /* of the parameters */
+    PyObject **ordered; /* arguments of a call that names some */
+    PyObject **kept;    /* arrays made for a call; null where there is none */
     place *params, *results;
     int64_t *symbols; /* what they are bound to in this call */
     uint32_t num_params, num_results, num_symbols;
@@ -50,6 +54,8 @@ typedef enum { SET, NOT_USUAL, FAILED } answer;
 
 /* Sets the arguments of the call; unless that succeeds it holds no object. */
 answer entry_set_arguments(entry *self, PyObject *const *args);
+/* Drops the arrays that were made for the call. */
+void entry_drop_arrays(entry *self);
 /* Forgets the objects among the first arguments, which a call has taken or which go now. */
 void entry_forget_objects(entry *self, uint32_t count, bool are_taken);
 /* Whether arrays of the caller's are surely such that results can go into them. */
