@@ -270,6 +270,23 @@ def with_compiler(*words: str) -> Executable:
     return exe
 
 
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="threads have no CPUs of their own"
+)
+def test_the_compiler_stays_out_of_the_way_of_who_asked(eager, tmp_path):
+    told_to = tmp_path / "told"
+    code = (
+        "import os, sys; sys.stdin.buffer.read(100); "
+        f"open({str(told_to)!r}, 'w').write(f'{{os.nice(0)}} {{len(os.sched_getaffinity(0))}}')"
+    )
+    vm = VirtualMachine(with_compiler(sys.executable, "-S", "-c", code))
+    vm.invoke("fib", 15)
+    settled()
+    niceness, cpus = map(int, told_to.read_text().split())
+    assert niceness >= min(os.nice(0) + 1, 10)
+    assert cpus == max(len(os.sched_getaffinity(0)) - 1, 1)
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -5,12 +5,14 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -20,6 +22,7 @@
 #define MAGIC UINT64_C(0x31564954414e5652)
 #define STACK_BYTES (256 * 1024)
 #define STOP_SECONDS 2
+#define NICENESS 10 /* whoever asked is more urgent */
 
 extern char **environ;
 
@@ -109,6 +112,42 @@ static void close_files(void) {
     }
 }
 
+/* The thread is less urgent than who asks, and is moved out of the way, and the process with it, which inherits both: on
+ * a CPU that they share, each slice of the process would be a pause of milliseconds in the run. Where there is one CPU,
+ * being less urgent must do. */
+#ifdef __linux__
+static int asker_cpu; /* where the machine ran that asked last */
+static cpu_set_t usual; /* where the thread might run when it began */
+static bool knows_usual;
+
+static void begin_aside(void) {
+    setpriority(PRIO_PROCESS, 0, NICENESS); /* of this thread alone */
+    knows_usual = sched_getaffinity(0, sizeof usual, &usual) == 0;
+}
+
+static void step_aside(void) {
+    const int cpu = __atomic_load_n(&asker_cpu, __ATOMIC_RELAXED);
+    if (knows_usual && cpu >= 0 && cpu < CPU_SETSIZE) {
+        cpu_set_t others = usual;
+        CPU_CLR(cpu, &others);
+        sched_setaffinity(0, sizeof others, CPU_COUNT(&others) ? &others : &usual);
+    }
+}
+
+static void note_asker(void) {
+    __atomic_store_n(&asker_cpu, sched_getcpu(), __ATOMIC_RELAXED);
+}
+#else
+static void begin_aside(void) {
+}
+
+static void step_aside(void) {
+}
+
+static void note_asker(void) {
+}
+#endif
+
 /* In a group of its own: what the user types to end the program is not meant for it. */
 static int spawn(rvm_program *program, int input) {
     posix_spawn_file_actions_t files;
@@ -142,6 +181,7 @@ static int spawn(rvm_program *program, int input) {
 }
 
 static int start_process(rvm_program *program) {
+    step_aside();
     int ends[2] = {-1, -1};
     int failed = socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
     channel = moved_up(ends[0]);
@@ -265,6 +305,7 @@ static void take_answer(rvm_program *program) {
 
 static void *work(void *unused) {
     (void)unused;
+    begin_aside();
     pthread_mutex_lock(&lock);
     while (first && !stops) {
         rvm_program *program = current = first;
@@ -370,6 +411,7 @@ void native_compile_ask(rvm_program *program) {
         return;
     }
     int32_t idle = IDLE;
+    note_asker();
     if (!stops && __atomic_compare_exchange_n(&program->compile_state, &idle, ASKED, false, __ATOMIC_ACQ_REL,
                                               __ATOMIC_RELAXED)) {
         rvm_program_retain(program);
