@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import repeat, zip_longest
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from relayvm.base.diagnostics import Diagnostic, InternalError, Trap
 from relayvm.base.dims import AnyDim, Dim, DimExpr, DimVar, dim_substitute, dim_value
 from relayvm.base.shapes import ShapeError
 from relayvm.base.source import Span
+from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.evaluate_arrays import ARRAY_MEANINGS
 from relayvm.compiler.evaluate_code import (
     CALL,
@@ -152,14 +153,25 @@ def to_value(value: Any, type_: Type | None = None, module: Module | None = None
     """Return a host value as the evaluator holds it: numbers become tensors, lists tuples, or
     arrays and references where the type says so.
     """
+    return trampoline(_to_value(value, type_, module))
+
+
+def _to_value(value: Any, type_: Type | None, module: Module | None) -> Recursive[Any]:
     if isinstance(type_, RefType) and not isinstance(value, Reference):
-        return Reference(to_value(value, type_.value, module))
-    if isinstance(value, (list, tuple)):
-        item = array_item(type_, module.types) if module else None
-        if item is not None:
-            return [to_value(v, item, module) for v in value]
-        fields = type_.fields if isinstance(type_, TupleType) else ()
-        return tuple(to_value(v, t, module) for v, t in zip_longest(value, fields))
+        return Reference((yield _to_value(value, type_.value, module)))
+    if not isinstance(value, (list, tuple)):
+        return _number(value)
+    item = array_item(type_, module.types) if module else None
+    fields = type_.fields if isinstance(type_, TupleType) else ()
+    inside = repeat(item, len(value)) if item is not None else fields
+    parts = []
+    for part, of in zip_longest(value, inside):
+        parts.append((yield _to_value(part, of, module)))
+    return parts if item is not None else tuple(parts)
+
+
+def _number(value: Any) -> Any:
+    """Return a number of Python or numpy as a tensor; all else as it is."""
     if isinstance(value, (bool, int, float, np.generic)):
         array = np.asarray(value)
         narrow = {"int64": np.int32, "float64": np.float32}
@@ -415,12 +427,17 @@ class _Run:
         """Trap unless a value has the declared dims; a size variable is bound where it first stands
         alone.
         """
-        if isinstance(declared, TupleType):
-            for part, type_ in zip(value, declared.fields):
-                self.check(part, type_, what, span, dims)
-            return
-        if not isinstance(declared, TensorType) or not isinstance(value, np.ndarray):
-            return
+        waiting = [(value, declared)]
+        while waiting:
+            part, type_ = waiting.pop()
+            if isinstance(type_, TupleType):
+                waiting.extend(reversed(tuple(zip(part, type_.fields))))
+            elif isinstance(type_, TensorType) and isinstance(part, np.ndarray):
+                self._check_tensor(part, type_, what, span, dims)
+
+    def _check_tensor(
+        self, value: np.ndarray, declared: TensorType, what: str, span: Span | None, dims: Any
+    ) -> None:
         for axis, (dim, size) in enumerate(zip(declared.shape, value.shape)):
             expected = _known_size(dim, size, dims)
             if expected is not None and expected != size:

@@ -476,9 +476,17 @@ def static_bytes(type_: Type) -> int | None:
 
 def has_known_dims(type_: Type) -> bool:
     """Return True if a value can be tested against a dim of `type_`."""
-    if isinstance(type_, TensorType):
-        return any(isinstance(dim, (int, DimExpr)) for dim in type_.shape)
-    return isinstance(type_, TupleType) and any(has_known_dims(f) for f in type_.fields)
+    seen: set[int] = set()
+    waiting = [type_]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, TensorType):
+            if any(isinstance(dim, (int, DimExpr)) for dim in part.shape):
+                return True
+        elif isinstance(part, TupleType) and id(part) not in seen:
+            seen.add(id(part))
+            waiting.extend(part.fields)
+    return False
 
 
 def _may_differ(value: Expr, declared: Type) -> bool:

@@ -217,3 +217,17 @@ def test_a_budget_of_bytes_refuses_before_the_memory_is_taken():
 def test_an_argument_that_is_no_function_cannot_be_called():
     with pytest.raises(TypeError):
         Evaluator(parsed("def @main() { 1 }")).apply(3, [])
+
+
+def test_a_tuple_in_10_000_tuples_is_an_argument_and_a_result():
+    depth = 10_000
+    inside, opened, closed = "(" * depth, ".0" * depth, ",)" * depth
+    value: object = np.int32(7)
+    for _ in range(depth):
+        value = (value,)
+    kind = f"{inside}Tensor[(), int32]{closed}"
+    text = f"def @main[n](%t: {kind}, %x: Tensor[(n,), int32]) {{ (%t{opened}, %t) }}"
+    number, again = Evaluator(typed(text)).call("main", [value, np.zeros(2, np.int32)])
+    for _ in range(depth):
+        (again,) = again
+    assert int(number) == int(again) == 7
