@@ -124,7 +124,10 @@ class VirtualMachine:
         Raises RelayError `unknown-entry`, `wrong-argument` before anything runs (but where a size
         that the type leaves open is not that of `out`), `machine-busy`, and Trap.
         """
-        return (self._calls.get(name) or self._call(name)).run(*args, out=out, **named)
+        call = self._calls.get(name) or self._call(name)
+        if out is None and not named:
+            return call.run(*args)
+        return call.run(*args, out=out, **named)
 
     def invoke_many(self, name: str, arguments: Iterable[Sequence[Any]]) -> list[Any]:
         """Call an entry with each tuple of arguments, in order, and return the list of results.
