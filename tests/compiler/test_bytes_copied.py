@@ -166,6 +166,25 @@ def test_products_are_computed_where_a_join_has_them(join: str, then: str) -> No
     assert written == 2 * X.size * FLOAT
 
 
+@pytest.mark.parametrize("kind", ["nn.dense(%x, %w)", "exp(%x)", "nn.softmax(%x)"])
+def test_parts_of_a_join_may_come_out_of_a_tuple(kind: str) -> None:
+    params = "%x: Tensor[(6, 4), float32], %w: Tensor[(4, 4), float32]"
+    body = f"""
+      let %p = ({kind}, (nn.dense(%x, %w), %x));
+      let %q = %p.1;
+      concatenate((%p.0, %q.0), axis=0)
+    """
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((4, 4)).astype(np.float32)
+    result, written = run(body, X / 8, w, params=params)
+    product = (X / 8) @ w.T
+    power = np.exp(X / 8)
+    first = {"e": power, "n": product}[kind[0]]
+    first = power / power.sum(1, keepdims=True) if "softmax" in kind else first
+    np.testing.assert_allclose(result, np.concatenate((first, product)), rtol=1e-4, atol=1e-5)
+    assert written <= 2 * X.size * FLOAT + 256
+
+
 def test_a_stack_has_its_products_computed_in_place() -> None:
     params = "%x: Tensor[(6, 4), float32], %v: Tensor[(4, 4), float32]"
     params += ", %w: Tensor[(4, 4), float32]"

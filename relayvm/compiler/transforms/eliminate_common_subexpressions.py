@@ -32,8 +32,9 @@ def eliminate_common_subexpressions(
     """Share equal pure calls: `add(exp(%x), exp(%x))` -> `let %v = exp(%x); add(%v, %v)`.
 
     A call is replaced only by one that has been made before it in the same or an enclosing scope,
-    so nothing is computed that was not, or earlier than it was. Nodes for which `skip` holds stay
-    themselves. Linear.
+    so nothing is computed that was not, or earlier than it was. So is a projection by the field of
+    the tuple that it is taken from: `let %p = (exp(%x), %y); %p.0`. Nodes for which `skip` holds
+    stay themselves. Linear.
     """
     purity = Purity(module)
     functions = {}
@@ -74,6 +75,7 @@ class _Sharer:
         self.numbers: dict[int, int] = {}
         self.atoms: dict[Hashable, int] = {}
         self.calls: dict[Hashable, list[_Known]] = {}
+        self.tuples: dict[int, tuple[Scope, Tuple]] = {}  # by number
         self.open: set[Scope] = {self.scopes.top}
         self.count = 0
         self.top = self.region = _Region(None)
@@ -162,11 +164,12 @@ class _Sharer:
         """Decide what stands for a node whose parts are done."""
         new = with_parts(node, self.done)
         self.regions[id(node)] = region = self.innermost(node)
-        key = self.key(node)
+        key, scope = self.key(node), self.scopes.of(node)
+        if isinstance(node, TupleGetItem) and self.take_field(node, scope):
+            return
         if key is None:
             self.done[id(node)], self.numbers[id(node)] = new, self.fresh()
             return
-        scope = self.scopes.of(node)
         calls = self.calls.setdefault(key, [])
         # Open scopes lie in each other, so those not deeper than this one enclose it.
         while calls and calls[-1].scope not in self.open:
@@ -179,7 +182,22 @@ class _Sharer:
                 return
         number = self.fresh()
         calls.append(_Known(scope, new, number, region))
+        if isinstance(node, Tuple):
+            self.tuples[number] = scope, node
         self.done[id(node)], self.numbers[id(node)] = new, number
+
+    def take_field(self, node: TupleGetItem, scope: Scope) -> bool:
+        """Let a field stand for its projection out of a pure tuple that the same scope makes."""
+        made = self.tuples.get(self.numbers[id(node.tuple_value)])
+        if made is None or made[0] is not scope:
+            return False
+        field = made[1].fields[node.index]
+        if field.checked_type != node.checked_type or not self.regions[id(field)].is_open:
+            return False
+        self.done[id(node)] = self.done[id(field)]
+        self.numbers[id(node)] = self.numbers[id(field)]
+        self.regions[id(node)] = self.regions[id(field)]
+        return True
 
     def key(self, node: Expr) -> Hashable | None:
         """Return what equal nodes agree on; None for a node that must stay itself."""
