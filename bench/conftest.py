@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from relayvm.cli.bench.timing import come_to_rest
+
 
 def median_seconds(function: Callable[[], Any], rounds: int = 7) -> float:
     """Return the median time of a call, after one that is not counted."""
@@ -19,18 +21,6 @@ def median_seconds(function: Callable[[], Any], rounds: int = 7) -> float:
         function()
         times.append(time.perf_counter() - start)
     return statistics.median(times)
-
-
-def come_to_rest() -> None:
-    """Wait until no thread of this process works: ONNX Runtime's spin for 40 ms after a run.
-
-    Whoever ran next would be timed on the cores that they leave.
-    """
-    for _ in range(200):
-        before = time.process_time()
-        time.sleep(0.005)
-        if time.process_time() - before < 0.0005:
-            return
 
 
 def seconds_alone(function: Callable[[], Any]) -> float:

@@ -94,7 +94,7 @@ def measure(product: Product) -> Measured:
     peer = _torch_product(x, weight, product.threads)
     if peer is not None:
         functions.append(peer)
-    call, *torch = alternating_seconds(functions)
+    call, *torch = alternating_seconds(functions, rests=product.threads > 1)
     kernel = min(vm.profile(x).kernel_time_ns for _ in range(PROFILES)) * 1e-9
     return Measured(product, kernel, call, torch[0] if torch else None, floor(product))
 

@@ -21,14 +21,35 @@ def best_seconds(function: Callable[[], Any], rounds: int = 15) -> float:
     return min(_seconds(function, count) for _ in range(rounds))
 
 
-def alternating_seconds(functions: Sequence[Callable[[], Any]], rounds: int = 7) -> list[float]:
-    """Return the median time of a call of each function; every round runs all of them."""
+def alternating_seconds(
+    functions: Sequence[Callable[[], Any]], rounds: int = 7, rests: bool = False
+) -> list[float]:
+    """Return the median time of a call of each function; every round runs all of them.
+
+    `rests`: each begins, with a call that is not counted, when the threads of the others rest.
+    """
     counts = [_count(function) for function in functions]
     times: list[list[float]] = [[] for _ in functions]
     for _ in range(rounds):
         for function, count, own in zip(functions, counts, times):
+            if rests:
+                come_to_rest()
+                function()
             own.append(_seconds(function, count))
     return [statistics.median(own) for own in times]
+
+
+def come_to_rest() -> None:
+    """Wait until no thread of this process works, for a second at most.
+
+    Threads of other libraries look for work for up to 40 ms after a call. Whoever ran next would be
+    timed on the cores that they leave.
+    """
+    for _ in range(200):
+        before = time.process_time()
+        time.sleep(0.005)
+        if time.process_time() - before < 0.0005:
+            return
 
 
 def _seconds(function: Callable[[], Any], count: int) -> float:
