@@ -16,13 +16,12 @@ import numpy as np
 
 import relayvm
 from relayvm.cli.bench.machine_rates import peak_flops, read_rate
-from relayvm.cli.bench.timing import alternating_seconds
+from relayvm.cli.bench.timing import alternating_seconds, kernel_seconds
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 SIZES = (150, 300, 512, 768, 1024, 2048)
 DTYPES = ("float32", "int8")
 THREADS = (1, 2)
-PROFILES = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def measure(product: Product) -> Measured:
     if peer is not None:
         functions.append(peer)
     call, *torch = alternating_seconds(functions, rests=product.threads > 1)
-    kernel = min(vm.profile(x).kernel_time_ns for _ in range(PROFILES)) * 1e-9
+    kernel = kernel_seconds(lambda: vm.run(x), lambda: vm.profile(x))
     return Measured(product, kernel, call, torch[0] if torch else None, floor(product))
 
 

@@ -20,7 +20,7 @@ from relayvm.base.diagnostics import RelayError
 from relayvm.base.dtypes import FLOAT32, INT32, dtype_of
 from relayvm.base.shapes import ShapeError
 from relayvm.cli.bench.operator_rows import ROWS, Row, Size, sizes
-from relayvm.cli.bench.timing import alternating_seconds
+from relayvm.cli.bench.timing import alternating_seconds, kernel_seconds
 from relayvm.ir.expr import Call, Constant, Expr, Tuple, Var
 from relayvm.ir.type_printer import print_type
 from relayvm.ir.types import TensorType
@@ -29,7 +29,6 @@ from relayvm.ops.operator import Fusion, Operator
 
 ELEMENTS, LARGE_ELEMENTS = 1 << 16, 1 << 20
 NAMES = "abcdefgh"
-PROFILES = 9
 # Options of `mallopt`.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 # What operators are tried with that no row names: the same shape for each operand.
@@ -88,7 +87,7 @@ def measure(row: Row, elements: int) -> Measured | None:
     values = [_array(rng, kind, shape, known) for kind, shape in row.operands]
     try:
         vm, meaning = _compiled(row, values, known)
-        kernel = min(vm.profile(*values).kernel_time_ns for _ in range(PROFILES)) * 1e-9
+        kernel = kernel_seconds(lambda: vm.run(*values), lambda: vm.profile(*values))
     except RelayError:
         return None
     if not kernel:
