@@ -22,6 +22,7 @@ from relayvm.kernels.schedules.contraction import contraction_phase, tiled_phase
 from relayvm.kernels.schedules.convolution import convolution_phases
 from relayvm.kernels.schedules.elementwise import column_phase, elementwise_phase
 from relayvm.kernels.schedules.emit import CannotPlace, Context
+from relayvm.kernels.schedules.joined_rows import joined, restored
 from relayvm.kernels.schedules.joins import Place, place_parts, split_outputs
 from relayvm.kernels.schedules.machine import (
     cache_bytes,
@@ -57,6 +58,15 @@ def schedule(computation: Computation, target: Target | None = None, opt_level: 
 
 
 def _scheduled(computation: Computation, target: Target) -> n.Nest:
+    rows = joined(computation)
+    if rows is not None:
+        nest = restored(_as_it_is(rows, target), computation)
+        if nest is not None:
+            return nest
+    return _as_it_is(computation, target)
+
+
+def _as_it_is(computation: Computation, target: Target) -> n.Nest:
     dots = dot_kind(target)
     outputs, copies = stage_operands(computation, distinct_outputs(computation), dots)
     parts = skeleton(computation, outputs, copies)

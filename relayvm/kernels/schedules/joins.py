@@ -7,7 +7,7 @@ output's. Reductions have no other way into a join: they have no form for one el
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from relayvm.base.dims import Dim, dim_sub, dims_equal
@@ -15,7 +15,13 @@ from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.emit import CannotPlace
-from relayvm.kernels.schedules.plan import body_of, nodes, operands, topological
+from relayvm.kernels.schedules.plan import (
+    body_of,
+    nodes,
+    topological,
+    users_first,
+    with_operands,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +214,7 @@ class _Shift:
     def expr(self, root: c.ScalarExpr) -> c.ScalarExpr:
         """Return the expression; shared parts stay shared."""
         done: dict[int, c.ScalarExpr] = {}
-        for node in reversed(list(_users_first(root))):
+        for node in reversed(list(users_first(root))):
             done[id(node)] = self._node(node, done)
         return done[id(root)]
 
@@ -225,34 +231,8 @@ class _Shift:
                 return self.own
             case c.TensorLoad(_, tensor) if tensor in self.made and _is_plain(node, self.old_axes):
                 return c.TensorLoad(node.dtype, self.made[tensor], self.axes)
-            case c.TensorLoad():
-                return replace(node, indices=tuple(at(i) for i in node.indices))
-            case c.Scalar():
-                return replace(node, args=tuple(at(a) for a in node.args))
-            case c.Cast() | c.IndexOf():
-                return replace(node, value=at(node.value))
-            case c.Select():
-                return replace(node, condition=at(node.condition), a=at(node.a), b=at(node.b))
-            case c.Reduce() | c.ArgReduce():
-                return replace(node, body=at(node.body))
             case _:
-                return node
-
-
-def _users_first(root: c.ScalarExpr) -> Iterator[c.ScalarExpr]:
-    """Yield each node once, after all that use it."""
-    uses: dict[int, int] = {}
-    for node in nodes(root):
-        for operand in operands(node):
-            uses[id(operand)] = uses.get(id(operand), 0) + 1
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        for operand in operands(node):
-            uses[id(operand)] -= 1
-            if not uses[id(operand)]:
-                waiting.append(operand)
+                return with_operands(node, at)
 
 
 def _is_dim(expr: c.ScalarExpr, dim: Dim) -> bool:
@@ -268,15 +248,18 @@ def place_parts(
 
     `parts` gives the other buffer, the axis and where on it the part begins. Raises CannotPlace.
     """
-    placing = _Placing(parts)
+    placing = Placing(parts)
     return [replace(phase, body=placing.block(phase.body)) for phase in phases]
 
 
-class _Placing:
+class Placing:
+    """Rewrites statements that reach some buffers, by name, as parts of others."""
+
     def __init__(self, parts: Mapping[str, tuple[n.Buffer, int, n.Expr]]) -> None:
         self.parts = parts
 
     def block(self, body: tuple[n.Stmt, ...]) -> tuple[n.Stmt, ...]:
+        """Return the statements with all their parts."""
         return tuple(self._stmt(stmt) for stmt in body)
 
     def _stmt(self, stmt: n.Stmt) -> n.Stmt:
@@ -305,7 +288,7 @@ class _Placing:
     def _expr(self, expr: n.Expr) -> n.Expr:
         expr = n.map_operands(expr, self._expr)
         if isinstance(expr, (n.Load, n.Gather)) and expr.buffer.name in self.parts:
-            buffer, indices = self._moved(expr.buffer, expr.indices)
+            buffer, indices = self.moved(expr.buffer, expr.indices)
             return replace(expr, buffer=buffer, indices=indices)
         return expr
 
@@ -313,11 +296,12 @@ class _Placing:
         self, buffer: n.Buffer, indices: tuple[n.Expr, ...]
     ) -> tuple[n.Buffer, tuple[n.Expr, ...]]:
         indices = tuple(self._expr(i) for i in indices)
-        return self._moved(buffer, indices) if buffer.name in self.parts else (buffer, indices)
+        return self.moved(buffer, indices) if buffer.name in self.parts else (buffer, indices)
 
-    def _moved(
+    def moved(
         self, buffer: n.Buffer, indices: tuple[n.Expr, ...]
     ) -> tuple[n.Buffer, tuple[n.Expr, ...]]:
+        """Return the other buffer, and where in it an element of a part is."""
         whole, axis, begin = self.parts[buffer.name]
         if begin == n.const(0) and whole.shape == buffer.shape:
             return whole, indices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from relayvm.base.dims import Dim, dim_mul, dims_equal
 from relayvm.kernels.compute import (
@@ -49,6 +49,40 @@ def operands(expr: ScalarExpr) -> tuple[ScalarExpr, ...]:
             return (expr.body,)
         case _:
             return ()
+
+
+def with_operands(expr: ScalarExpr, changed: Callable[[ScalarExpr], ScalarExpr]) -> ScalarExpr:
+    """Return an expression with its direct subexpressions changed."""
+    match expr:
+        case TensorLoad():
+            return replace(expr, indices=tuple(map(changed, expr.indices)))
+        case Scalar():
+            return replace(expr, args=tuple(map(changed, expr.args)))
+        case Cast() | IndexOf():
+            return replace(expr, value=changed(expr.value))
+        case Select():
+            condition, a, b = map(changed, operands(expr))
+            return replace(expr, condition=condition, a=a, b=b)
+        case Reduce() | ArgReduce():
+            return replace(expr, body=changed(expr.body))
+        case _:
+            return expr
+
+
+def users_first(root: ScalarExpr) -> Iterator[ScalarExpr]:
+    """Yield each node of an expression once, after all that use it."""
+    uses: dict[int, int] = {}
+    for node in nodes(root):
+        for operand in operands(node):
+            uses[id(operand)] = uses.get(id(operand), 0) + 1
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for operand in operands(node):
+            uses[id(operand)] -= 1
+            if not uses[id(operand)]:
+                waiting.append(operand)
 
 
 def nodes(expr: ScalarExpr) -> Iterator[ScalarExpr]:
