@@ -338,6 +338,23 @@ def dim_variables(dim: Dim) -> Iterator[DimVar]:
                 yield from dim_variables(atom.b)
 
 
+def linear_dim(dim: Dim) -> tuple[DimVar, int, int] | None:
+    """Return `(n, 2, 1)` for `n*2 + 1`, with a factor above 0: a size that tells its variable."""
+    if not isinstance(dim, DimExpr):
+        return None
+    found: tuple[DimVar, int] | None = None
+    rest = 0
+    for monomial, coefficient in dim.terms:
+        if not monomial:
+            rest = coefficient
+            continue
+        (atom, power), *more = monomial
+        if more or found or power != 1 or coefficient < 1 or not isinstance(atom, DimVar):
+            return None
+        found = atom, coefficient
+    return (*found, rest) if found else None
+
+
 def dim_substitute(dim: Dim, values: Mapping[DimVar, Dim]) -> Dim:
     """Return `dim` with variables replaced by dims; the same object if none of them occurs."""
     if not isinstance(dim, DimExpr) or not any(v in values for v in dim_variables(dim)):

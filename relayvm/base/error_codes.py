@@ -352,8 +352,9 @@ ERROR_CODES: dict[str, str] = {
     ),
     "unreadable-dim": (
         "A size that a type parameter names is needed at run time, but nothing has it as an axis."
-        "\n\nSizes are read from tensors, also in tuples, that are parameters of the function. Add "
-        "a parameter with this axis, or pass the size as a number."
+        "\n\nSizes are read from tensors, also in tuples, that are parameters of the function: "
+        "from axes such as `n` or `n*2 + 1`. Add a parameter with such an axis, or pass the "
+        "size as a number."
     ),
     "unreadable-file": (
         "A file cannot be read, or does not hold what its name promises.\n\n"

@@ -14,8 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import Diagnostic, InternalError, Trap
-from relayvm.base.dims import AnyDim, Dim, DimExpr, DimVar, dim_substitute, dim_value
+from relayvm.base.diagnostics import Diagnostic, InternalError, Trap, error
+from relayvm.base.dims import (
+    AnyDim,
+    Dim,
+    DimExpr,
+    DimVar,
+    dim_substitute,
+    dim_value,
+    dim_variables,
+    linear_dim,
+)
 from relayvm.base.shapes import ShapeError
 from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive, trampoline
@@ -232,6 +241,8 @@ class _Run:
         self.row, self.code, self.block, self.place = row, code, code.body, 0
         if code.binds_dims:
             row[DIMS_SLOT] = dims = dict(closure.dims or {})
+            for slot, declared, _ in code.checks:
+                _bind_sizes(row[slot], declared, dims)
             for slot, declared, name in code.checks:
                 self.check(row[slot], declared, f"parameter `%{name}`", span, dims)
 
@@ -371,7 +382,9 @@ class _Run:
         args = [row[s] for s in slots]
         attrs = code.attrs
         if code.symbolic:
-            attrs = {name: _with_dims(v, row[DIMS_SLOT] or {}) for name, v in attrs.items()}
+            attrs = {
+                name: _with_dims(v, row[DIMS_SLOT] or {}, node.span) for name, v in attrs.items()
+            }
         self.afford(node, code, args, attrs)
         try:
             if code.checked:
@@ -424,9 +437,7 @@ class _Run:
         self.check(self.row[slot], declared, what, span, self.row[DIMS_SLOT])
 
     def check(self, value: Any, declared: Type, what: str, span: Span | None, dims: Any) -> None:
-        """Trap unless a value has the declared dims; a size variable is bound where it first stands
-        alone.
-        """
+        """Trap unless a value has the declared dims, as far as they are known."""
         waiting = [(value, declared)]
         while waiting:
             part, type_ = waiting.pop()
@@ -439,7 +450,7 @@ class _Run:
         self, value: np.ndarray, declared: TensorType, what: str, span: Span | None, dims: Any
     ) -> None:
         for axis, (dim, size) in enumerate(zip(declared.shape, value.shape)):
-            expected = _known_size(dim, size, dims)
+            expected = _known_size(dim, dims)
             if expected is not None and expected != size:
                 message = f"axis {axis} of {what} is {size}, declared {dim}"
                 if isinstance(dim, DimExpr):
@@ -454,30 +465,55 @@ class _Run:
         return Trap(Diagnostic(code, message, span), tuple(frames))
 
 
-def _known_size(dim: Dim, size: int, dims: dict[DimVar, int] | None) -> int | None:
-    """Return the size that `dim` demands, binding a variable that is still free; None if it demands
-    nothing.
+def _bind_sizes(value: Any, declared: Type, dims: dict[DimVar, int]) -> None:
+    """Bind each variable that an axis of a parameter tells: where it stands alone, else where it
+    has a factor or another number beside it.
     """
+    solved: dict[DimVar, int] = {}
+    waiting = [(value, declared)]
+    while waiting:
+        part, type_ = waiting.pop()
+        if isinstance(type_, TupleType):
+            waiting.extend(reversed(tuple(zip(part, type_.fields))))
+        elif isinstance(type_, TensorType) and isinstance(part, np.ndarray):
+            for dim, size in zip(type_.shape, part.shape):
+                linear = linear_dim(dim)
+                if linear is not None:
+                    variable, factor, rest = linear
+                    alone = (factor, rest) == (1, 0)
+                    known = dims if alone else solved
+                    known.setdefault(variable, max((size - rest) // factor, 0))
+    for variable, size in solved.items():
+        dims.setdefault(variable, size)
+
+
+def _known_size(dim: Dim, dims: dict[DimVar, int] | None) -> int | None:
+    """Return the size that `dim` demands; None if it demands nothing."""
     if isinstance(dim, AnyDim) or (isinstance(dim, DimExpr) and dims is None):
         return None
     if isinstance(dim, int):
         return dim
     assert dims is not None
-    variable = dim.variable
-    if variable is not None:
-        return dims.setdefault(variable, size)
     try:
         return dim_value(dim, dims)
     except (KeyError, ValueError):
         return None
 
 
-def _with_dims(value: Any, dims: Mapping[DimVar, int]) -> Any:
+def _with_dims(value: Any, dims: Mapping[DimVar, int], span: Span | None) -> Any:
+    """Return an attribute with numbers for sizes; raises RelayError `unreadable-dim` where a size
+    has none.
+    """
     if isinstance(value, tuple):
-        return tuple(_with_dims(v, dims) for v in value)
-    if isinstance(value, DimExpr):
-        return dim_substitute(value, dims)
-    return value
+        return tuple(_with_dims(v, dims, span) for v in value)
+    if not isinstance(value, DimExpr):
+        return value
+    exact = dim_substitute(value, dims)
+    if isinstance(exact, DimExpr):
+        (name, *_) = (v.name for v in dim_variables(exact))
+        message = f"the size `{name}` is needed, but no tensor parameter has it as an axis"
+        raise error("unreadable-dim", message, span)
+    return exact
 
 
 def _elements(value: Any) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from relayvm.base.dims import ANY, Dim, DimExpr, DimVar, dim_variables
+from relayvm.base.dims import ANY, Dim, DimVar, dim_variables, linear_dim
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.infer_types import needs_check
 from relayvm.ir.expr import Call, Expr, Function, Let, RefWrite, Var
@@ -29,12 +29,9 @@ def axes_of(kind: Type | None) -> Iterator[tuple[tuple[int, ...], int, Dim]]:
 
 
 def supplied_sizes(kind: Type | None) -> set[DimVar]:
-    """Return the variables that stand alone as an axis in a type."""
-    return {
-        dim.variable
-        for _, _, dim in axes_of(kind)
-        if isinstance(dim, DimExpr) and dim.variable is not None
-    }
+    """Return the variables that an axis in a type tells, such as `n` and `n*2 + 1`."""
+    found = (linear_dim(dim) for _, _, dim in axes_of(kind))
+    return {linear[0] for linear in found if linear is not None}
 
 
 def size_suppliers(code: Expr, has: Iterable[Var], scope: Sequence[Var]) -> list[Var]:

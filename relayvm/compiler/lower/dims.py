@@ -7,7 +7,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from relayvm.base.diagnostics import InternalError, error
-from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar, dim_variables
+from relayvm.base.dims import (
+    AnyDim,
+    Dim,
+    DimExpr,
+    DimTerm,
+    DimVar,
+    dim_variables,
+    linear_dim,
+)
 from relayvm.base.source import Span
 from relayvm.compiler.analysis.sizes import axes_of
 from relayvm.compiler.lower.linear import WORD, Def, Reg, Use
@@ -33,17 +41,24 @@ class DimCode:
     def __init__(self, selector: Code) -> None:
         self.selector = selector
         self.sources: dict[DimVar, Place] = {}
+        self.linear: dict[DimVar, tuple[Place, int, int]] = {}  # with factor and rest
         self.words: dict[DimVar, Reg] = {}
         # Of each branch being emitted, the symbols that became known in it.
         self.branches: list[list[DimVar]] = [[]]
 
     def declare(self, var: Var, kind: Type | None) -> None:
         """Note that the axes of a variable, also those of tensors in a tuple, supply the symbols
-        that stand alone in its type.
+        in its type that stand alone, or with a factor and another number.
         """
         for path, axis, dim in axes_of(kind):
-            if isinstance(dim, DimExpr) and dim.variable is not None:
-                self.sources.setdefault(dim.variable, (var, path, axis))
+            linear = linear_dim(dim)
+            if linear is None:
+                continue
+            variable, factor, rest = linear
+            if (factor, rest) == (1, 0):
+                self.sources.setdefault(variable, (var, path, axis))
+            else:
+                self.linear.setdefault(variable, ((var, path, axis), factor, rest))
 
     def check_sizes(self, var: Var) -> None:
         """Emit that the axes of a parameter have the sizes that symbols in its type stand for: a
@@ -76,7 +91,8 @@ class DimCode:
         """Tell whether the size can be computed here."""
         if isinstance(dim, AnyDim):
             return False
-        return all(v in self.words or v in self.sources for v in dim_variables(dim))
+        places = (self.words, self.sources, self.linear)
+        return all(any(v in known for known in places) for v in dim_variables(dim))
 
     @contextmanager
     def operands(self, args: Sequence[Reg], types: Sequence[Type]) -> Iterator[None]:
@@ -90,9 +106,10 @@ class DimCode:
                 raise InternalError("a view of a tuple")
             assert isinstance(kind, TensorType)
             for axis, dim in enumerate(kind.shape):
-                variable = dim.variable if isinstance(dim, DimExpr) else None
-                if variable is not None and variable not in self.words:
-                    self._note(variable, self._axis(reg, axis, None))
+                linear = linear_dim(dim)
+                if linear is not None and linear[0] not in self.words:
+                    size = self._axis(reg, axis, None)
+                    self._note(linear[0], self._solved(size, linear[1], linear[2], None))
         yield
         self.pop()
 
@@ -130,17 +147,34 @@ class DimCode:
     def _variable(self, variable: DimVar, span: Span | None) -> Reg:
         if variable in self.words:
             return self.words[variable]
-        if variable not in self.sources:
+        if variable in self.sources:
+            place, factor, rest = self.sources[variable], 1, 0
+        elif variable in self.linear:
+            place, factor, rest = self.linear[variable]
+        else:
             raise error(
                 "unreadable-dim",
                 f"the size `{variable.name}` is needed at run time, but no tensor parameter of "
                 "this function has it as an axis",
                 span,
             )
-        var, path, axis = self.sources[variable]
-        reg = self._axis(self._tensor(var, path, span), axis, span)
+        var, path, axis = place
+        size = self._axis(self._tensor(var, path, span), axis, span)
+        reg = self._solved(size, factor, rest, span)
         self._note(variable, reg)
         return reg
+
+    def _solved(self, size: Reg, factor: int, rest: int, span: Span | None) -> Reg:
+        """Return n where `size` is `factor * n + rest`, or the nearest that is not negative: the
+        check of the size finds that it is none.
+        """
+        if rest:
+            size = self._op("subtract_i64", size, self.selector.word(rest, span))
+        if factor != 1:
+            size = self._op("floor_divide_i64", size, self.selector.word(factor, span))
+        if rest > 0:
+            size = self._op("maximum_i64", size, self.selector.word(0, span))
+        return size
 
     def _tensor(self, var: Var, path: tuple[int, ...], span: Span | None) -> Reg:
         """Return the tensor at the end of a path through tuples."""

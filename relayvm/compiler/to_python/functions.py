@@ -87,6 +87,7 @@ class FunctionWriter:
         for param in function.params:
             frame.params.append(self.names.new(param.name))
             self.terms[id(param)] = Term(frame.params[-1])
+        self.sizes.check_params(frame)
         (scope,) = self.scopes.opened(function)
         self.places[scope] = (frame, frame.body)
         declared, actual = function.ret_type, function.body.checked_type

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relayvm.base.dims import Dim, DimExpr, DimVar, dim_substitute, dim_text, dim_variables, symbol
+from relayvm.base.diagnostics import error
+from relayvm.base.dims import (
+    Dim,
+    DimExpr,
+    DimVar,
+    dim_substitute,
+    dim_text,
+    dim_variables,
+    linear_dim,
+    symbol,
+)
 from relayvm.compiler.to_python.frames import Frame, Uses
-from relayvm.compiler.to_python.text import Names
+from relayvm.compiler.to_python.text import Names, tuple_text
 from relayvm.ir.expr import Call
 from relayvm.ir.types import TensorType, TupleType, Type
 
@@ -37,17 +48,55 @@ class Sizes:
         while frame is not None:
             if variable in frame.dims:
                 return frame.dims[variable]
-            for param, name in zip(frame.function.params, frame.params):
-                path = _place_of(variable, param.type_annotation or param.checked_type, name)
-                if path is not None:
-                    frame.dims[variable] = self.names.new(variable.name)
-                    frame.dim_lines.append(f"{frame.dims[variable]} = {path}")
-                    return frame.dims[variable]
+            source = self._source(variable, frame)
+            if source is not None:
+                frame.dims[variable] = self.names.new(variable.name)
+                frame.dim_lines.append(f"{frame.dims[variable]} = {source}")
+                return frame.dims[variable]
             frame = frame.parent
         return None
 
+    def _source(self, variable: DimVar, frame: Frame) -> str | None:
+        """Return what a size is of the parameters: where it stands alone, else what it is there."""
+        solved: str | None = None
+        for param, name in zip(frame.function.params, frame.params):
+            for path, dim in _axes(param.type_annotation or param.checked_type, name):
+                linear = linear_dim(dim)
+                if linear is None or linear[0] is not variable:
+                    continue
+                _, factor, rest = linear
+                if (factor, rest) == (1, 0):
+                    return path
+                if solved is None:
+                    moved = f"{path} - {rest}" if rest > 0 else f"{path} + {-rest}"
+                    solved = moved if rest else path
+                    if factor != 1:
+                        solved = f"({solved}) // {factor}" if rest else f"{solved} // {factor}"
+                    solved = f"max({solved}, 0)" if rest > 0 else solved
+        return solved
+
+    def check_params(self, frame: Frame) -> None:
+        """Write that parameters have the sizes that names of sizes stand for, beside the places
+        that tell them.
+        """
+        for param, name in zip(frame.function.params, frame.params):
+            parts: dict[str, list[str]] = {}
+            told = False
+            for path, dim in _axes(param.type_annotation or param.checked_type, name):
+                text = self.text(dim, frame) if isinstance(dim, DimExpr) else None
+                told |= text is not None and f"{text} = {path}" not in frame.dim_lines
+                parts.setdefault(path.rpartition(".shape[")[0], []).append(text or "None")
+            if told:
+                for tensor, texts in parts.items():
+                    what = f"parameter `%{param.name}`"
+                    line = f"{self.uses('check')}({tensor}, {tuple_text(texts)}, {what!r})"
+                    frame.dim_lines.append(line)
+
     def texts(self, node: Call, frame: Frame) -> dict[Dim, str]:
-        """Return the texts of the symbolic sizes in the attributes of a call."""
+        """Return the texts of the symbolic sizes in the attributes of a call.
+
+        Raises RelayError `unreadable-dim` for one that no parameter tells.
+        """
         found: dict[Dim, str] = {}
         stack = list(node.attrs.values())
         while stack:
@@ -55,12 +104,16 @@ class Sizes:
             if isinstance(value, tuple):
                 stack.extend(value)
             elif isinstance(value, DimExpr):
-                found[value] = self.text(value, frame) or "None"
+                text = self.text(value, frame)
+                if text is None:
+                    message = f"the size `{value}` is needed, but no tensor parameter has it"
+                    raise error("unreadable-dim", f"{message} as an axis", node.span)
+                found[value] = text
         return found
 
 
-def _place_of(variable: DimVar, type_: Type | None, text: str) -> str | None:
-    """Return where a size stands alone in a value of a type."""
+def _axes(type_: Type | None, text: str) -> Iterator[tuple[str, Dim]]:
+    """Yield the sizes in a value of a type, as texts, and what is declared of each."""
     stack = [(type_, text)]
     while stack:
         part, path = stack.pop()
@@ -68,6 +121,4 @@ def _place_of(variable: DimVar, type_: Type | None, text: str) -> str | None:
             stack += [(f, f"{path}[{i}]") for i, f in enumerate(part.fields)][::-1]
         elif isinstance(part, TensorType):
             for axis, dim in enumerate(part.shape):
-                if isinstance(dim, DimExpr) and dim.variable is variable:
-                    return f"{path}.shape[{axis}]"
-    return None
+                yield f"{path}.shape[{axis}]", dim

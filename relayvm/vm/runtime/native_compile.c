@@ -129,7 +129,7 @@ static void step_aside(void) {
     const int cpu = __atomic_load_n(&asker_cpu, __ATOMIC_RELAXED);
     if (knows_usual && cpu >= 0 && cpu < CPU_SETSIZE) {
         cpu_set_t others = usual;
-        CPU_CLR(cpu, &others);
+        CPU_CLR((size_t)cpu, &others);
         sched_setaffinity(0, sizeof others, CPU_COUNT(&others) ? &others : &usual);
     }
 }
