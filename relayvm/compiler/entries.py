@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.diagnostics import error
-from relayvm.base.dims import Dim, DimExpr, DimVar, dim_substitute, dims_equal
+from relayvm.base.dims import Dim, DimVar, dim_substitute, dims_equal, linear_dim
 from relayvm.base.dtypes import BY_NAME
 from relayvm.base.narrow.bfloat16 import name_of, readable
 from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
@@ -80,15 +80,16 @@ def bind_params(module: Module, params: Mapping[str, Any], entry: str = "main") 
         return module
     function = module[entry]
     by_name = {p.name: p for p in function.params}
-    sizes: dict[DimVar, int] = {}
-    constants: dict[int, Expr] = {}
+    arrays: list[tuple[Var, np.ndarray]] = []
     for name, value in params.items():
         if name not in by_name:
             known = ", ".join(f"`%{p}`" for p in by_name) or "none"
             message = f"`@{entry}` has no parameter `%{name}`; it has {known}"
             raise error("unknown-parameter", message, function.span)
-        param = by_name[name]
-        array = _as_array(param, value, entry)
+        arrays.append((by_name[name], _as_array(by_name[name], value, entry)))
+    sizes = _told_sizes(arrays)
+    constants: dict[int, Expr] = {}
+    for param, array in arrays:
         _check_array(param, array, entry, sizes)
         constants[id(param)] = Constant(np.ascontiguousarray(array).reshape(array.shape))
     if any(entry in global_vars(f.body) for f in module.functions.values()):
@@ -126,17 +127,30 @@ def _as_array(param: Var, value: Any, entry: str) -> np.ndarray:
     return array
 
 
-def _check_array(param: Var, value: np.ndarray, entry: str, sizes: dict[DimVar, int]) -> None:
+def _told_sizes(arrays: Sequence[tuple[Var, np.ndarray]]) -> dict[DimVar, int]:
+    """Return the sizes that axes of arrays tell: those that stand alone, before the others."""
+    alone: dict[DimVar, int] = {}
+    solved: dict[DimVar, int] = {}
+    for param, array in arrays:
+        declared = param.type_annotation
+        if not isinstance(declared, TensorType):
+            continue
+        for have, want in zip(array.shape, declared.shape):
+            linear = linear_dim(want)
+            if linear is not None:
+                variable, factor, rest = linear
+                told = alone if (factor, rest) == (1, 0) else solved
+                told.setdefault(variable, max((have - rest) // factor, 0))
+    return solved | alone
+
+
+def _check_array(param: Var, value: np.ndarray, entry: str, sizes: Mapping[DimVar, int]) -> None:
     declared = param.type_annotation
     if not isinstance(declared, TensorType):
         return
     fits = value.dtype == declared.dtype.numpy and value.ndim == declared.rank
     for have, want in zip(value.shape, declared.shape):
-        named = isinstance(want, DimExpr) and want.variable
-        if named:
-            fits &= sizes.setdefault(named, have) == have
-        else:
-            fits &= dims_equal(have, dim_substitute(want, sizes)) is not False
+        fits &= dims_equal(have, dim_substitute(want, sizes)) is not False
     if not fits:
         shape = ", ".join(map(str, value.shape))
         given = f"Tensor[({shape}), {value.dtype}]" if value.shape else str(value.dtype)

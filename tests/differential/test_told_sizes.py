@@ -120,3 +120,36 @@ def test_what_no_size_gives_is_refused_by_all(parameters, args):
 def test_an_axis_that_tells_no_size_is_refused_by_all(size):
     text = f"def @main[n, m](%x: Tensor[({size},), float32], %y: Tensor[(m,), float32]) {TOLD}"
     assert results(text, ones(4), ones(2)) == ["unreadable-dim"] * 5
+
+
+@pytest.mark.parametrize(
+    ("parameters", "given", "legal", "wrong"),
+    [
+        ("%x: Tensor[(n + 1,), float32], %w: Tensor[(n,), float32]", {"w": ones(3)}, 4, 5),
+        ("%x: Tensor[(n,), float32], %w: Tensor[(n*2,), float32]", {"w": ones(6)}, 3, 4),
+        ("%x: Tensor[(n*n,), float32], %w: Tensor[(n*2,), float32]", {"w": ones(6)}, 9, 6),
+    ],
+)
+def test_an_array_given_at_compile_time_tells_the_sizes_of_arguments(
+    parameters, given, legal, wrong
+):
+    module = relayvm.parse(f"def @main[n]({parameters}) {{ (%x, %w) }}")
+    machine = relayvm.VirtualMachine(relayvm.compile(module, params=given))
+    assert machine.run(ones(legal))[0].shape == (legal,)
+    with pytest.raises(RelayError, match="`x` of `main` is"):
+        machine.run(ones(wrong))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"v": ones(5), "w": ones(3)},
+        {"v": ones(5)},
+        {"w": ones(3), "v": ones(8)},
+    ],
+)
+def test_arrays_given_at_compile_time_agree_in_any_order(given):
+    parameters = "%v: Tensor[(n*2,), float32], %w: Tensor[(n,), float32]"
+    module = relayvm.parse(f"def @main[n]({parameters}) {{ (%v, %w) }}")
+    with pytest.raises(RelayError, match="wrong-argument"):
+        relayvm.compile(module, params=given)
