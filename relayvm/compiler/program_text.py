@@ -5,6 +5,7 @@ of it.
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Mapping, Sequence
 
 from relayvm.base.diagnostics import Diagnostic, DiagnosticSink
@@ -12,11 +13,13 @@ from relayvm.base.source import Source, Span
 from relayvm.compiler.infer_types import type_errors
 from relayvm.compiler.inference.type_walk import leaves
 from relayvm.ir.expr import Function, Op
+from relayvm.ir.json import load_json, save_json
 from relayvm.ir.module import Module
 from relayvm.ir.parser import recover_module
 from relayvm.ir.prelude import prelude
 from relayvm.ir.types import IncompleteType, Type
 from relayvm.ir.visit import global_vars
+from relayvm.ops import OPS
 
 # What a text between definitions may hold without a doubt about what the definitions mean.
 _HARMLESS = frozenset({"syntax", "bad-literal", "unsupported-version"})
@@ -54,6 +57,17 @@ def parse_every_error(source: Source | str, operators: Mapping[str, Op]) -> Modu
             every.add(diagnostic)
     every.raise_if_any()
     return module
+
+
+def module_of_json(text: str) -> Module:
+    """Return the module of a JSON text; its operators are those of the table."""
+    result = load_json(text, OPS)
+    assert isinstance(result, Module)
+    return result
+
+
+# Where TVM's names are there as well, they know more operators.
+copyreg.dispatch_table.setdefault(Module, lambda module: (module_of_json, (save_json(module),)))
 
 
 def _sound_functions(module: Module, errors: Sequence[Diagnostic]) -> frozenset[str]:

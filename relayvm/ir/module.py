@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from types import MappingProxyType
+from typing import Any
 
 from relayvm.base.diagnostics import error
 from relayvm.base.source import Span
-from relayvm.ir.expr import NO_ATTRS, Attrs, Constructor, Function
+from relayvm.ir.expr import NO_ATTRS, Attrs, Constructor, Function, Op
 from relayvm.ir.types import GlobalTypeVar, TypeParam
 
 
@@ -64,6 +66,19 @@ class Module:
         from relayvm.ir.printer import print_module
 
         return print_module(self)
+
+    def __copy__(self) -> Module:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Module:
+        """Return an equal module with arrays of its own; operators stay the same rows."""
+        from relayvm.ir.json import load_json, save_json
+        from relayvm.ir.visit import post_order
+
+        nodes = chain.from_iterable(post_order(f) for f in self.functions.values())
+        result = load_json(save_json(self), {n.name: n for n in nodes if isinstance(n, Op)})
+        assert isinstance(result, Module)
+        return result
 
     def __getitem__(self, name: str) -> Function:
         """Return a function; raises RelayError `unknown-function`."""

@@ -19,12 +19,11 @@ from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.base.source import Span
 from relayvm.ir import expr as ir
 from relayvm.ir import types
-from relayvm.ir.json import save_json
-from relayvm.ir.module import Module, TypeData
+from relayvm.ir.module import TypeData
 from relayvm.ops import OPS
 from relayvm.relay import op_registry
 from relayvm.relay.expr import TupleWrapper
-from relayvm.relay.module import module_of_json, tag_of
+from relayvm.relay.module import tag_of
 from relayvm.relay.node import as_dtype, as_exprs
 from relayvm.relay.op_registry import OP_MEMBERS
 from relayvm.relay.python_span import here
@@ -230,13 +229,6 @@ IDIOMS: tuple[tuple[type, dict[str, Any]], ...] = (
     ),
     # Copies and pickles of a program hold the rows themselves.
     (ir.Op, {**OP_MEMBERS, "__reduce__": lambda self: (op_registry.get, (self.name,))}),
-    (
-        Module,
-        {
-            "__copy__": lambda self: self,
-            "__reduce__": lambda self: (module_of_json, (save_json(self),)),
-        },
-    ),
     (ir.Constant, {"__str__": _text}),
     (ir.GlobalVar, {"name_hint": _alias("name"), "__call__": _call}),
     (

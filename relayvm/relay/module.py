@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -383,6 +384,9 @@ def module_of_json(text: str) -> Module:
     result = load_json(text, all_operators())
     assert isinstance(result, Module)
     return result
+
+
+copyreg.pickle(Module, lambda module: (module_of_json, (save_json(module),)))
 
 
 def _read(path: Path) -> Module:

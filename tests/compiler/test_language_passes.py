@@ -142,6 +142,18 @@ def test_renamed_types_and_constructors_are_listed():
     assert names["Cons_float32"] == "Cons"
 
 
+def test_a_type_and_a_constructor_of_one_name_have_instances_of_two_names():
+    text = """type Box[A] { Box(A) }
+    def @main(%x: int32, %y: float32) { (Box(%x), Box(%y)) }"""
+    names = dict(instantiate(typed(text)).attrs["instances"])
+    assert sorted(names.values()) == ["Box", "Box", "Box[float32]", "Box[int32]"]
+    result = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text))).run(1, np.float32(2))
+    assert [(str(box.type_name), box.fields[0].item()) for box in result] == [
+        ("Box[int32]", 1),
+        ("Box[float32]", 2.0),
+    ]
+
+
 def test_a_function_of_many_types_has_an_instance_for_each():
     dims = ", ".join(f'@id(ones(shape=[{n}], dtype="float32"))' for n in range(1, 30))
     module = typed(f"def @id[A](%x: A) -> A {{ %x }} def @main() {{ ({dims}) }}")

@@ -309,8 +309,12 @@ class _Instantiation:
         return self.data_names[name, self.joined[name, args]]
 
     def make_types(self) -> dict[str, TypeData]:
-        """Return all instances of data types; a constructor keeps its name if its type does."""
+        """Return all instances of data types; a constructor keeps its name if its type does.
+
+        No constructor has the new name of a type: what names were is told for both at once.
+        """
         taken = {c.name for data in self.old.types.values() for c in data.constructors}
+        taken.update(self.data_names.values())
         types: dict[str, TypeData] = {}
         for old_name, data in self.old.types.items():
             if is_array(data):
