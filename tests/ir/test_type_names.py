@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+import relayvm
 from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import DimVar, symbol
 from relayvm.base.dtypes import FLOAT32, INT32
@@ -226,3 +227,16 @@ def test_expression_text_names_its_types():
 def test_misplaced_names_of_types_are_rejected(text):
     with pytest.raises(RelayError):
         parse(text)
+
+
+@pytest.mark.parametrize("size", ["n", "n*2 + 1", "min(n, 3)"])
+def test_sizes_of_equal_names_in_two_functions_are_two(size):
+    big = "(" + ", ".join([f"Tensor[(n, {size}), float32]"] * 60) + ")"
+    beside = f"def @f[n](%x: {big}, %y: {big}) {{ %y }} def @main[n](%x: {big}) {{ @f(%x, %x) }}"
+    inside = f"""def @main[n](%x: {big}, %y: {big}) {{
+      let %f = fn [n](%z: {big}, %w: {big}) {{ %z }}; (%f(%y, %x), %x.0) }}"""
+    for text in (beside, inside):
+        module = infer_types(relayvm.parse(text))
+        for show_types in (False, True):
+            again = relayvm.parse(print_module(module, show_types=show_types))
+            assert structural_equal(infer_types(again), module)

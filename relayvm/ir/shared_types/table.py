@@ -165,8 +165,9 @@ def dim_key(dim: Dim, use: Use) -> Hashable:
     terms = []
     for monomial, coefficient in dim.terms:
         atoms = [(_atom(atom, use), power) for atom, power in monomial]
-        terms.append((sorted(atoms, key=repr), coefficient))
-    return repr(sorted(terms, key=repr))
+        terms.append((tuple(sorted(atoms, key=repr)), coefficient))
+    # Not the text of it: two variables may have one name.
+    return tuple(sorted(terms, key=repr))
 
 
 def _atom(atom: DimVar | DimTerm, use: Use) -> Hashable:
