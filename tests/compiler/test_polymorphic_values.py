@@ -94,6 +94,26 @@ PROGRAMS = {
           %h(full(%x, shape=[3], dtype="int32"), %c)
         };
         %g(%f)""",
+    "uses another": f"""
+        let %f = {ID}; let %g = fn [B](%b: B) -> (B, B) {{ (%f(%b), %b) }}; (%g(%x), %g(%c))""",
+    "uses another, which is a value too": f"""
+        let %f = {ID};
+        let %t = (%f, fn [A, B](%b: B, %a: A) -> (A, B) {{ (@call(%f, %a), %f(%b)) }});
+        (%t.1(%c, %x), %t.1(%x, %c), @call(%t.0, %c))""",
+    "uses another inside of one": f"""
+        let %f = {ID};
+        let %g = fn [A](%a: A) -> ((A, A), bool) {{
+          let %h = fn [B](%b: B) -> (A, B) {{ (%f(%a), %f(%b)) }};
+          (%h(%a), %f(%h(%c).1))
+        }};
+        """
+    + "(@call(%g, %x), %g(%c))",
+    "uses another and is not used": f"""
+        let %f = {ID}; let %g = fn [A, B](%b: B, %a: A) -> A {{ %f(%a) }}; %x""",
+    "uses another at types that it makes": f"""
+        let %f = {ID}; let %g = fn [B](%b: B) -> (B, (B, B)) {{ %f((%b, (%b, %f(%b)))) }};
+        let %h = fn [C](%d: C) -> ((C, C), ((C, C), (C, C))) {{ %g((%f(%d), %d)) }};
+        (%h(%x), %h(%c))""",
     "effects happen once": f"""
         let %r = ref(%x);
         let %t = ({ID}, {{ ref_write(%r, ref_read(%r) + 1); ref_read(%r) }});
@@ -128,6 +148,40 @@ def test_a_local_polymorphic_function_may_be_a_value(name):
     for level in (0, 3):
         machine = relayvm.VirtualMachine(relayvm.compile(module, opt_level=level))
         assert repr(machine.run(*args)) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        """
+        let %f = fn [A](%n: int32, %a: A) -> A { if (%n <= 0) { %a } else { %f(%n - 1, %a) } };
+        (%f(%x, %c), %f(%x, 1f))""",
+        """
+        let %k = fn [A](%a: A) {
+          let %g = fn [B](%b: B) -> (A, B) { (%a, %b) }; (%g(%x), %g(%c), @call(%g, %a))
+        };
+        (%k(%x), %k(%c))""",
+        """
+        let %f = fn [n: ShapeVar](%i: int32, %a: Tensor[(n,), int32]) -> Tensor[(n,), int32] {
+          if (%i <= 0) { %a } else { %f(%i - 1, %a + %a) }
+        };
+        (%f(%x, full(%x, shape=[2], dtype="int32")), %f(%x, full(%x, shape=[3], dtype="int32")))""",
+    ],
+    ids=["recursive", "inside of another", "of each size"],
+)
+def test_code_that_is_left_of_a_local_function_at_several_places_has_own_type_parameters(body):
+    module = program(body)
+    args = [np.int32(3), np.bool_(True)]
+    left = run_passes(module, ["partial_evaluate", "infer_types"], verify=True)
+    assert repr(Evaluator(left).call("main", args)) == repr(Evaluator(module).call("main", args))
+
+
+def test_local_functions_whose_types_double_keep_uniform_layouts():
+    lets = "".join(
+        f"let %f{i + 1} = fn [A](%a: A) -> A {{ %f{i}((%a, %a)).0 }}; " for i in range(40)
+    )
+    module = program(f"let %f0 = {ID}; {lets} %f40(%x)")
+    assert needs_uniform(run_passes(module, ["instantiate"]))
 
 
 def test_a_long_way_of_names_and_tuples_to_a_function_is_followed():

@@ -12,6 +12,8 @@ from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.compiler.transforms.generic_values import GenericTypes, with_named_instances
 from relayvm.compiler.transforms.instances import (
+    DEEPEST_NESTING,
+    MOST_INSTANCES,
     Args,
     ClosedTypes,
     ErasedTypes,
@@ -21,6 +23,7 @@ from relayvm.compiler.transforms.instances import (
     function_args,
     join_instances,
     mangled,
+    nesting,
     shape_params_only,
     type_args_only,
     type_params_only,
@@ -118,7 +121,7 @@ def _without_local_params(function: Function, module: Module) -> Function:
     takes_values = named is not function
     function = _without_other_names(named)
     while True:
-        binding = _first_polymorphic_let(function)
+        binding = _last_polymorphic_let(function)
         if binding is None:
             break
         function = _specialised(function, binding)
@@ -175,15 +178,22 @@ def _is_general(expr: Expr) -> bool:
     return isinstance(kind, FuncType) and bool(type_params_only(kind.type_params))
 
 
-def _first_polymorphic_let(function: Function) -> Let | None:
-    """Return an outermost let of a polymorphic function."""
-    found = None
+def _last_polymorphic_let(function: Function) -> Let | None:
+    """Return a let of a polymorphic function that no other one uses or is around.
+
+    Its uses are at types without parameters of local functions; those of the functions that it
+    uses in its turn are, once it is copied for these types.
+    """
+    inner: set[int] = set()
+    lets: list[Let] = []
     for node in post_order(function.body):
         value = node.value if isinstance(node, Let) else None
         if isinstance(value, Function) and type_params_only(value.type_params):
             assert isinstance(node, Let)
-            found = node
-    return found
+            lets.append(node)
+            inner.update(id(n) for n in post_order(value) if isinstance(n, Let))
+    # The lets of the body of a let come before it.
+    return next((node for node in lets if id(node) not in inner), None)
 
 
 def _specialised(function: Function, binding: Let) -> Function:
@@ -200,6 +210,8 @@ def _specialised(function: Function, binding: Let) -> Function:
         if args == own:
             return None
         if args not in versions:
+            if len(versions) >= MOST_INSTANCES or nesting(args) > DEEPEST_NESTING:
+                raise WithoutEnd(binding.var.name)
             versions[args] = replace(binding.var)
         return versions[args]
 

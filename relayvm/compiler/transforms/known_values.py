@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from relayvm.base.diagnostics import RelayError
-from relayvm.base.dims import AnyDim, Dim
+from relayvm.base.dims import AnyDim, Dim, DimVar, symbol
 from relayvm.base.dtypes import number_of
 from relayvm.compiler.evaluate_code import array_type
 from relayvm.ir.expr import (
@@ -26,7 +26,7 @@ from relayvm.ir.expr import (
     PatternWildcard,
     Var,
 )
-from relayvm.ir.types import TensorType, Type, TypeParam
+from relayvm.ir.types import TensorType, Type, TypeParam, TypeVar
 from relayvm.ir.visit import free_vars, rewrite_pattern, substitute_in_type, type_walk
 from relayvm.ops.operator import Operator
 
@@ -166,6 +166,24 @@ def type_instance(
         return None
     given = [substitute_in_type(t, env.types) for t in call.type_args]
     return {p: getattr(t, "dim", t) for p, t in zip(function.type_params, given)}
+
+
+def renewed_params(
+    params: tuple[TypeParam, ...],
+) -> tuple[tuple[TypeParam, ...], Mapping[TypeParam, Type | Dim]]:
+    """Return fresh type parameters, and what the old ones stand for then."""
+    fresh: list[TypeParam] = []
+    types: dict[TypeParam, Type | Dim] = {}
+    for old in params:
+        if isinstance(old, DimVar):
+            size = DimVar(old.name)
+            fresh.append(size)
+            types[old] = symbol(size)
+        else:
+            new = TypeVar(old.name, old.kind)
+            fresh.append(new)
+            types[old] = new
+    return tuple(fresh), types
 
 
 def fits_pattern(pattern: Pattern, value: Value, bound: dict[Var, Value]) -> bool | None:

@@ -30,6 +30,7 @@ from relayvm.compiler.transforms.known_values import (
     folded_call,
     is_open,
     measure_of,
+    renewed_params,
     renewed_pattern,
     type_instance,
 )
@@ -106,10 +107,15 @@ class _Evaluator:
 
     def residual(self, function: Function, env: Env, parent: Block | None) -> Recursive[Function]:
         """Return the code of a function; what its body finds in references is not known."""
-        inner, block = Env(env, {}), Block(parent)
+        # A local function may get code at several places: each has type parameters of its own.
+        type_params = function.type_params
+        types: Mapping[TypeParam, Type | Dim] = {}
+        if parent is not None:
+            type_params, types = renewed_params(type_params)
+        inner, block = Env(env, types), Block(parent)
         params = []
         for old in function.params:
-            new = Var(old.name, env.type(old.type_annotation or old.checked_type), span=old.span)
+            new = Var(old.name, inner.type(old.type_annotation or old.checked_type), span=old.span)
             inner.values[old] = Value(atom=new)
             params.append(new)
         kept = self.store, self.virtual
@@ -125,8 +131,8 @@ class _Evaluator:
         return Function(
             tuple(params),
             block.closed(atom),
-            env.type(function.ret_type),
-            function.type_params,
+            inner.type(function.ret_type),
+            type_params,
             function.attrs,
             span=function.span,
         )
