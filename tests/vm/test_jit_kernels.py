@@ -11,6 +11,7 @@ from relayvm.vm.executable import Executable
 from relayvm.vm.jit.host import this_host
 from relayvm.vm.jit.llvm import compile_assembly
 from relayvm.vm.jit.module import module_text
+from relayvm.vm.library import lib
 from relayvm.vm.machine import VirtualMachine
 from relayvm.vm.python_kernel import bind_python_kernel
 from tests.vm.test_jit import ENGINES, told
@@ -146,6 +147,9 @@ SMALL = {"multiply_tanh_add", "tanh_multiply", "sqrt", "erf", "add", "take_add"}
 REDUCED = {"sum", "sum_1", "greater_any", "max", "min"}
 
 
+@pytest.mark.skipif(
+    lib.rvm_is_stress_build(), reason="the stress build makes every block by a call"
+)
 def test_these_kernels_are_inlined():
     exe = kernel_program()
     names = {kernel.name for kernel in exe.program().kernels}
@@ -154,6 +158,9 @@ def test_these_kernels_are_inlined():
     assert names - inlined_kernels(exe) == {"exp_multiply", "tanh_multiply_1"}
 
 
+@pytest.mark.skipif(
+    lib.rvm_is_stress_build(), reason="the stress build makes every block by a call"
+)
 def test_nothing_is_left_of_the_functions_of_inlined_kernels():
     exe, host = kernel_program(), this_host()
     text, functions = module_text(exe.program(), host, texts=exe.texts)
