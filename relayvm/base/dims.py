@@ -355,6 +355,17 @@ def linear_dim(dim: Dim) -> tuple[DimVar, int, int] | None:
     return (*found, rest) if found else None
 
 
+def told_size(dim: Dim, size: int) -> tuple[DimVar, int, bool] | None:
+    """Return the variable of a linear dim, what it is where the dim is `size`, and whether it
+    stands alone. Where no number makes it so, that nearest below which is not negative.
+    """
+    linear = linear_dim(dim)
+    if linear is None:
+        return None
+    variable, factor, rest = linear
+    return variable, max((size - rest) // factor, 0), (factor, rest) == (1, 0)
+
+
 def dim_substitute(dim: Dim, values: Mapping[DimVar, Dim]) -> Dim:
     """Return `dim` with variables replaced by dims; the same object if none of them occurs."""
     if not isinstance(dim, DimExpr) or not any(v in values for v in dim_variables(dim)):

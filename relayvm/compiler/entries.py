@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.diagnostics import error
-from relayvm.base.dims import Dim, DimVar, dim_substitute, dims_equal, linear_dim
+from relayvm.base.dims import Dim, DimVar, dim_substitute, dims_equal, told_size
 from relayvm.base.dtypes import BY_NAME
 from relayvm.base.narrow.bfloat16 import name_of, readable
 from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
@@ -136,11 +136,10 @@ def _told_sizes(arrays: Sequence[tuple[Var, np.ndarray]]) -> dict[DimVar, int]:
         if not isinstance(declared, TensorType):
             continue
         for have, want in zip(array.shape, declared.shape):
-            linear = linear_dim(want)
-            if linear is not None:
-                variable, factor, rest = linear
-                told = alone if (factor, rest) == (1, 0) else solved
-                told.setdefault(variable, max((have - rest) // factor, 0))
+            told = told_size(want, have)
+            if told is not None:
+                variable, size, is_alone = told
+                (alone if is_alone else solved).setdefault(variable, size)
     return solved | alone
 
 

@@ -7,7 +7,7 @@ calls take no space.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat, zip_longest
 from typing import Any
@@ -23,7 +23,7 @@ from relayvm.base.dims import (
     dim_substitute,
     dim_value,
     dim_variables,
-    linear_dim,
+    told_size,
 )
 from relayvm.base.shapes import ShapeError
 from relayvm.base.source import Span
@@ -438,13 +438,8 @@ class _Run:
 
     def check(self, value: Any, declared: Type, what: str, span: Span | None, dims: Any) -> None:
         """Trap unless a value has the declared dims, as far as they are known."""
-        waiting = [(value, declared)]
-        while waiting:
-            part, type_ = waiting.pop()
-            if isinstance(type_, TupleType):
-                waiting.extend(reversed(tuple(zip(part, type_.fields))))
-            elif isinstance(type_, TensorType) and isinstance(part, np.ndarray):
-                self._check_tensor(part, type_, what, span, dims)
+        for part, type_ in _tensors(value, declared):
+            self._check_tensor(part, type_, what, span, dims)
 
     def _check_tensor(
         self, value: np.ndarray, declared: TensorType, what: str, span: Span | None, dims: Any
@@ -465,24 +460,28 @@ class _Run:
         return Trap(Diagnostic(code, message, span), tuple(frames))
 
 
-def _bind_sizes(value: Any, declared: Type, dims: dict[DimVar, int]) -> None:
-    """Bind each variable that an axis of a parameter tells: where it stands alone, else where it
-    has a factor or another number beside it.
-    """
-    solved: dict[DimVar, int] = {}
+def _tensors(value: Any, declared: Type) -> Iterator[tuple[np.ndarray, TensorType]]:
+    """Yield the tensors of a value, also those in tuples, each with what is declared of it."""
     waiting = [(value, declared)]
     while waiting:
         part, type_ = waiting.pop()
         if isinstance(type_, TupleType):
             waiting.extend(reversed(tuple(zip(part, type_.fields))))
         elif isinstance(type_, TensorType) and isinstance(part, np.ndarray):
-            for dim, size in zip(type_.shape, part.shape):
-                linear = linear_dim(dim)
-                if linear is not None:
-                    variable, factor, rest = linear
-                    alone = (factor, rest) == (1, 0)
-                    known = dims if alone else solved
-                    known.setdefault(variable, max((size - rest) // factor, 0))
+            yield part, type_
+
+
+def _bind_sizes(value: Any, declared: Type, dims: dict[DimVar, int]) -> None:
+    """Bind each variable that an axis of a parameter tells: where it stands alone, else where it
+    has a factor or another number beside it.
+    """
+    solved: dict[DimVar, int] = {}
+    for part, type_ in _tensors(value, declared):
+        for dim, size in zip(type_.shape, part.shape):
+            told = told_size(dim, size)
+            if told is not None:
+                variable, found, alone = told
+                (dims if alone else solved).setdefault(variable, found)
     for variable, size in solved.items():
         dims.setdefault(variable, size)
 
