@@ -165,10 +165,10 @@ class _Sharer:
         new = with_parts(node, self.done)
         self.regions[id(node)] = region = self.innermost(node)
         key, scope = self.key(node), self.scopes.of(node)
-        if isinstance(node, TupleGetItem) and self.take_field(node, scope):
-            return
         if key is None:
             self.done[id(node)], self.numbers[id(node)] = new, self.fresh()
+            return
+        if isinstance(node, TupleGetItem) and self.take_field(node, scope):
             return
         calls = self.calls.setdefault(key, [])
         # Open scopes lie in each other, so those not deeper than this one enclose it.
