@@ -6,15 +6,12 @@ Run as `python -m relayvm.ops.docs [--check] [PATH]`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from relayvm.base.dtypes import BY_NAME
 from relayvm.ir.expr import AttributeSchema
 from relayvm.ops import OPS
+from relayvm.ops.coverage import coverage
+from relayvm.ops.left_out import LEFT_OUT
 from relayvm.ops.operator import Operator
 
 DEFAULT_PATH = Path(__file__).parents[2] / "docs" / "reference" / "operators.md"
@@ -27,46 +24,49 @@ Written by `python -m relayvm.ops.docs` from the operator table; do not edit.
 In an example `%x = float32 [...]` gives the operand, the line after the last `>>>` is the result.
 Elements of operands that are called `lhs` and `rhs` are broadcast against each other as in numpy.
 Float results are within `ulp` units in the last place, beside the rounding of sums.
+
+The table tells of each operator whether it has a meaning in numpy and a computation of kernels,
+its gradient, the dtypes of its operands (one for all, or one after the other), and whether it
+takes tensors of unknown or symbolic sizes, empty tensors and tensors of rank 0. Where it does not,
+the cell is what a program that tries is told.
 """
 
+_LEFT_OUT = """\
+## Left out
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """The example of a docstring: operands by name, the expression, and the result."""
+These names of the original are no operators here.
+"""
 
-    operands: Mapping[str, np.ndarray]
-    expression: str
-    result: object
-
-
-def read_example(op: Operator) -> Example:
-    """Return the example in the docstring of an operator."""
-    lines = [line.strip() for line in op.doc.splitlines()]
-    prompts = [i for i, line in enumerate(lines) if line.startswith(">>> ")]
-    operands: dict[str, np.ndarray] = {}
-    for i in prompts[:-1]:
-        name, _, value = lines[i].removeprefix(">>> ").partition(" = ")
-        dtype, _, elements = value.partition(" ")
-        operands[name.removeprefix("%")] = np.array(_literal(elements), BY_NAME[dtype].numpy)
-    expression = lines[prompts[-1]].removeprefix(">>> ")
-    return Example(operands, expression, _literal(" ".join(lines[prompts[-1] + 1 :])))
-
-
-def _literal(text: str) -> object:
-    return eval(text, {"__builtins__": {}}, {"nan": np.nan, "inf": np.inf})
+_COLUMNS = (
+    "operator", "fusion", "numpy", "compute", "gradient", "dtypes", "dynamic", "empty", "rank 0",
+    "ulp",
+)  # fmt: skip
 
 
 def reference() -> str:
     """Return the text of the reference."""
-    rows = "\n".join(_summary(op) for op in OPS.values())
-    table = f"| operator | fusion | gradient | ulp |\n|---|---|---|---|\n{rows}\n"
-    return "\n".join([_HEAD, table, *(_section(op) for op in OPS.values())])
+    head = f"| {' | '.join(_COLUMNS)} |\n|{'---|' * len(_COLUMNS)}\n"
+    table = head + "\n".join(_summary(op) for op in OPS.values()) + "\n"
+    left_out = "\n".join(f"- `{name}`: {reason}" for name, reason in LEFT_OUT.items())
+    sections = [_section(op) for op in OPS.values()]
+    return "\n".join([_HEAD, table, _LEFT_OUT, left_out + "\n", *sections])
 
 
 def _summary(op: Operator) -> str:
     anchor = op.name.replace(".", "").replace(" ", "-")
-    gradient = f"none: {op.no_gradient}" if op.no_gradient else "yes"
-    return f"| [`{op.name}`](#{anchor}) | {op.fusion.value} | {gradient} | {op.ulp:g} |"
+    covered = coverage(op, OPS)
+    cells = (
+        f"[`{op.name}`](#{anchor})",
+        op.fusion.value,
+        *("yes" if facet in op.facets else "no" for facet in ("numpy", "compute")),
+        f"none: {op.no_gradient}" if op.no_gradient else "yes",
+        covered.dtypes,
+        covered.dynamic,
+        covered.empty,
+        covered.rank_0,
+        f"{op.ulp:g}",
+    )
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _section(op: Operator) -> str:

@@ -11,7 +11,7 @@ from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.ops.axes import require_axis, require_rank
 from relayvm.ops.loads import Index, load_wide, wide
-from relayvm.ops.numeric import Array
+from relayvm.ops.numeric import Array, mean_of
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reduction import fold_tensor
 from relayvm.ops.schema import Float, Numeric, SameDtype
@@ -211,8 +211,8 @@ def _(
 ) -> Array:
     place = require_axis(axis, data.ndim)
     x = widened(data)
-    distance = x - np.mean(x, axis=place, keepdims=True, dtype=x.dtype)
-    variance = np.mean(distance * distance, axis=place, keepdims=True, dtype=x.dtype)
+    distance = x - mean_of(x, (place,))
+    variance = mean_of(distance * distance, (place,))
     result = distance / np.sqrt(variance + x.dtype.type(epsilon))
     if scale:
         result = result * spread_along(widened(gamma), place, data.ndim)

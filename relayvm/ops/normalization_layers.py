@@ -15,7 +15,7 @@ from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.ops.axes import product, require_axes, require_axis, require_rank
 from relayvm.ops.loads import Index, load_wide, wide
 from relayvm.ops.normalization import spread_along, widened
-from relayvm.ops.numeric import Array
+from relayvm.ops.numeric import Array, mean_of
 from relayvm.ops.operator import Fusion, Operator, operator
 from relayvm.ops.reduction import fold_tensor
 from relayvm.ops.schema import Float, Ints, SameDtype, like
@@ -152,8 +152,8 @@ def _grouped_array(
     shape = (*x.shape[:axis], groups, x.shape[axis] // max(groups, 1), *x.shape[axis + 1 :])
     split = x.reshape(shape)
     axes = tuple(k for k in range(split.ndim) if k not in (0, axis))
-    distance = split - np.mean(split, axis=axes, keepdims=True, dtype=x.dtype)
-    variance = np.mean(distance * distance, axis=axes, keepdims=True, dtype=x.dtype)
+    distance = split - mean_of(split, axes)
+    variance = mean_of(distance * distance, axes)
     result = (distance / np.sqrt(variance + x.dtype.type(attrs["epsilon"]))).reshape(x.shape)
     if attrs["scale"]:
         result = result * spread_along(widened(gamma), axis, data.ndim)

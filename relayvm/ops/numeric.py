@@ -168,6 +168,12 @@ def sum_terms(a: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
     return np.asarray(np.sum(wide, axis=axes, keepdims=keepdims, dtype=wide.dtype)).astype(a.dtype)
 
 
+def mean_of(a: Array, axes: tuple[int, ...]) -> Array:
+    """Return the mean over `axes`, which stay with size 1; NaN where they have no elements."""
+    count = a.dtype.type(np.prod([a.shape[k] for k in axes]))
+    return np.asarray(np.sum(a, axis=axes, keepdims=True, dtype=a.dtype) / count)
+
+
 def matmul(a: Array, b: Array, dtype: DType) -> Array:
     """Return the matrix product with elements of `dtype`: float16 accumulates in float32, integers
     wrap.

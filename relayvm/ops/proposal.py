@@ -58,14 +58,14 @@ def proposal(
     bbox_pred: SameDtype,
     im_info: SameDtype,
     *,
-    scales: Floats,
-    ratios: Floats,
-    feature_stride: int,
-    threshold: float,
-    rpn_pre_nms_top_n: int,
-    rpn_post_nms_top_n: int,
-    rpn_min_size: int,
-    iou_loss: bool,
+    scales: Floats = (4.0, 8.0, 16.0, 32.0),
+    ratios: Floats = (0.5, 1.0, 2.0),
+    feature_stride: int = 16,
+    threshold: float = 0.7,
+    rpn_pre_nms_top_n: int = 6000,
+    rpn_post_nms_top_n: int = 300,
+    rpn_min_size: int = 16,
+    iou_loss: bool = False,
 ) -> TensorType:
     """The best regions of images."""
     for operand, tensor, rank in (

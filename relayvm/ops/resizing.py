@@ -366,6 +366,7 @@ RESIZES = (
     _DYNAMIC,
     fusion=Fusion.OPAQUE,
     ulp=8,
+    ignored=("size", "roi"),
     value_operands=("size",),
     no_gradient="there is no operator yet that resizes back to the size of a tensor",
 )

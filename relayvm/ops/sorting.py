@@ -193,7 +193,7 @@ def sorted_places(data: Array, axis: int, ascending: bool) -> Array:
     return np.flip(data.shape[axis] - 1 - back, axis)
 
 
-@operator("sort", fusion=Fusion.OPAQUE)
+@operator("sort", fusion=Fusion.OPAQUE, ignored=("dtype",))
 def sort(data: AnyTensor, *, axis: int = -1, is_ascend: bool = True) -> TensorType:
     """The elements along `axis` in ascending (or descending) order, NaN as the greatest.
 

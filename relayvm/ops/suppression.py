@@ -43,7 +43,12 @@ def _require_column(name: str, attribute: str, index: int, width: Dim, last: int
 # -- Valid boxes first ----------------------------------------------------------------------------
 
 
-@operator("vision.get_valid_counts", fusion=Fusion.OPAQUE, no_gradient=NO_GRADIENT)
+@operator(
+    "vision.get_valid_counts",
+    fusion=Fusion.OPAQUE,
+    no_gradient=NO_GRADIENT,
+    ignored=("score_threshold",),
+)
 def get_valid_counts(
     data: Float, score_threshold: AnyTensor, *, id_index: int = 0, score_index: int = 1
 ) -> TupleType:

@@ -10,7 +10,8 @@ from relayvm.compiler.infer_types import infer_expr
 from relayvm.ir.module import Module
 from relayvm.ir.parser import parse_expr
 from relayvm.ops import OPS
-from relayvm.ops.docs import main, read_example
+from relayvm.ops.coverage import read_example
+from relayvm.ops.docs import main
 
 
 @pytest.mark.parametrize("name", sorted(OPS))
