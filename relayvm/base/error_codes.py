@@ -132,6 +132,12 @@ ERROR_CODES: dict[str, str] = {
         "A bare name in an expression is neither an operator nor a constructor.\n\n"
         "Variables are written `%x`, global functions `@f`."
     ),
+    "reserved-name": (
+        "A type, a data type or a type parameter has a name that means something else in the place "
+        "of a type.\n\n"
+        "These are the element types such as `int32`, `Tensor`, and `_`, which stands for a type "
+        "that is to be inferred. Choose another name."
+    ),
     "unknown-type": (
         "A name in the place of a type is not one.\n\n"
         "Types are element types such as `float32`, `Tensor[(2, n), float32]`, tuples, `fn (A) -> "

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from relayvm.base.diagnostics import Diagnostic
 from relayvm.base.dims import DimExpr, dims_equal
 from relayvm.base.trampoline import trampoline
 from relayvm.compiler.inference.context import Context
-from relayvm.compiler.inference.holes import POISON
 from relayvm.compiler.inference.rebuild import Rebuild
 from relayvm.compiler.inference.recursion import callees_first
 from relayvm.compiler.inference.settle import settle
@@ -18,7 +17,7 @@ from relayvm.compiler.inference.walk import Walk
 from relayvm.compiler.kinds import check_type_definitions
 from relayvm.ir.expr import Expr, Function, Var
 from relayvm.ir.module import Inferred, Module
-from relayvm.ir.types import FuncType, TensorType, TupleType, Type
+from relayvm.ir.types import POISON, FuncType, TensorType, TupleType, Type, TypeVar
 from relayvm.ir.visit import binders, children, global_vars
 
 EMPTY = Module()
@@ -58,15 +57,23 @@ def infer_types(module: Module) -> Module:
     return replace(result, inferred=inferred)
 
 
-def type_errors(
-    module: Module, names: Collection[str], missing: Iterable[Var] = ()
-) -> tuple[Diagnostic, ...]:
-    """Return the type errors of some functions; of all others only the signatures are looked at.
-
-    The variables `missing` have types that fit anywhere.
+@dataclass(frozen=True, slots=True)
+class Spoilt:
+    """What has types that fit anywhere: variables, functions by name, and what type parameters
+    stand for where an operator is called.
     """
+
+    variables: tuple[Var, ...]
+    functions: frozenset[str]
+    params: frozenset[TypeVar]
+
+
+def type_errors(module: Module, names: Collection[str], spoilt: Spoilt) -> tuple[Diagnostic, ...]:
+    """Return the type errors of some functions; of all others only the signatures are looked at."""
     context = Context(module, {})
-    context.vars.update((id(var), POISON) for var in missing)
+    context.vars.update((id(var), POISON) for var in spoilt.variables)
+    context.unclear = spoilt.functions
+    context.unclear_params |= spoilt.params
     check_type_definitions(module, context.sink)
     _visit_functions(context, {n: f for n, f in module.functions.items() if n in names})
     settle(context)
@@ -193,6 +200,7 @@ def _lacks_annotation(params: Iterable[Var]) -> bool:
 
 
 __all__ = [
+    "Spoilt",
     "infer_expr",
     "infer_type_local",
     "infer_types",

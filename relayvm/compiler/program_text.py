@@ -1,6 +1,6 @@
-"""Texts to modules, with every independent error: where the text of one function is wrong, the
-types of the others are checked all the same, and where only a name is wrong, all but what is made
-of it.
+"""Texts to modules, with every independent error: where the text of one function cannot be read,
+the types of the others are checked all the same, and where only a name or the like is wrong, all
+but what is made of it.
 """
 
 from __future__ import annotations
@@ -8,40 +8,25 @@ from __future__ import annotations
 import copyreg
 from collections.abc import Mapping, Sequence
 
-from relayvm.base.diagnostics import Diagnostic, DiagnosticSink
+from relayvm.base.diagnostics import DiagnosticSink
 from relayvm.base.source import Source, Span
-from relayvm.compiler.infer_types import type_errors
+from relayvm.compiler.infer_types import Spoilt, type_errors
 from relayvm.compiler.inference.type_walk import leaves
 from relayvm.ir.expr import Function, Op
 from relayvm.ir.json import load_json, save_json
 from relayvm.ir.module import Module
-from relayvm.ir.parser import recover_module
+from relayvm.ir.parser import Recovered, recover_module
 from relayvm.ir.prelude import prelude
 from relayvm.ir.types import IncompleteType, Type
 from relayvm.ir.visit import global_vars
 from relayvm.ops import OPS
-
-# What a text between definitions may hold without a doubt about what the definitions mean.
-_HARMLESS = frozenset({"syntax", "bad-literal", "unsupported-version"})
-
-# What leaves a function whole but for one expression, of which nothing is known.
-_MISSING = frozenset(
-    {
-        "unknown-variable",
-        "unknown-function",
-        "unknown-operator",
-        "unknown-attribute",
-        "bad-attribute",
-        "missing-attribute",
-    }
-)
 
 
 def parse_every_error(source: Source | str, operators: Mapping[str, Op]) -> Module:
     """Return the module that a text describes, with what it uses of the prelude.
 
     Raises RelayError with the errors of the text and, if there are any, the type errors of the
-    functions that these leave whole, but for expressions whose names or attributes are wrong.
+    functions that these leave whole, but for what they are about.
     """
     found = recover_module(source, operators, prelude(operators))
     module, errors = found.module, found.sink.diagnostics
@@ -50,8 +35,10 @@ def parse_every_error(source: Source | str, operators: Mapping[str, Op]) -> Modu
     every = DiagnosticSink()
     for diagnostic in errors:
         every.add(diagnostic)
-    sound = _sound_functions(module, errors)
-    for diagnostic in type_errors(module, sound, found.missing) if sound else ():
+    whole = _whole_functions(found)
+    functions = _unclear_functions(found, whole)
+    spoilt = Spoilt(found.missing, functions, frozenset(found.unclear_params))
+    for diagnostic in type_errors(module, whole, spoilt) if whole else ():
         # What nothing fixes here may follow from a text that could not be read.
         if diagnostic.code != "cannot-infer":
             every.add(diagnostic)
@@ -70,26 +57,28 @@ def module_of_json(text: str) -> Module:
 copyreg.dispatch_table.setdefault(Module, lambda module: (module_of_json, (save_json(module),)))
 
 
-def _sound_functions(module: Module, errors: Sequence[Diagnostic]) -> frozenset[str]:
-    """Return the functions whose types do not depend on what could not be read."""
-    own = {n: f for n, f in module.functions.items() if n not in module.library}
-    spoiling = [e for e in errors if e.code not in _MISSING]
-    broken = {n for n, f in own.items() if any(_spoils(e.span, f.span) for e in spoiling)}
-    inside = [f.span for f in own.values()]
+def _whole_functions(found: Recovered) -> frozenset[str]:
+    """Return the functions that hold nothing that could not be read; none where that is in a data
+    type.
+    """
+    module = found.module
     types = [data.span for n, data in module.types.items() if n not in module.library]
-    for error in errors:
-        if any(_overlap(span, error.span) for span in types):
-            return frozenset()
-        if error.code not in _HARMLESS and not any(_overlap(s, error.span) for s in inside):
-            return frozenset()
-    uses = {name: global_vars(function.body) for name, function in own.items()}
-    known = {n for n, f in module.functions.items() if _has_signature(f)} | module.library
-    sound = {n for n, f in own.items() if n not in broken and _is_complete(_parameters(f))}
-    while True:
-        left = {n for n in sound if all(u in known or u in sound for u in uses[n])}
-        if left == sound:
-            return frozenset(sound)
-        sound = left
+    if any(_overlap(span, unread) for span in types for unread in found.unread):
+        return frozenset()
+    own = {n: f for n, f in module.functions.items() if n not in module.library}
+    return frozenset(
+        n for n, f in own.items() if not any(_spoils(unread, f.span) for unread in found.unread)
+    )
+
+
+def _unclear_functions(found: Recovered, whole: frozenset[str]) -> frozenset[str]:
+    """Return the names of functions whose types are not known."""
+    module = found.module
+    named = {used for name in whole for used in global_vars(module.functions[name].body)}
+    left = {n for n in named if n not in module.functions}
+    others = module.functions.keys() - whole - module.library
+    left |= {n for n in others if not _has_signature(module.functions[n])}
+    return found.unclear | left
 
 
 def _spoils(error: Span | None, function: Span | None) -> bool:
@@ -110,12 +99,8 @@ def _overlap(a: Span | None, b: Span | None) -> bool:
     )
 
 
-def _parameters(function: Function) -> tuple[Type | None, ...]:
-    return tuple(p.type_annotation for p in function.params)
-
-
 def _has_signature(function: Function) -> bool:
-    return _is_complete((*_parameters(function), function.ret_type))
+    return _is_complete((*(p.type_annotation for p in function.params), function.ret_type))
 
 
 def _is_complete(types: Sequence[Type | None]) -> bool:

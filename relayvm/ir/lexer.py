@@ -127,7 +127,9 @@ def tokenize(source: Source, sink: DiagnosticSink) -> Tokens:
                 position = _skip(source, kind, begin, position, sink)
                 if kind in ("slashes", "open_comment"):
                     continue
-                kind, word = "bad", text[begin:position]
+                # The parser tells what is wrong with a number, as it knows what it is for.
+                kind = "number" if kind == "bad_number" else "bad"
+                word = text[begin:position]
         add_kind(kind)
         add_text(word)
         add_begin(begin)
@@ -183,12 +185,9 @@ def _skip(source: Source, kind: str, begin: int, end: int, sink: DiagnosticSink)
     if kind == "open_comment":
         return _skip_comment(source, begin, sink)
     span = Span(source, begin, end)
-    if kind == "bad_number":
-        message = f"`{text[begin : min(end, begin + 40)]}` is not a number"
-        sink.add(Diagnostic("bad-literal", message, span))
-    elif kind == "bad_string":
+    if kind == "bad_string":
         sink.add(Diagnostic("syntax", 'the string has no closing `"` on its line', span))
-    else:
+    elif kind == "strange":
         end = _STRANGE.match(text, end).end()  # type: ignore[union-attr]
         shown = text[begin : min(end, begin + 20)].encode("unicode_escape").decode()
         message = f"`{shown}` cannot begin a token"
@@ -220,6 +219,10 @@ class Cursor:
         self.texts = tokens.texts
         self.begins = tokens.begins
         self.index = 0
+        # What could not be read at all, of which nothing stands in the tree; the tokenizer has
+        # found some of it.
+        self.unread = [d.span for d in sink.diagnostics if d.span is not None]
+        self.faults = 0
 
     @property
     def kind(self) -> str:
@@ -284,6 +287,12 @@ class Cursor:
         )
         raise SyntaxAbort
 
+    def abort(self, code: str, message: str) -> NoReturn:
+        """Report that nothing can be read from the current token on, and unwind."""
+        self.report(code, message, self.span())
+        self.unread.append(self.span())
+        raise SyntaxAbort
+
     def report(
         self,
         code: str,
@@ -294,7 +303,13 @@ class Cursor:
         notes: Iterable[Note] = (),
         help: str | Callable[[], str] = "",
     ) -> None:
-        """Keep an error and go on; a help that takes time to find is given as a function."""
+        """Keep an error and go on; a help that takes time to find is given as a function.
+
+        Whoever goes on puts something in the place of what is wrong that gives no more errors.
+        """
+        self.faults += 1
+        if code == "syntax" and span is not None:
+            self.unread.append(span)
         if len(self.sink.diagnostics) < self.sink.limit:
             text = help if isinstance(help, str) else help()
             self.sink.add(Diagnostic(code, message, span, label, tuple(notes), text))

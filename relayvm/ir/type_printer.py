@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar
-from relayvm.base.dtypes import BY_NAME, DType
+from relayvm.base.dtypes import DType
 from relayvm.ir.expr import Attrs, AttrValue, Constant, Function
 from relayvm.ir.lexer import KEYWORDS, write_name
 from relayvm.ir.literal import write_float, write_string
 from relayvm.ir.shared_types import Abbreviations
 from relayvm.ir.types import (
+    RESERVED_NAMES,
     FuncType,
     GlobalTypeVar,
     IncompleteType,
@@ -36,10 +37,8 @@ from relayvm.ir.visit import type_variables
 _NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_]|/(?=[A-Za-z0-9_]))*|(?:/(?=[A-Za-z_])[A-Za-z0-9_]*)+")
 _RESERVED_TYPES = frozenset(
     {
-        *BY_NAME,
+        *RESERVED_NAMES,
         *KEYWORDS,
-        "Tensor",
-        "_",
         "min",
         "max",
         "broadcast",

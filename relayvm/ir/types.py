@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Union
 
 from relayvm.base.dims import Dim, DimVar
-from relayvm.base.dtypes import DType
+from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.base.source import Span
 
 
@@ -197,6 +197,16 @@ class IncompleteType(Type):
 TypeParam = Union[TypeVar, DimVar]
 
 UNIT = TupleType(())
+
+# Names that mean something in the place of a type, so that no type can have them.
+RESERVED_NAMES = {
+    "Tensor": "`Tensor[(2, 3), float32]` is one of tensors",
+    "_": "it stands for a type to be inferred",
+    **dict.fromkeys(BY_NAME, "it is an element type"),
+}
+
+POISON: Type = TypeVar("<error>")
+"""The type of what has an error that is already reported; fits everything."""
 
 
 def scalar_type(dtype: DType) -> TensorType:

@@ -39,6 +39,7 @@ from relayvm.ir.module import Module, TypeData
 from relayvm.ir.printer import print_type
 from relayvm.ir.scope import Scope, Scopes
 from relayvm.ir.types import (
+    RESERVED_NAMES,
     UNIT,
     FuncType,
     GlobalTypeVar,
@@ -126,6 +127,9 @@ class _Verifier:
 
     def data(self, data: TypeData) -> None:
         self.where = f" in type `{data.header.name}`"
+        if data.header.name in RESERVED_NAMES:
+            why = RESERVED_NAMES[data.header.name]
+            self.fail(f"no type can have the name `{data.header.name}`: {why}", data.span)
         for index, constructor in enumerate(data.constructors):
             if constructor.belong_to.name != data.header.name or constructor.index != index:
                 self.fail(

@@ -19,7 +19,7 @@ FOLDER = Path(relayvm.__file__).parent / "ir"
 # The library is merged once a text could be read.
 OTHERS = {"library.py"}
 FILES = [FOLDER / "lexer.py", *sorted((FOLDER / "parser").glob("*.py"))]
-REPORTS = {"report", "fail", "Diagnostic"}
+REPORTS = {"report", "fail", "abort", "Diagnostic"}
 # Reached only with a table of operators that lacks the one that an operator sign means.
 UNREACHED = "there is no operator `{name}`"
 

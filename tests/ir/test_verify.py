@@ -13,7 +13,7 @@ from relayvm.base.dtypes import BOOL, FLOAT32, INT32
 from relayvm.ir.build import ScopeBuilder, call, const, function, get, if_, let, match, tuple_, var
 from relayvm.ir.equal import structural_equal
 from relayvm.ir.expr import Constant, Constructor, Function, Let
-from relayvm.ir.module import Module
+from relayvm.ir.module import Module, TypeData
 from relayvm.ir.types import (
     GlobalTypeVar,
     ShapeArg,
@@ -140,3 +140,11 @@ def test_scope_builder_makes_lets_and_branches():
       if (%x) { let %z = add(%y, %y); %z } else { %y }
     }"""
     assert structural_equal(built, parse(text))
+
+
+@pytest.mark.parametrize("name", ["int32", "Tensor", "_"])
+def test_a_data_type_whose_name_means_something_else(name):
+    header = GlobalTypeVar(name)
+    data = TypeData(header, (), (Constructor("Make", (I32,), header, 0),))
+    found = problems(function([], const(1)), Module(types={name: data}))
+    assert f"no type can have the name `{name}`" in found

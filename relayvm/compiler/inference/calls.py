@@ -10,11 +10,11 @@ from relayvm.base.diagnostics import Note
 from relayvm.base.dims import DimVar
 from relayvm.base.source import Span
 from relayvm.compiler.inference.context import Context
-from relayvm.compiler.inference.holes import POISON, Hole, Owner, Reason, new_hole
+from relayvm.compiler.inference.holes import Hole, Owner, Reason, new_hole
 from relayvm.compiler.inference.messages import callee_text, count, origin_notes, type_text
 from relayvm.compiler.inference.type_walk import prune, type_holes
 from relayvm.ir.expr import Call, Constructor, Expr, GlobalVar, Var
-from relayvm.ir.types import FuncType, ShapeArg, Type
+from relayvm.ir.types import POISON, FuncType, ShapeArg, Type
 
 
 def function_call(context: Context, call: Call, callee: Type, args: Sequence[Type]) -> Type:
@@ -80,6 +80,8 @@ def _has_type_args(context: Context, call: Call, callee: FuncType) -> bool:
     given, expected = call.type_args, callee.type_params
     if not given:
         return True
+    if POISON in given:
+        return False  # What is wrong with it is reported.
     name = callee_text(call.op)
     if len(given) != len(expected):
         message = f"{name} takes {count(len(expected), 'type argument')}, got {len(given)}"

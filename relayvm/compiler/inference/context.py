@@ -10,7 +10,6 @@ from relayvm.base.diagnostics import DiagnosticSink, Note
 from relayvm.base.dims import Dim, DimVar, symbol
 from relayvm.base.source import Span
 from relayvm.compiler.inference.holes import (
-    POISON,
     DimHole,
     Hole,
     Owner,
@@ -26,6 +25,7 @@ from relayvm.ir.expr import Constructor, Expr, Function, GlobalVar, Var
 from relayvm.ir.intrinsics import ARRAY_NAME, Intrinsic, is_array
 from relayvm.ir.module import Module
 from relayvm.ir.types import (
+    POISON,
     FuncType,
     GlobalTypeVar,
     IncompleteType,
@@ -106,7 +106,9 @@ class Context:
     `types` are types of expressions by id; `slots` those of global functions and constructors that
     are used as values, by the id of the user and the place in it, for each use has its own
     instance. `open` are the ids of the signatures of functions whose results are not known yet,
-    `inside` those of the functions around what is being visited.
+    `inside` those of the functions around what is being visited. `unclear` are the names of
+    functions of which no type is known, `unclear_params` type parameters of which it is not known
+    what operators take.
     """
 
     def __init__(self, module: Module, env: Mapping[Var, Type]) -> None:
@@ -118,6 +120,7 @@ class Context:
             self.reporter.mismatch,
             self.reporter.dim_mismatch,
             self.reporter.infinite,
+            self.reporter.too_large,
             self.constrain,
             self.assume,
         )
@@ -130,6 +133,8 @@ class Context:
         self.bound: set[int] = set()
         self.open: set[int] = set()
         self.inside: set[int] = set()
+        self.unclear: frozenset[str] = frozenset()
+        self.unclear_params: set[Type] = {POISON}
         self.deferred: list[Deferred] = []
         self._checked: dict[int, Type] = {}
         self._tensors: dict[TensorType, TensorType] = {}
@@ -195,6 +200,9 @@ class Context:
             if check_relation(relation, self.module, self.sink, self._checked):
                 opened = self.opened_relation(relation, owner)
                 sound.append(opened)
+            else:
+                params = (p for p in function.type_params if isinstance(p, TypeVar))
+                self.unclear_params.update(params)
         self.assume(sound)
         return tuple(sound)
 
@@ -235,6 +243,8 @@ class Context:
             return self._constructor_type(callee)
         if isinstance(callee, Intrinsic):
             return self._intrinsic_type(callee)
+        if callee.name in self.unclear:
+            return POISON
         function = self.module.functions.get(callee.name)
         if function is None:
             self.reporter.report(

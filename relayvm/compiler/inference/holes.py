@@ -21,7 +21,11 @@ from relayvm.base.dims import (
     symbol,
 )
 from relayvm.base.source import Span
-from relayvm.ir.types import IncompleteType, Type, TypeVar
+from relayvm.ir.types import IncompleteType, Type
+
+# A type with sizes is taken apart where it flows into one to be found, each shared part in each
+# place: so many parts are too many for one flow.
+MOST_PARTS = 1 << 16
 
 
 class Mode(Enum):
@@ -158,10 +162,6 @@ class Hole(IncompleteType):
 def new_hole(owner: Owner, produced: bool = False) -> Hole:
     """Return an empty hole."""
     return Hole(state=HoleState(owner, produced=produced))
-
-
-POISON: Type = TypeVar("<error>")
-"""The type of what has an error that is already reported; fits everything."""
 
 
 class DimHole(DimVar):

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note
 from relayvm.base.dims import Dim, DimExpr, dim_text
 from relayvm.base.source import Span
-from relayvm.compiler.inference.holes import POISON, Hole, Reason, has_dim_hole
+from relayvm.compiler.inference.holes import MOST_PARTS, Hole, Reason, has_dim_hole
 from relayvm.compiler.inference.type_walk import resolve
 from relayvm.ir.expr import Constructor, Expr, GlobalVar, Op, Var
 from relayvm.ir.types import (
+    POISON,
     FuncType,
     GlobalTypeVar,
     RefType,
@@ -64,6 +65,12 @@ class Reporter:
                 reason.span,
                 help="annotate the parameters and the result of the function",
             )
+
+    def too_large(self, reason: Reason) -> None:
+        """Report a type that has too many parts to be found one by one."""
+        reason.reported = True
+        message = f"a type has more than {MOST_PARTS:,} parts that are to be found one by one"
+        self.report("too-large-type", message, reason.span)
 
     def _report(self, reason: Reason, code: str, label: str) -> None:
         if reason.reported:

@@ -12,7 +12,6 @@ from relayvm.base.shapes import ShapeError
 from relayvm.base.source import Span
 from relayvm.compiler.inference.context import Context, Deferred
 from relayvm.compiler.inference.holes import (
-    POISON,
     Hole,
     Owner,
     Reason,
@@ -34,6 +33,7 @@ from relayvm.compiler.inference.type_walk import (
 from relayvm.compiler.kinds import relation_operator
 from relayvm.ir.expr import Attrs, Call
 from relayvm.ir.types import (
+    POISON,
     FuncType,
     RefType,
     TensorType,
@@ -41,6 +41,7 @@ from relayvm.ir.types import (
     Type,
     TypeCall,
     TypeRelation,
+    TypeVar,
 )
 from relayvm.ops.operator import Operator
 from relayvm.ops.schema import check_class
@@ -57,7 +58,7 @@ def operator_call(context: Context, call: Call, types: Sequence[Type]) -> Type:
     if not _well_formed(context, op, call):
         _poison_all(context, types)
         return POISON
-    if any(_is_wrong(t) for t in pruned):
+    if any(_is_wrong(context, t) for t in pruned):
         _poison_all(context, pruned)
         return POISON
     if all(context.solver.rigid(t) for t in pruned):
@@ -124,9 +125,12 @@ def _well_formed(context: Context, op: Operator, call: Call) -> bool:
     return True
 
 
-def _is_wrong(type_: Type) -> bool:
+def _is_wrong(context: Context, type_: Type) -> bool:
     return any(
-        leaf is POISON or (isinstance(leaf, Hole) and leaf.state.poisoned) for leaf in leaves(type_)
+        leaf.state.poisoned
+        if isinstance(leaf, Hole)
+        else isinstance(leaf, TypeVar) and leaf in context.unclear_params
+        for leaf in leaves(type_)
     )
 
 
@@ -158,7 +162,7 @@ class OperatorCall(Deferred):
         if self.done:
             return
         known = [self._known(t) for t in self.types]
-        if any(_is_wrong(t) for t in self.types):
+        if any(_is_wrong(self.context, t) for t in self.types):
             self._give_up()
             return
         self._listen()

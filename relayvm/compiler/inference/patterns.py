@@ -5,7 +5,7 @@ from __future__ import annotations
 from relayvm.base.diagnostics import assert_never
 from relayvm.base.source import Span
 from relayvm.compiler.inference.context import Context
-from relayvm.compiler.inference.holes import POISON, Owner, Reason, new_hole
+from relayvm.compiler.inference.holes import Owner, Reason, new_hole
 from relayvm.compiler.inference.messages import count
 from relayvm.compiler.inference.type_walk import prune
 from relayvm.ir.expr import (
@@ -16,7 +16,7 @@ from relayvm.ir.expr import (
     PatternVar,
     PatternWildcard,
 )
-from relayvm.ir.types import FuncType, TupleType, Type, TypeCall
+from relayvm.ir.types import POISON, FuncType, TupleType, Type, TypeCall
 
 
 def bind_pattern(context: Context, clause: Clause, type_: Type, rejected: set[int]) -> bool:

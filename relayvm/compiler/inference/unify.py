@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from relayvm.base.diagnostics import error
 from relayvm.base.dims import Dim, DimVar, symbol
 from relayvm.base.source import Span
 from relayvm.compiler.inference.dim_flow import DimSolver
 from relayvm.compiler.inference.holes import (
-    POISON,
+    MOST_PARTS,
     DimHole,
     Hole,
     HoleState,
@@ -39,6 +38,7 @@ from relayvm.compiler.inference.type_walk import (
     type_holes,
 )
 from relayvm.ir.types import (
+    POISON,
     FuncType,
     GlobalTypeVar,
     RefType,
@@ -53,10 +53,6 @@ from relayvm.ir.types import (
 
 Flow = tuple[Type, Type, Mode]
 
-# A type with sizes is taken apart where it flows into one to be found, each shared part in each
-# place: so many parts are too many for one flow.
-MOST_PARTS = 1 << 16
-
 
 class TypeSolver:
     """The state of one inference: which holes are bound, which flows wait, which failed."""
@@ -66,6 +62,7 @@ class TypeSolver:
         mismatch: Callable[[Reason], None],
         dim_mismatch: Callable[[Reason, Dim, Dim], None],
         infinite: Callable[[Reason], None],
+        too_large: Callable[[Reason], None],
         constrain: Callable[[TypeRelation, TypeRelation, str, Span | None], None],
         assume: Callable[[Iterable[TypeRelation]], None],
     ) -> None:
@@ -81,6 +78,8 @@ class TypeSolver:
         self._opened = 0
         self._mismatch = mismatch
         self._infinite = infinite
+        self._too_large = too_large
+        self._exhausted = False
 
     def flow(
         self,
@@ -90,10 +89,11 @@ class TypeSolver:
         mode: Mode = Mode.CHECKED,
         renaming: Renaming | None = None,
     ) -> None:
-        """Let values of type `source` go where `target` is declared. Raises RelayError
-        `too-large-type` where that would never end.
+        """Let values of type `source` go where `target` is declared.
+
+        Where that would never end nothing more is taken apart, in other flows either.
         """
-        self._opened = 0
+        self._opened = MOST_PARTS if self._exhausted else 0
         self._flow(source, target, reason, mode, renaming)
 
     def _flow(
@@ -154,9 +154,12 @@ class TypeSolver:
             return False
         whole = self.dimless(skeleton)
         self._opened += not whole
-        if self._opened > MOST_PARTS:
-            message = f"a type has more than {MOST_PARTS:,} parts that are to be found one by one"
-            raise error("too-large-type", message, reason.span)
+        if self._opened > MOST_PARTS and not whole:
+            if not self._exhausted:
+                self._too_large(reason)
+            self._exhausted = True
+            self.poison(hole)
+            return False
         hole.state.bound = skeleton if whole else _open(skeleton, hole.state)
         self._wake(hole)
         return True

@@ -15,7 +15,7 @@ from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive
 from relayvm.compiler.inference.calls import function_call
 from relayvm.compiler.inference.context import Context, Deferred
-from relayvm.compiler.inference.holes import POISON, Hole, Owner, Reason, new_hole
+from relayvm.compiler.inference.holes import Hole, Owner, Reason, new_hole
 from relayvm.compiler.inference.match_coverage import cases_soon_found, pattern_text
 from relayvm.compiler.inference.messages import count, type_text
 from relayvm.compiler.inference.operators import operator_call, solve_constraint
@@ -41,6 +41,7 @@ from relayvm.ir.expr import (
 )
 from relayvm.ir.intrinsics import Intrinsic
 from relayvm.ir.types import (
+    POISON,
     UNIT,
     FuncType,
     RefType,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,6 @@ from relayvm.base.dtypes import BY_NAME
 from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.ir.expr import NO_ATTRS, Attrs, AttrValue, Constant, Op
-from relayvm.ir.lexer import SyntaxAbort
 from relayvm.ir.literal import NAMED_FLOAT, LiteralError, read_string
 from relayvm.ir.metadata.graph import MetaObject, is_dim
 from relayvm.ir.metadata.section import CONSTANTS
@@ -52,9 +52,7 @@ class AttributeParser(TypeParser):
         """Read a list, a tuple, a dictionary, or a value in parentheses."""
         opened, kind = self.index, self.kind
         if depth > MAX_ATTRIBUTE_DEPTH:
-            message = f"attributes nest at most {MAX_ATTRIBUTE_DEPTH} deep"
-            self.report("too-deep", message, self.span())
-            raise SyntaxAbort
+            self.abort("too-deep", f"attributes nest at most {MAX_ATTRIBUTE_DEPTH} deep")
         closing = _CLOSING[kind]
         self.advance()
         values: list[AttrValue] = []
@@ -97,7 +95,7 @@ class AttributeParser(TypeParser):
             return read_string(self.advance())
         except LiteralError as reason:
             self.report("bad-literal", str(reason), span)
-            raise SyntaxAbort from None
+            return ""
 
     def _plain_value(self) -> AttrValue:
         """Read a value that is not in brackets."""
@@ -187,8 +185,10 @@ class AttributeParser(TypeParser):
 
     # --- fitting to a schema -------------------------------------------------------------
 
-    def call_attrs(self, op: Op, values: Written, call: Span) -> Attrs:
-        """Return the attributes of a call of `op`; reports unknown, missing and unfitting ones."""
+    def call_attrs(self, op: Op, values: Written, call: Span, spoilt: Collection[str]) -> Attrs:
+        """Return the attributes of a call of `op`; reports unknown, missing and unfitting ones. The
+        values of `spoilt` ones could not be read.
+        """
         rows = {row.name: row for row in op.attributes}
         result: dict[str, AttrValue] = {}
         for name, (value, name_span, value_span) in values.items():
@@ -204,6 +204,8 @@ class AttributeParser(TypeParser):
                     name_span,
                     help=self.suggestion(name, rows),
                 )
+                continue
+            if name in spoilt:
                 continue
             if isinstance(value, MetaField):
                 value = self._meta_field(value, rows[name].kind, value_span)
@@ -227,18 +229,20 @@ class AttributeParser(TypeParser):
         ordered = {name: result[name] for name in rows if name in result}
         return Attrs(ordered) if ordered else NO_ATTRS
 
-    def meta_attributes(self) -> Written:
-        """Read `meta[relay.attrs.Conv2DAttrs][0]` in the place of the attributes of a call."""
+    def meta_attributes(self) -> Written | None:
+        """Read `meta[relay.attrs.Conv2DAttrs][0]` in the place of the attributes of a call; None if
+        the section does not tell them.
+        """
         key, index, span = self.meta_reference()
         if index is None:
-            raise SyntaxAbort
+            return None
         try:
             record = self.metadata.object(key, index)
             whole = record.value() if key == "DictAttrs" else None
             fields = record.fields()
         except ValueError as reason:
             self.report("bad-metadata", f"`meta[{key}][{index}]` cannot be read: {reason}", span)
-            raise SyntaxAbort from None
+            return None
         if isinstance(whole, dict):
             whole = {**whole, "attrs_type_key": key}
             return {n: (self._from_metadata(v), span, span) for n, v in whole.items()}

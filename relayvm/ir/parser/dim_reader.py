@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from relayvm.base.dims import ANY, Dim, DimExpr, apply_term, dim_add, dim_mul, dim_sub
 from relayvm.base.source import Span
-from relayvm.ir.lexer import Cursor, SyntaxAbort
+from relayvm.ir.lexer import Cursor
 
 MAX_DIM_TOKENS = 128
 MAX_DIM_TERMS = 64
@@ -74,8 +74,7 @@ class DimReader:
         """Read a number, a name, `?`, a function of dims, or a dim in parentheses."""
         parser = self.parser
         if depth > MAX_DIM_DEPTH or parser.index - self.first > MAX_DIM_TOKENS:
-            parser.report("bad-dim", "the dim is too long", parser.span())
-            raise SyntaxAbort
+            parser.abort("bad-dim", "the dim is too long")
         if parser.kind == "-":
             parser.advance()
             return self._product(self.factor(depth + 1), -1)
@@ -137,8 +136,7 @@ class DimReader:
 
     def _bound(self, terms: int) -> None:
         if terms > MAX_DIM_TERMS:
-            self.parser.report("bad-dim", "the dim has too many terms", self.parser.span())
-            raise SyntaxAbort
+            self.parser.abort("bad-dim", "the dim has too many terms")
 
 
 def computed_dim(op: str, a: Dim, b: Dim) -> Dim:

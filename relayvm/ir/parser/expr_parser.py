@@ -40,7 +40,6 @@ from relayvm.ir.metadata.section import CONSTANTS
 from relayvm.ir.module import Module
 from relayvm.ir.parser.attribute_parser import Written
 from relayvm.ir.parser.pattern_parser import PatternParser
-from relayvm.ir.parser.type_parser import Scope
 from relayvm.ir.types import Type, TypeParam
 
 # Binary operators: how tightly they bind, and the operator of the table that they mean.
@@ -77,10 +76,8 @@ class ExprParser(PatternParser):
     ) -> None:
         super().__init__(tokens, sink, library, metadata)
         self.operators = operators
-        self.scope: Scope[Expr] = Scope()
         self.function_spans: dict[str, Span] = {}
         self.used_library_functions: set[str] = set()
-        self.missing: list[Var] = []
         self.free_vars_allowed = False
         self.globals_open = False
         self._depths: dict[str, list[int]] = {}
@@ -194,12 +191,6 @@ class ExprParser(PatternParser):
             )
         self.scope.bind(var.name, var)
 
-    def placeholder(self, name: str = "_", span: Span | None = None) -> Var:
-        """Return what stands for an expression that could not be read."""
-        missing = Var(name, span=span or self.span())
-        self.missing.append(missing)
-        return missing
-
     # --- operators -----------------------------------------------------------------------
 
     def expression(self) -> Recursive[Any]:
@@ -306,16 +297,20 @@ class ExprParser(PatternParser):
         self.advance()
         args: list[Expr] = []
         values: Written = {}
-        spoilt = False
+        spoilt: set[str] = set()
+        unknown = False
         while self.kind != ")":
             if self.next_kind() == "=" and (self.kind == "ident" or self.kind in KEYWORDS):
-                known = len(self.sink.diagnostics)
+                name, faults = self.text, self.faults
                 self.attribute(values)
-                spoilt = spoilt or len(self.sink.diagnostics) > known
+                if self.faults > faults:
+                    spoilt.add(name)
             elif values:
                 self.fail("an attribute such as `axis=1`", help="operands come before attributes")
             elif self._is_meta_attrs():
-                values = self.meta_attributes()
+                found = self.meta_attributes()
+                unknown = found is None
+                values = found or {}
             else:
                 args.append(self._leaf() or (yield self.expression()))
             if not self.accept(","):
@@ -324,11 +319,11 @@ class ExprParser(PatternParser):
         span = self.span_from(begin)
         attrs = NO_ATTRS
         if isinstance(callee, Op):
-            known = len(self.sink.diagnostics)
-            attrs = self.call_attrs(callee, values, span)
-            if spoilt or len(self.sink.diagnostics) > known:
+            faults = self.faults
+            attrs = NO_ATTRS if unknown else self.call_attrs(callee, values, span, spoilt)
+            if spoilt or unknown or self.faults > faults:
                 callee = self.placeholder(span=span)
-        elif values:
+        elif values and callee not in self.missing:
             attrs = self.plain_attrs(values)
         return Call(callee, tuple(args), attrs, type_args, span=span)
 
@@ -416,7 +411,8 @@ class ExprParser(PatternParser):
         self.advance()
         constructor = self.constructor(name)
         if constructor is not None:
-            return constructor
+            unclear = name in self.unclear_constructors
+            return self.placeholder(name, span) if unclear else constructor
         if name in self.operators:
             return self.operators[name]
         if name in INTRINSICS:
@@ -509,10 +505,8 @@ class ExprParser(PatternParser):
             ret_type: Type | None = None
             if self.accept("->"):
                 ret_type = self.leaf_type() or (yield self.type_())
-            constraints = yield self.constraints()
-            self.no_duplicates(params, "parameter")
-            for var in params:
-                self.scope.bind(var.name, var)
+            constraints = yield self.constraints(entries)
+            self.bind_variables(params, "parameter")
             body = yield self.block()
         finally:
             self.scope.undo(mark)
@@ -578,9 +572,7 @@ class ExprParser(PatternParser):
         mark = self.scope.mark()
         bound: list[Var] = []
         lhs = yield self.pattern(bound)
-        self.no_duplicates(bound, "variable")
-        for var in bound:
-            self.scope.bind(var.name, var)
+        self.bind_variables(bound, "variable")
         try:
             self.expect("=>")
             rhs = yield self.expression()

@@ -37,12 +37,14 @@ def merge_library(
     functions: Iterable[str],
     types: Iterable[str],
     sink: DiagnosticSink,
+    unclear: set[str] | None = None,
 ) -> Module:
     """Return `module` with these definitions of `library` and all that they need.
 
     A definition that needs a library name which the module defines otherwise is reported as
-    `library-conflict`.
+    `library-conflict`, and noted among the `unclear` ones.
     """
+    unclear = set() if unclear is None else unclear
     roots = [("function", name) for name in functions] + [("type", name) for name in types]
     taken = set(roots)
     for root in roots:
@@ -55,6 +57,7 @@ def merge_library(
                     continue  # It was taken before.
                 if need[1] in own:
                     sink.add(_conflict(*root, need, own[need[1]].span))
+                    unclear.add(root[1])
                 elif need not in taken:
                     taken.add(need)
                     waiting.append(need)

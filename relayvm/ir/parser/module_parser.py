@@ -21,7 +21,7 @@ from relayvm.ir.parser.attribute_parser import Written
 from relayvm.ir.parser.expr_parser import ExprParser
 from relayvm.ir.parser.library import merge_library, needs_of_module
 from relayvm.ir.parser.type_parser import ParamEntry, TypeName
-from relayvm.ir.types import GlobalTypeVar, Kind, Type
+from relayvm.ir.types import GlobalTypeVar, Kind, Type, TypeVar
 
 VERSION = "0.0.5"
 
@@ -30,13 +30,18 @@ VERSION = "0.0.5"
 class Recovered:
     """What could be read of a module, and the errors of its text.
 
-    A definition that holds the place of an error is incomplete, or not there. The variables
-    `missing` stand for expressions that could not be read.
+    What is `unread` is not there, and what it stands in may be incomplete or not there. All other
+    errors are of names and the like: the variables `missing` stand for the expressions that have
+    them, `POISON` for the types. Of functions that are `unclear` no type is known, of such type
+    parameters not what can be done with what they stand for.
     """
 
     module: Module
     sink: DiagnosticSink
     missing: tuple[Var, ...]
+    unread: tuple[Span, ...]
+    unclear: frozenset[str]
+    unclear_params: tuple[TypeVar, ...]
 
 
 def parse_module(
@@ -58,9 +63,21 @@ def recover_module(
     """Return what could be read of a module, and the errors of the text."""
     parser = _parser(source, operators, library)
     module = parser.module()
+    unclear = set(parser.unclear_functions)
+    if library is not None:
+        module = _with_library(parser, module, library, unclear)
+    missing, unread = tuple(parser.missing), tuple(parser.unread)
+    params = tuple(parser.unclear_params)
+    return Recovered(module, parser.sink, missing, unread, frozenset(unclear), params)
+
+
+def _with_library(
+    parser: ModuleParser, module: Module, library: Module, unclear: set[str]
+) -> Module:
+    """Return the module with what it uses of the library; functions of it that cannot work are
+    `unclear`.
+    """
     used = parser.used_library_functions, parser.used_library_types
-    if library is None:
-        return Recovered(module, parser.sink, tuple(parser.missing))
     # Names that are taken twice are told once the text can be read.
     is_clean = not parser.sink.diagnostics
     conflicts = parser.sink if is_clean else DiagnosticSink(limit=0)
@@ -68,8 +85,7 @@ def recover_module(
         # What stands only in a `%0 = ...;` that nothing uses is no part of the module.
         needs = needs_of_module(module)
         used = used[0] & needs[0], used[1] & needs[1]
-    merged = merge_library(module, library, *used, conflicts)
-    return Recovered(merged, parser.sink, tuple(parser.missing))
+    return merge_library(module, library, *used, conflicts, unclear)
 
 
 def parse_expr(
@@ -125,6 +141,8 @@ class ModuleParser(ExprParser):
     ) -> None:
         super().__init__(tokens, sink, operators, library, metadata)
         self._function_tokens: dict[int, str] = {}
+        self.unclear_functions: set[str] = set()
+        self._repeated_types: list[TypeName] = []
 
     def module(self) -> Module:
         """Read all definitions."""
@@ -213,6 +231,9 @@ class ModuleParser(ExprParser):
         name, span = self.texts[token][1:], self.span(token)
         if name in self.function_spans:
             self._duplicate(f"function `@{name}`", span, self.function_spans[name])
+            self.unclear_functions.add(name)
+            # Under no name that could be called its body is read and checked all the same.
+            self._function_tokens[token] = f"{name} {token}"
             return
         self.function_spans[name] = span
         self._function_tokens[token] = name
@@ -221,7 +242,10 @@ class ModuleParser(ExprParser):
         name, span = self.texts[token + 1], self.span(token + 1)
         if name in self.type_names:
             self._duplicate(f"type `{name}`", span, self.type_names[name].span)
+            self.unclear_types.add(name)
+            self._repeated_types.append(TypeName(name, span, [], token, extern))
             return
+        self.may_name_a_type(name, span)
         self.type_names[name] = TypeName(name, span, [], token, extern)
 
     def _duplicate(self, what: str, span: Span, first: Span | None) -> None:
@@ -232,7 +256,7 @@ class ModuleParser(ExprParser):
 
     def _find_kinds(self) -> None:
         """Read the data types once without keeping anything but the kinds of their parameters."""
-        own = list(self.type_names.values())
+        own = [*self.type_names.values(), *self._repeated_types]
         kept, self.sink = self.sink, DiagnosticSink(limit=0)
         for known in own:
             self.index = known.token + 2
@@ -266,7 +290,7 @@ class ModuleParser(ExprParser):
 
     def _type_definitions(self) -> dict[str, TypeData]:
         types: dict[str, TypeData] = {}
-        for known in list(self.type_names.values()):
+        for known in [*self.type_names.values(), *self._repeated_types]:
             if known.name in self.used_library_types:
                 continue
             self.index = known.token
@@ -292,19 +316,20 @@ class ModuleParser(ExprParser):
             params = tuple(entry.param() for entry in known.params)
             header = GlobalTypeVar(known.name, span=known.span)
             span = self.span_from(begin)
-            types[known.name] = TypeData(
-                header, params, tuple(constructors), known.extern, span=span
-            )
+            data = TypeData(header, params, tuple(constructors), known.extern, span=span)
+            types.setdefault(known.name, data)
             self._keep_constructors(constructors)
         return types
 
     def _keep_constructors(self, constructors: list[Constructor]) -> None:
         for constructor in constructors:
             first = self.constructors.get(constructor.name)
-            if first is not None and constructor.span is not None:
+            if constructor.belong_to.name in self.unclear_types:
+                self.unclear_constructors.add(constructor.name)
+            elif first is not None and constructor.span is not None:
                 what = f"constructor `{constructor.name}`"
                 self._duplicate(what, constructor.span, first.span)
-                continue
+                self.unclear_constructors.add(constructor.name)
             self.constructors[constructor.name] = constructor
 
     def _constructors(self, known: TypeName) -> Recursive[Any]:

@@ -7,9 +7,11 @@ from itertools import chain
 from typing import Any
 
 from relayvm.base.diagnostics import DiagnosticSink, Note
+from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive
 from relayvm.ir.expr import (
     Constructor,
+    Expr,
     Pattern,
     PatternConstructor,
     PatternTuple,
@@ -21,6 +23,7 @@ from relayvm.ir.lexer import Tokens
 from relayvm.ir.metadata import Metadata
 from relayvm.ir.module import Module
 from relayvm.ir.parser.attribute_parser import AttributeParser
+from relayvm.ir.parser.type_parser import Scope
 from relayvm.ir.types import Type
 
 
@@ -31,7 +34,10 @@ class PatternParser(AttributeParser):
         self, tokens: Tokens, sink: DiagnosticSink, library: Module | None, metadata: Metadata
     ) -> None:
         super().__init__(tokens, sink, library, metadata)
+        self.scope: Scope[Expr] = Scope()
+        self.missing: dict[Var, None] = {}
         self.constructors: dict[str, Constructor] = {}
+        self.unclear_constructors: set[str] = set()
         self._from_library: dict[str, Constructor] | None = None
 
     def binder(self) -> Recursive[Any]:
@@ -55,9 +61,17 @@ class PatternParser(AttributeParser):
             self.advance()
         self.expect("}", opened=opened)
 
-    def no_duplicates(self, variables: Iterable[Var], what: str) -> None:
+    def placeholder(self, name: str = "_", span: Span | None = None) -> Var:
+        """Return what stands for an expression that could not be read."""
+        missing = Var(name, span=span or self.span())
+        self.missing[missing] = None
+        return missing
+
+    def bind_variables(self, variables: Iterable[Var], what: str) -> None:
+        """Bring new variables into scope; of a name that is given twice nothing is known."""
         first: dict[str, Var] = {}
         for var in variables:
+            self.scope.bind(var.name, var)
             if var.name != "_" and var.name in first:
                 old = first[var.name].span
                 self.report(
@@ -66,6 +80,7 @@ class PatternParser(AttributeParser):
                     var.span,
                     notes=[Note("first named here", old)] if old else [],
                 )
+                self.scope.bind(var.name, self.placeholder(var.name, var.span))
             first.setdefault(var.name, var)
 
     def constructor(self, name: str) -> Constructor | None:
@@ -122,10 +137,14 @@ class PatternParser(AttributeParser):
         name = self.advance()
         constructor = self.constructor(name)
         patterns: tuple[Pattern, ...] = ()
+        first = len(bound)
         if self.kind == "(":
             patterns = yield self._patterns(bound)
         whole = self.span_from(begin)
-        if constructor is None:
+        if constructor is not None and len(patterns) == len(constructor.inputs):
+            if name not in self.unclear_constructors:
+                return PatternConstructor(constructor, patterns, span=whole)
+        elif constructor is None:
             known = chain(self.constructors, self.library_constructors())
             self.report(
                 "unknown-constructor",
@@ -133,8 +152,7 @@ class PatternParser(AttributeParser):
                 span,
                 help=lambda: self.suggestion(name, known),
             )
-            return PatternWildcard(span=whole)
-        if len(patterns) != len(constructor.inputs):
+        elif name not in self.unclear_constructors:
             self.report(
                 "wrong-arity",
                 f"constructor `{name}` has {len(constructor.inputs)} fields, "
@@ -142,5 +160,5 @@ class PatternParser(AttributeParser):
                 whole,
                 notes=[Note(f"`{name}` is defined here", constructor.span)],
             )
-            return PatternWildcard(span=whole)
-        return PatternConstructor(constructor, patterns, span=whole)
+        self.missing.update(dict.fromkeys(bound[first:]))
+        return PatternWildcard(span=whole)

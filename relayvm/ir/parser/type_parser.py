@@ -24,6 +24,8 @@ from relayvm.ir.metadata.section import CONSTANTS
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.parser.dim_reader import DimReader, DimSource, computed_dim
 from relayvm.ir.types import (
+    POISON,
+    RESERVED_NAMES,
     FuncType,
     GlobalTypeVar,
     IncompleteType,
@@ -39,6 +41,7 @@ from relayvm.ir.types import (
     TypeVar,
     scalar_type,
 )
+from relayvm.ir.visit import type_walk
 
 # To find near names takes time: after so many errors nobody reads more of them.
 MAX_SUGGESTIONS = 16
@@ -122,6 +125,8 @@ class TypeParser(DimSource):
         self.type_names: dict[str, TypeName] = {}
         self.type_scope: Scope[ParamEntry] = Scope()
         self.used_library_types: set[str] = set()
+        self.unclear_types: set[str] = set()
+        self.unclear_params: list[TypeVar] = []
         self._suggestions_left = MAX_SUGGESTIONS
 
     def suggestion(self, name: str, known: Iterable[str], sigil: str = "") -> str:
@@ -140,6 +145,7 @@ class TypeParser(DimSource):
         allowed also `T = (A, int32)`, which is none of the parameters.
         """
         entries: dict[str, ParamEntry] = {}
+        unclear: list[ParamEntry] = []
         if self.kind != "[":
             return []
         opened = self.index
@@ -150,7 +156,9 @@ class TypeParser(DimSource):
             if abbreviations and self.kind == "=":
                 entry = self._abbreviation(name, span)
             else:
-                entry = ParamEntry(name, span, self._written_kind() if self.accept(":") else None)
+                entry = ParamEntry(name, span)
+                if self.accept(":") and not self._read_kind(entry):
+                    unclear.append(entry)
             if name in entries:
                 self.report(
                     "duplicate-name",
@@ -158,11 +166,17 @@ class TypeParser(DimSource):
                     span,
                     notes=[Note("first named here", entries[name].span)],
                 )
-            if entries.setdefault(name, entry) is entry:
+                unclear.append(entry)
+            elif self.may_name_a_type(name, span):
                 self.type_scope.bind(name, entry)
+            elif name == "Tensor":  # The others keep their meaning.
+                unclear.append(entry)
+            entries.setdefault(name, entry)
             if not self.accept(","):
                 break
         self.expect("]", ",", opened=opened)
+        for entry in unclear:
+            self.type_scope.bind(entry.name, ParamEntry(entry.name, entry.span, stands_for=POISON))
         return [entry for entry in entries.values() if entry.stands_for is None]
 
     def type_abbreviation(self) -> None:
@@ -176,7 +190,10 @@ class TypeParser(DimSource):
             self.report("duplicate-name", f"type `{name}` is defined twice", span, notes=notes)
         entry = self._abbreviation(name, span)
         self.expect(";")
-        self.type_scope.bind(name, entry)
+        if first is not None or not self.may_name_a_type(name, span):
+            entry.stands_for = POISON
+        if name not in BY_NAME and name != "_":
+            self.type_scope.bind(name, entry)
 
     def _abbreviation(self, name: str, span: Span) -> ParamEntry:
         """Read `= (A, int32)`, for which the name stands."""
@@ -184,16 +201,26 @@ class TypeParser(DimSource):
         # Inside there is none: this runs no trampoline within another again and again.
         return ParamEntry(name, span, Kind.TYPE, stands_for=self.whole_type())
 
-    def _written_kind(self) -> Kind:
+    def may_name_a_type(self, name: str, span: Span) -> bool:
+        """Report a name of a type that means something else in the place of a type."""
+        if name not in RESERVED_NAMES:
+            return True
+        message = f"no type can have the name `{name}`: {RESERVED_NAMES[name]}"
+        self.report("reserved-name", message, span)
+        return False
+
+    def _read_kind(self, entry: ParamEntry) -> bool:
+        """Read the kind of a type parameter; False if there is no such kind."""
         span = self.span()
         word = self.advance() if self.kind == "type" else self.expect("ident")
         for kind in (Kind.TYPE, Kind.SHAPE_VAR):
             if word == kind.value:
-                return kind
+                entry.kind = kind
+                return True
         self.report(
             "wrong-kind", f"a type parameter has kind `Type` or `ShapeVar`, not `{word}`", span
         )
-        return Kind.TYPE
+        return False
 
     def _use_as(self, entry: ParamEntry, kind: Kind, span: Span) -> bool:
         """Fix or check the kind of a parameter at a use."""
@@ -277,17 +304,19 @@ class TypeParser(DimSource):
         self.expect(")", ",", opened=opened)
         self.expect("->")
         result = yield self.type_()
-        constraints = yield self.constraints()
+        constraints = yield self.constraints(params)
         self.type_scope.undo(mark)
         made = tuple(entry.param() for entry in params)
         return FuncType(tuple(arg_types), result, made, constraints, span=self.span_from(begin))
 
-    def constraints(self) -> Recursive[Any]:
-        """Read `where add(A, B, C), ...` if it is there."""
+    def constraints(self, entries: Iterable[ParamEntry]) -> Recursive[Any]:
+        """Read `where add(A, B, C), ...` if it is there; `entries` are what they are about."""
         found: list[TypeRelation] = []
         if self.kind != "ident" or self.text != "where":
             return ()
-        while not found or (self.kind == "," and self._is_relation(self.index + 1)):
+        first = self.index
+        while self.index == first or (self.kind == "," and self._is_relation(self.index + 1)):
+            faults = self.faults
             self.advance()
             begin = self.begin()
             name = self.expect("ident")
@@ -304,7 +333,12 @@ class TypeParser(DimSource):
                     break
             self.expect(")", ",", opened=opened)
             attrs = Attrs({n: v for n, (v, *_) in written.items()}) if written else None
-            found.append(TypeRelation(name, tuple(args), attrs, span=self.span_from(begin)))
+            span = self.span_from(begin)
+            if self.faults > faults or any(POISON in type_walk(a) for a in args):
+                made = (entry.param() for entry in entries)
+                self.unclear_params.extend(p for p in made if isinstance(p, TypeVar))
+            else:
+                found.append(TypeRelation(name, tuple(args), attrs, span=span))
         return tuple(found)
 
     def _is_relation(self, index: int) -> bool:
@@ -326,13 +360,13 @@ class TypeParser(DimSource):
         if entry is not None:
             usable = self._use_as(entry, Kind.TYPE, span)
             made = entry.param() if usable else None
-            return made if isinstance(made, TypeVar) else IncompleteType(span=span)
+            return made if isinstance(made, TypeVar) else POISON
         if name in BY_NAME:
             return scalar_type(BY_NAME[name])
         known = self.type_name(name)
         if known is None:
             self._unknown_type(name, span)
-            return IncompleteType(span=span)
+            return POISON
         return self._data_type(known, [], span)
 
     def _applied_type(self, begin: int) -> Recursive[Any]:
@@ -344,13 +378,20 @@ class TypeParser(DimSource):
                 self.report("wrong-kind", f"type `{name}` takes no arguments", span)
             else:
                 self._unknown_type(name, span)
-        arguments = yield self._type_arguments(known)
         if known is None:
-            return IncompleteType(span=span)
+            yield self.call_type_arguments()
+            return POISON
+        arguments = yield self._type_arguments(known)
         return self._data_type(known, arguments, self.span_from(begin))
 
     def _data_type(self, known: TypeName, arguments: list[Type], span: Span) -> Type:
+        if known.name in self.unclear_types:
+            return POISON
         if len(arguments) == len(known.params):
+            if any(
+                a is POISON and p.kind is Kind.SHAPE_VAR for a, p in zip(arguments, known.params)
+            ):
+                return POISON
             return TypeCall(GlobalTypeVar(known.name), tuple(arguments), span=span)
         self.report(
             "wrong-kind",
@@ -359,7 +400,7 @@ class TypeParser(DimSource):
             span,
             notes=[Note(f"`{known.name}` is defined here", known.span)] if known.span else [],
         )
-        return IncompleteType(span=span)
+        return POISON
 
     def _unknown_type(self, name: str, span: Span) -> None:
         library = self.library.types if self.library else {}
@@ -384,13 +425,13 @@ class TypeParser(DimSource):
         self.type_names[name] = _library_name(data)
         return self.type_names[name]
 
-    def _type_arguments(self, known: TypeName | None) -> Recursive[Any]:
+    def _type_arguments(self, known: TypeName) -> Recursive[Any]:
         opened = self.index
         self.advance()
         arguments: list[Type] = []
         while self.kind != "]":
             place = len(arguments)
-            param = known.params[place] if known and place < len(known.params) else None
+            param = known.params[place] if place < len(known.params) else None
             arguments.append((yield self._type_argument(param)))
             if not self.accept(","):
                 break
@@ -400,8 +441,7 @@ class TypeParser(DimSource):
     def _type_argument(self, param: ParamEntry | None) -> Recursive[Any]:
         begin = self.begin()
         if param is not None and param.kind is Kind.SHAPE_VAR:
-            dim = self.dim()
-            return ShapeArg(dim, span=self.span_from(begin))
+            return self._dim_argument(begin)
         if self.kind == "ident" and self.next_kind() in (",", "]"):
             entry = self.type_scope.get(self.text)
             if entry is not None and entry.kind is None and param is not None and not param.kind:
@@ -412,8 +452,13 @@ class TypeParser(DimSource):
             span = self.span()
             self.dim()
             self.report("wrong-kind", "a dim stands where a type is needed", span)
-            return IncompleteType(span=span)
+            return POISON
         return (yield self.type_())
+
+    def _dim_argument(self, begin: int) -> Type:
+        faults = self.faults
+        dim = self.dim()
+        return ShapeArg(dim, span=self.span_from(begin)) if self.faults == faults else POISON
 
     def call_type_arguments(self) -> Recursive[Any]:
         """Read `[int32, n + 1]` of a call: what cannot be a type is a dim."""
@@ -431,7 +476,7 @@ class TypeParser(DimSource):
                 or (entry is not None and after not in (",", "]"))
                 or (is_function and after == "(")
             ):
-                arguments.append(ShapeArg(self.dim(), span=self.span_from(begin)))
+                arguments.append(self._dim_argument(begin))
             else:
                 arguments.append((yield self.type_()))
             if not self.accept(","):
@@ -439,7 +484,8 @@ class TypeParser(DimSource):
         self.expect("]", ",", opened=opened)
         return arguments
 
-    def _tensor_type(self, begin: int) -> TensorType:
+    def _tensor_type(self, begin: int) -> Type:
+        faults = self.faults
         self.advance()
         outer = self.index
         self.advance()
@@ -454,6 +500,8 @@ class TypeParser(DimSource):
         self.expect(",")
         dtype = self.dtype()
         self.expect("]", opened=outer)
+        if self.faults > faults:
+            return POISON
         return TensorType(tuple(shape), dtype, span=self.span_from(begin))
 
     def dtype(self) -> DType:
@@ -494,6 +542,9 @@ class TypeParser(DimSource):
         span = self.span()
         name = self.advance()
         entry = self.type_scope.get(name)
+        if entry is not None and entry.stands_for is POISON:
+            self.faults += 1
+            return ANY
         if entry is None and name in BY_NAME:
             self.report("wrong-kind", f"`{name}` is a type; here stands a dim", span)
             return ANY
@@ -538,7 +589,9 @@ class TypeParser(DimSource):
         )
         if not count:
             message = f"the metadata section has no `{key[:40]}`"
-        if not self.metadata.problem:  # Which is told where the section begins.
+        if self.metadata.problem:  # Which is told where the section begins.
+            self.faults += 1
+        else:
             self.report("bad-metadata", message, span)
         return key, None, span
 
