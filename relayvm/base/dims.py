@@ -187,7 +187,7 @@ def dim_sub(a: Dim, b: Dim) -> Dim:
 
 
 def dim_floordiv(a: Dim, b: Dim) -> Dim:
-    """Return `a // b`, exact where every coefficient of `a` is a multiple of a constant `b`."""
+    """Return `a // b`, without a term where `a` is a multiple of `b`: `t*t*12 // (t*t)` is 12."""
     if isinstance(a, AnyDim) or isinstance(b, AnyDim):
         return ANY
     if isinstance(b, int):
@@ -197,15 +197,15 @@ def dim_floordiv(a: Dim, b: Dim) -> Dim:
             return a // b
         if all(c % b == 0 for _, c in a.terms):
             return _from_polynomial({m: c // b for m, c in a.terms})
-    elif a == b:
-        return 1
-    if a == 0:
-        return 0
+    else:
+        quotient = _exact_quotient(a, b)
+        if quotient is not None:
+            return quotient
     return symbol(DimTerm("//", a, b))
 
 
 def dim_mod(a: Dim, b: Dim) -> Dim:
-    """Return `a - a // b * b`; 0 where every coefficient is a multiple of a constant `b`."""
+    """Return `a - a // b * b`; 0 where `a` is known to be a multiple of `b`."""
     if isinstance(a, AnyDim) or isinstance(b, AnyDim):
         return ANY
     if isinstance(b, int):
@@ -215,11 +215,39 @@ def dim_mod(a: Dim, b: Dim) -> Dim:
             return a % b
         if all(c % b == 0 for _, c in a.terms):
             return 0
-    elif a == b:
-        return 0
-    if a == 0:
+    elif _exact_quotient(a, b) is not None:
         return 0
     return symbol(DimTerm("%", a, b))
+
+
+def _exact_quotient(a: int | DimExpr, b: DimExpr) -> Dim | None:
+    """Return q where `a` is q times `b` as polynomials, else None.
+
+    The leading term of what is left, in the order of the powers of all atoms, is a multiple of that
+    of `b` as long as q exists.
+    """
+    left, divisor = _polynomial(a), _polynomial(b)
+    atoms = dict.fromkeys(atom for part in (left, divisor) for m in part for atom, _ in m)
+    order = sorted(atoms, key=_atom_key)
+
+    def powers(monomial: Monomial) -> list[int]:
+        own = dict(monomial)
+        return [own.get(atom, 0) for atom in order]
+
+    first = max(divisor, key=powers)
+    total: Dim = 0
+    while left:
+        lead = max(left, key=powers)
+        rest = [x - y for x, y in zip(powers(lead), powers(first))]
+        if min(rest) < 0 or left[lead] % divisor[first]:
+            return None
+        monomial = tuple((atom, power) for atom, power in zip(order, rest) if power)
+        term = _from_polynomial({monomial: left[lead] // divisor[first]})
+        total = dim_add(total, term)
+        less = dim_sub(_from_polynomial(left), dim_mul(term, b))
+        assert not isinstance(less, AnyDim)
+        left = _polynomial(less)
+    return total
 
 
 def dim_min(a: Dim, b: Dim) -> Dim:

@@ -99,6 +99,9 @@ def test_unknown_absorbs_arithmetic_except_times_zero() -> None:
 
 def test_exact_division_needs_no_term() -> None:
     assert (N * 4 + 8) // 4 == N + 2
+    assert (N * N * M * 12) // (N * N) == M * 12
+    assert (N * N - M * M) // (N + M) == N - M
+    assert ((N * M + N) * 6) % (M + 1) == 0
     assert (N * 4) % 2 == 0
     assert isinstance((N // 2).terms[0][0][0][0], DimTerm)
 

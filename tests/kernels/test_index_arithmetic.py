@@ -77,6 +77,16 @@ def test_simplifying_keeps_the_value(expr, values):
     assert value(s.simplify(expr), values) == value(expr, values)
 
 
+@pytest.mark.parametrize("factor", [1, 5])
+def test_quotient_and_rest_together_are_the_whole(factor):
+    i, j, n_ = VARIABLES[0], VARIABLES[1], n.DimRef("n")
+    whole = s.add(s.mul(i, n_), j)
+    times = s.mul(s.floordiv(whole, n.const(12)), n.const(12 * factor))
+    rest = s.mul(s.floormod(whole, n.const(12)), n.const(factor))
+    assert s.add(s.add(times, j), rest) == s.add(s.mul(whole, n.const(factor)), j)
+    assert s.add(s.mul(times, n_), rest) != s.mul(whole, n.const(factor))
+
+
 @given(EXPRESSIONS)
 def test_simplifying_twice_changes_nothing(expr):
     once = s.simplify(expr)

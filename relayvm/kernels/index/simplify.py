@@ -177,12 +177,30 @@ def mul(a: Expr, b: Expr) -> Expr:
 def _linear(name: str, a: Expr, b: Expr) -> Expr:
     sign = 1 if name == "add" else -1
     if a.lanes == b.lanes == 1:
-        return from_polynomial(poly_add(polynomial(a), polynomial(b), sign))
+        return from_polynomial(_put_together(poly_add(polynomial(a), polynomial(b), sign)))
     lanes = max(a.lanes, b.lanes)
     x, y = _as_ramp(a), _as_ramp(b)
     if x is None or y is None:
         return call(name, a, b)
     return _ramp(_linear(name, x[0], y[0]), _linear(name, x[1], y[1]), lanes)
+
+
+def _put_together(poly: Polynomial) -> Polynomial:
+    """Return a polynomial with x for `x // 12 * 12 + x % 12`, as reshapes there and back leave."""
+    for monomial, c in poly.items():
+        for rest in monomial:
+            if not isinstance(rest, Call) or rest.name != "floor_mod":
+                continue
+            value, divisor = rest.args
+            times = Call("floor_divide", rest.args, INT64, 1)
+            others = list(monomial)
+            others.remove(rest)
+            key = tuple(sorted((*others, times), key=atom_key))
+            if isinstance(divisor, Const) and poly.get(key) == c * int(divisor.value) != 0:
+                left = {m: k for m, k in poly.items() if m not in (monomial, key)}
+                whole = poly_mul(polynomial(value), {tuple(others): c})
+                return _put_together(poly_add(left, whole))
+    return poly
 
 
 def _as_ramp(value: Expr) -> tuple[Expr, Expr] | None:
