@@ -150,15 +150,33 @@ class _Rebuild:
             return copied
         if reduction.kind == "sum" and len(axes) == 1 and isinstance(body, c.Scalar):
             units = tuple(a for a in reduction.axes if a.extent == 1)
-            if body.name == "multiply" and not self._runs_in_columns(body, axes[0]):
-                args = tuple(self._factor(f, axes[0], units) for f in body.args)
-                args, correction = self._with_signs(reduction, args)
+            if body.name == "multiply":
+                args, correction = self._factors(reduction, body, axes[0], units)
                 if any(a is not b for a, b in zip(args, body.args)):
                     body = c.Scalar(body.dtype, body.name, args)
         if body is reduction.body:
             return reduction
         result = c.Reduce(reduction.dtype, reduction.kind, reduction.axes, body)
         return result if correction is None else result + correction
+
+    def _factors(
+        self,
+        reduction: c.Reduce,
+        body: c.Scalar,
+        axis: c.IndexVar,
+        units: tuple[c.IndexVar, ...],
+    ) -> tuple[tuple[c.ScalarExpr, ...], c.ScalarExpr | None]:
+        """Return factors that read along memory, and what their sum lacks then."""
+        column = self._column_factor(body, axis)
+        if column is None:
+            args = tuple(self._factor(f, axis, units) for f in body.args)
+            return self._with_signs(reduction, args)
+        # The columns of the result are lanes, and the other factor is read one by one.
+        stays = [f is column or self._load(f) is not None for f in body.args]
+        args = tuple(
+            f if stay else self._factor(f, axis, units) for f, stay in zip(body.args, stays)
+        )
+        return args, None
 
     def _with_packs(self, reduction: c.Reduce, found: Packed) -> c.Reduce | None:
         """Return a sum whose bytes are copied where they are computed, which every tile of columns
@@ -250,25 +268,20 @@ class _Rebuild:
         self._kept(copy)
         return c.TensorLoad(copy.dtype, copy, axes)
 
-    def _runs_in_columns(self, body: c.Scalar, axis: c.IndexVar) -> bool:
-        """Return whether the factors are loads, one of which runs along the result's last axis.
-
-        Then the columns of the result can be lanes, and the other factor is read one by one.
+    def _column_factor(self, body: c.Scalar, axis: c.IndexVar) -> c.ScalarExpr | None:
+        """Return the factor that runs along the result's last axis, of which the other has nothing;
+        None where there is none, or all run along the reduced axis.
         """
         own = [a for a in body_of(self.tensor).axes if a.extent != 1]
         if not own or is_small(self.context.dim(own[-1].extent)):
-            return False
+            return None
         if all(self._is_run(f, axis) for f in body.args):
-            return False
+            return None
         column = own[-1]
-        with_column = [f for f in body.args if any(m is column for m in nodes(f))]
-        others = [f for f in body.args if f not in with_column]
-        return (
-            len(with_column) == 1
-            and not self._is_far(with_column[0], axis)
-            and self._is_run(with_column[0], column)
-            and all(self._load(f) is not None for f in others)
-        )
+        found = [f for f in body.args if any(m is column for m in nodes(f))]
+        if len(found) != 1 or self._is_far(found[0], axis) or not self._is_run(found[0], column):
+            return None
+        return found[0]
 
     def _is_far(self, factor: c.ScalarExpr, axis: c.IndexVar) -> bool:
         """Return whether a matrix is known to be large and read for many rows.
