@@ -12,7 +12,13 @@ from typing import Any, NoReturn
 from relayvm.base.error_codes import ERROR_CODES
 from relayvm.base.source import Span
 
+# What is shown of one source line, of a message (or label, help, name of a source), of a line of
+# the call stack, of a diagnostic's notes, and of all diagnostics of one error.
 MAX_LINE_CHARACTERS = 160
+MAX_MESSAGE_CHARACTERS = 2_000
+MAX_FRAME_CHARACTERS = 400
+MAX_NOTES = 8
+MAX_TEXT_CHARACTERS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +29,16 @@ class Note:
     span: Span | None = None
     label: str = ""
 
+    def __post_init__(self) -> None:
+        _clip_fields(self, "message", "label")
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One error: its code in the table, what is wrong, where, and what else is needed to see why.
 
     `label` stands beside the carets. `help` is one way out; the line that names `relayvm explain`
-    is added where there is none.
+    is added where there is none. Texts are cut where they are longer than anybody reads.
     """
 
     code: str
@@ -42,19 +51,37 @@ class Diagnostic:
     def __post_init__(self) -> None:
         if self.code not in ERROR_CODES:
             raise InternalError(f"diagnostic code `{self.code}` is not in the table")
+        _clip_fields(self, "message", "label", "help")
 
     def render(self) -> str:
         """Return the diagnostic as text, with source lines and carets, without a final newline."""
         parts = [f"error[{self.code}]: {self.message}"]
         parts += _render_place(self.span, self.label)
-        for note in self.notes:
+        for note in self.notes[:MAX_NOTES]:
             parts.append(f"note: {note.message}")
             parts += _render_place(note.span, note.label)
+        if len(self.notes) > MAX_NOTES:
+            parts.append(f"note: {len(self.notes) - MAX_NOTES} more notes are not shown")
         parts.append(f"help: {self.help or f'`relayvm explain {self.code}`'}")
         return "\n".join(parts)
 
     def __str__(self) -> str:
         return self.render()
+
+
+def clipped(text: str, limit: int = MAX_MESSAGE_CHARACTERS) -> str:
+    """Return a text, or its beginning and end where it has more than `limit` characters."""
+    if len(text) <= limit:
+        return text
+    end = limit // 4
+    return f"{text[: limit - end - 5]} ... {text[-end:]}"
+
+
+def _clip_fields(item: Note | Diagnostic, *names: str) -> None:
+    for name in names:
+        text = getattr(item, name)
+        if len(text) > MAX_MESSAGE_CHARACTERS:
+            object.__setattr__(item, name, clipped(text))
 
 
 def _render_place(span: Span | None, label: str) -> list[str]:
@@ -72,7 +99,7 @@ def _render_place(span: Span | None, label: str) -> list[str]:
         width = min(width, MAX_LINE_CHARACTERS - (column - 1 - shift))
     carets = " " * (column - 1 - shift) + "^" * max(1, width)
     return [
-        f" {gutter}--> {span}",
+        f" {gutter}--> {clipped(span.source.name)}:{line}:{column}",
         f" {gutter} |",
         f" {line} | {text}".rstrip(),
         f" {gutter} | {carets}{' ' + label if label else ''}",
@@ -90,7 +117,7 @@ class RelayError(RuntimeError):
             diagnostics = (diagnostics,)
         self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
         assert self.diagnostics, "a RelayError needs a diagnostic"
-        super().__init__("\n\n".join(d.render() for d in self.diagnostics))
+        super().__init__(_joined(self.diagnostics))
 
     @property
     def code(self) -> str:
@@ -108,6 +135,20 @@ class RelayError(RuntimeError):
         return self.diagnostics[0].message
 
 
+def _joined(diagnostics: tuple[Diagnostic, ...]) -> str:
+    """Return the texts of diagnostics; where they are too long, without the last ones."""
+    shown: list[str] = []
+    size = 0
+    for diagnostic in diagnostics:
+        text = diagnostic.render()
+        size += len(text)
+        if shown and size > MAX_TEXT_CHARACTERS:
+            shown.append(f"... and {len(diagnostics) - len(shown)} more")
+            break
+        shown.append(text)
+    return "\n\n".join(shown)
+
+
 class Trap(RelayError):
     """A failure of a running program: reason, source line and call stack, innermost frame first.
 
@@ -122,7 +163,7 @@ class Trap(RelayError):
         self.results: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
-        frames = "".join(f"\n  at {frame}" for frame in self.stack)
+        frames = "".join(f"\n  at {clipped(frame, MAX_FRAME_CHARACTERS)}" for frame in self.stack)
         return self.diagnostics[0].render() + frames
 
 

@@ -390,6 +390,14 @@ def test_a_match_becomes_a_function_of_what_it_uses(x: Any, y: Any) -> None:
     assert call.op.body.args[0].args == (p, q)
 
 
+def test_a_call_of_a_function_is_named_as_one(x: Any, y: Any) -> None:
+    pattern = FunctionPattern(None, wildcard() + wildcard())(None) + wildcard()
+    inside = relay.var("z", shape=(2, 3))
+    called = relay.Function([inside], inside + inside)(x)
+    result = pattern.partition(called + y)
+    assert result.op.attrs["PartitionedFromPattern"] == "add_FunctionCall_add_"
+
+
 def test_cutting_out_keeps_the_meaning(x: Any, y: Any) -> None:
     pattern = is_op("multiply")(is_op("add")(wildcard(), wildcard()), wildcard())
     body = relay.exp((x + y) * x)

@@ -141,7 +141,9 @@ def _name(node: Expr) -> str:
             return f"{node.op.name}_" if isinstance(node.op, Op) else "Call_"
         case TupleGetItem():
             return f"TupleGetItem{node.index}_"
-        case Tuple() | If() | Let() | Match() | Function() | RefCreate() | RefRead() | RefWrite():
+        case Function():
+            return "Function"  # As the original has it: a call of one is a `FunctionCall_`.
+        case Tuple() | If() | Let() | Match() | RefCreate() | RefRead() | RefWrite():
             return f"{type(node).__name__}_"
         case _:
             return ""
