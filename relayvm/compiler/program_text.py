@@ -5,7 +5,6 @@ but what is made of it.
 
 from __future__ import annotations
 
-import copyreg
 from collections.abc import Mapping, Sequence
 
 from relayvm.base.diagnostics import DiagnosticSink
@@ -13,13 +12,11 @@ from relayvm.base.source import Source, Span
 from relayvm.compiler.infer_types import Spoilt, type_errors
 from relayvm.compiler.inference.type_walk import leaves
 from relayvm.ir.expr import Function, Op
-from relayvm.ir.json import load_json, save_json
 from relayvm.ir.module import Module
 from relayvm.ir.parser import Recovered, recover_module
 from relayvm.ir.prelude import prelude
 from relayvm.ir.types import IncompleteType, Type
 from relayvm.ir.visit import global_vars
-from relayvm.ops import OPS
 
 
 def parse_every_error(source: Source | str, operators: Mapping[str, Op]) -> Module:
@@ -44,17 +41,6 @@ def parse_every_error(source: Source | str, operators: Mapping[str, Op]) -> Modu
             every.add(diagnostic)
     every.raise_if_any()
     return module
-
-
-def module_of_json(text: str) -> Module:
-    """Return the module of a JSON text; its operators are those of the table."""
-    result = load_json(text, OPS)
-    assert isinstance(result, Module)
-    return result
-
-
-# Where TVM's names are there as well, they know more operators.
-copyreg.dispatch_table.setdefault(Module, lambda module: (module_of_json, (save_json(module),)))
 
 
 def _whole_functions(found: Recovered) -> frozenset[str]:

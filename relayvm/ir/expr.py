@@ -288,6 +288,13 @@ class Op(Expr):
     def __repr__(self) -> str:
         return self.name
 
+    def __copy__(self) -> Op:
+        """Return the operator itself: programs share operators, and so do copies of them."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Op:
+        return self
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Pattern:

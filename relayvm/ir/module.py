@@ -4,7 +4,7 @@ module.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
@@ -71,14 +71,20 @@ class Module:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Module:
-        """Return an equal module with arrays of its own; operators stay the same rows."""
-        from relayvm.ir.json import load_json, save_json
+        """Return an equal module with arrays of its own; operators stay the same objects."""
+        make, parts = self.__reduce__()
+        return make(*parts)
+
+    def __reduce__(self) -> tuple[Callable[..., Module], tuple[str, tuple[Op, ...]]]:
+        """Return the JSON text, as nodes may nest deep, and the operators, which know themselves
+        how a pickle finds them again.
+        """
+        from relayvm.ir.json import save_json
         from relayvm.ir.visit import post_order
 
         nodes = chain.from_iterable(post_order(f) for f in self.functions.values())
-        result = load_json(save_json(self), {n.name: n for n in nodes if isinstance(n, Op)})
-        assert isinstance(result, Module)
-        return result
+        operators = dict.fromkeys(node for node in nodes if isinstance(node, Op))
+        return _of_json, (save_json(self), tuple(operators))
 
     def __getitem__(self, name: str) -> Function:
         """Return a function; raises RelayError `unknown-function`."""
@@ -112,3 +118,11 @@ class Module:
         raise error(
             "unknown-constructor", f"the module has no constructor `{name}` of type `{type_name}`"
         )
+
+
+def _of_json(text: str, operators: tuple[Op, ...]) -> Module:
+    from relayvm.ir.json import load_json
+
+    result = load_json(text, {op.name: op for op in operators})
+    assert isinstance(result, Module)
+    return result

@@ -69,6 +69,12 @@ class Operator(Op):
     doc: str = field(default="", kw_only=True)
     facets: dict[str, Callable[..., Any]] = field(default_factory=dict, kw_only=True)
 
+    def __reduce__(self) -> Any:
+        """Return how a pickle finds the operator again; RelayError `bad-operator` if none could."""
+        from relayvm.ops.pickling import reduced  # It knows the table, which is made of these.
+
+        return reduced(self)
+
     def __call__(self, *args: Expr, **attrs: AttrValue) -> Call:
         """Return the expression that applies this operator."""
         return Call(self, args, Attrs(attrs))

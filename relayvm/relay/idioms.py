@@ -21,7 +21,6 @@ from relayvm.ir import expr as ir
 from relayvm.ir import types
 from relayvm.ir.module import TypeData
 from relayvm.ops import OPS
-from relayvm.relay import op_registry
 from relayvm.relay.expr import TupleWrapper
 from relayvm.relay.module import tag_of
 from relayvm.relay.node import as_dtype, as_exprs
@@ -227,8 +226,7 @@ IDIOMS: tuple[tuple[type, dict[str, Any]], ...] = (
             "__call__": _call,
         },
     ),
-    # Copies and pickles of a program hold the rows themselves.
-    (ir.Op, {**OP_MEMBERS, "__reduce__": lambda self: (op_registry.get, (self.name,))}),
+    (ir.Op, OP_MEMBERS),
     (ir.Constant, {"__str__": _text}),
     (ir.GlobalVar, {"name_hint": _alias("name"), "__call__": _call}),
     (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copyreg
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -24,7 +23,6 @@ from relayvm.ir.expr import (
     GlobalVar,
     Op,
 )
-from relayvm.ir.json import load_json, save_json
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.parser import parse_module
 from relayvm.ir.prelude import import_from_std, prelude
@@ -34,7 +32,6 @@ from relayvm.ops import OPS
 from relayvm.relay.binders import free_variables, with_one_binder_each, with_own_binders
 from relayvm.relay.ndarray import as_ndarray
 from relayvm.relay.node import as_attrs, as_expr, as_mapping
-from relayvm.relay.op_registry import all_operators
 from relayvm.relay.text import astext
 
 Name = Any  # a text, a GlobalVar or a GlobalTypeVar
@@ -364,29 +361,15 @@ class IRModule:
         """Tell whether both are the same module."""
         return self is other
 
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        """Return how a copy or pickle is made: by the JSON text, of programs of any depth."""
-        return _of_json, (save_json(self.module),)
+    def __reduce__(self) -> tuple[Any, tuple[Module]]:
+        """Return how a copy or pickle is made: from that of the module."""
+        return wrap, (self.module,)
 
     def __str__(self) -> str:
         return self.astext(show_meta_data=False)
 
     def __repr__(self) -> str:
         return f"<IRModule of {len(self._functions)} functions, {len(self._types)} types>"
-
-
-def _of_json(text: str) -> IRModule:
-    return wrap(module_of_json(text))
-
-
-def module_of_json(text: str) -> Module:
-    """Return the module of a JSON text, which may use operators that the program registered."""
-    result = load_json(text, all_operators())
-    assert isinstance(result, Module)
-    return result
-
-
-copyreg.pickle(Module, lambda module: (module_of_json, (save_json(module),)))
 
 
 def _read(path: Path) -> Module:

@@ -47,6 +47,10 @@ class RegisteredOperator(Operator):
         """Return the attributes as they are: there is no schema."""
         return dict(attrs)
 
+    def __reduce__(self) -> tuple[Callable[[str], Operator], tuple[str]]:
+        """Return how a pickle finds the operator again: where it is registered as well."""
+        return get, (self.name,)
+
 
 _registered: dict[str, RegisteredOperator] = {}
 # What programs say of operators, by operator and key, each with its level.
@@ -61,7 +65,8 @@ def get(op_name: str) -> Operator:
     """
     found = OPS.get(op_name) or _registered.get(op_name)
     if found is None:
-        raise error("unknown-operator", f"there is no operator `{op_name}`")
+        help = f"make it known before: `relay.op.register({op_name!r})`"
+        raise error("unknown-operator", f"there is no operator `{op_name}`", help=help)
     return found
 
 

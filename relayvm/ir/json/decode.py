@@ -138,7 +138,8 @@ class _Decoder:
         name = _text(fields["name"])
         found = self.operators.get(name) or INTRINSICS.get(name)
         if found is None:
-            raise error("unknown-operator", f"there is no operator `{name}`")
+            help = "hand it in: `tvm.ir.load_json(text, operators=[...])`"
+            raise error("unknown-operator", f"there is no operator `{name}`", help=help)
         return found
 
     def _dimvar(self, where: str, fields: dict[str, Any]) -> DimVar:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import relayvm.ir
@@ -12,6 +13,8 @@ from relayvm.ir.equal import assert_structural_equal
 from relayvm.ir.expr import Attrs
 from relayvm.ir.module import Module
 from relayvm.ops import OPS
+from relayvm.ops.custom import check_custom_operators
+from relayvm.ops.operator import Operator
 from relayvm.relay import adt, base, expr, op_registry, ty
 from relayvm.relay.lazy import absent
 from relayvm.relay.module import IRModule, wrap
@@ -88,9 +91,12 @@ def save_json(node: Any) -> str:
     return json.save_json(node)
 
 
-def load_json(json_str: str) -> Any:
-    """Return what `save_json` wrote; a module as an `IRModule`."""
-    result = json.load_json(json_str, op_registry.all_operators())
+def load_json(json_str: str, operators: Iterable[Operator] = ()) -> Any:
+    """Return what `save_json` wrote; a module as an `IRModule`. `operators` are what it may call
+    besides the table and what the program registered, as for `relayvm.parse`.
+    """
+    rows = {row.name: row for row in check_custom_operators(operators)}
+    result = json.load_json(json_str, {**op_registry.all_operators(), **rows})
     return wrap(result) if isinstance(result, Module) else result
 
 
