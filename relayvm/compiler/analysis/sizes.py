@@ -30,7 +30,7 @@ def axes_of(kind: Type | None) -> Iterator[tuple[tuple[int, ...], int, Dim]]:
 
 def supplied_sizes(kind: Type | None) -> set[DimVar]:
     """Return the variables that an axis in a type tells, such as `n` and `n*2 + 1`."""
-    found = (linear_dim(dim) for _, _, dim in axes_of(kind))
+    found = map(linear_dim, _dims_of(kind))
     return {linear[0] for linear in found if linear is not None}
 
 
@@ -92,8 +92,20 @@ def _compared(given: Type | None, wanted: Type | None) -> Iterator[TypeParam]:
     if wanted is None or (given is not None and not needs_check(given, wanted)):
         return
     if isinstance(wanted, (TensorType, TupleType)):
-        for _, _, dim in axes_of(wanted):
+        for dim in _dims_of(wanted):
             yield from dim_variables(dim)
+
+
+def _dims_of(kind: Type | None) -> Iterator[Dim]:
+    """Yield the sizes of all tensors in a type, those of a shared part once."""
+    pending, seen = [kind], set()
+    while pending:
+        current = pending.pop()
+        if isinstance(current, TensorType):
+            yield from current.shape
+        elif isinstance(current, TupleType) and id(current) not in seen:
+            seen.add(id(current))
+            pending.extend(reversed(current.fields))
 
 
 def _type(var: Var) -> Type | None:

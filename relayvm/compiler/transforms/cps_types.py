@@ -11,12 +11,11 @@ from relayvm.ir.module import Module, TypeData
 from relayvm.ir.types import (
     FuncType,
     GlobalTypeVar,
-    RefType,
-    TupleType,
     Type,
     TypeCall,
     TypeVar,
 )
+from relayvm.ir.visit import type_walk
 
 
 @dataclass(slots=True)
@@ -78,32 +77,39 @@ class CpsCopier(Copier):
 
 def data_with_functions(module: Module) -> dict[str, TypeData]:
     """Return the data types that hold functions, whatever their arguments."""
-    found: dict[str, TypeData] = {}
-    while True:
-        size = len(found)
-        for name, data in module.types.items():
-            fields = (t for c in data.constructors for t in c.inputs)
-            if name not in found and any(holds_functions(t, found) for t in fields):
-                found[name] = data
-        if len(found) == size:
-            return found
+    users: dict[str, list[str]] = {}
+    waiting: list[str] = []
+    for name, data in module.types.items():
+        seen: set[int] = set()
+        for type_ in (t for c in data.constructors for t in c.inputs):
+            for part in type_walk(type_, seen):
+                if isinstance(part, FuncType):
+                    waiting.append(name)
+                elif isinstance(part, (GlobalTypeVar, TypeCall)):
+                    users.setdefault(_data_name(part), []).append(name)
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += users.get(name, ())
+    return {name: data for name, data in module.types.items() if name in found}
 
 
-def holds_functions(type_: Type, data: Collection[str]) -> bool:
-    """Return True if values of a type are or hold functions; `data` names data types that do."""
-    match type_:
-        case FuncType():
+def holds_functions(type_: Type, data: Collection[str], seen: set[int] | None = None) -> bool:
+    """Return True if values of a type are or hold functions; `data` names data types that do.
+    Parts are not looked at again whose ids are in `seen`, which grows.
+    """
+    for part in type_walk(type_, seen):
+        if isinstance(part, FuncType):
             return True
-        case TupleType():
-            return any(holds_functions(f, data) for f in type_.fields)
-        case RefType():
-            return holds_functions(type_.value, data)
-        case GlobalTypeVar():
-            return type_.name in data
-        case TypeCall():
-            inside = any(holds_functions(a, data) for a in type_.args)
-            return inside or type_.func.name in data
+        if isinstance(part, (GlobalTypeVar, TypeCall)) and _data_name(part) in data:
+            return True
     return False
+
+
+def _data_name(type_: GlobalTypeVar | TypeCall) -> str:
+    return type_.func.name if isinstance(type_, TypeCall) else type_.name
 
 
 def data_with_answers(module: Module, data: Mapping[str, TypeData]) -> Answers:

@@ -43,6 +43,7 @@ from relayvm.ir.visit import (
     node_types,
     post_order,
     substitute,
+    type_children,
 )
 
 
@@ -63,8 +64,7 @@ def defunctionalize(module: Module) -> Module:
 
 def _check(module: Module) -> None:
     if needs_uniform(module):
-        reason = why_not_instantiated(module)
-        raise error("polymorphic-entry", f"{reason}: its functions cannot be listed")
+        raise why_not_instantiated(module)
     data = data_with_functions(module)
     chosen = module.attrs.get("entries")
     for name in chosen if isinstance(chosen, tuple) else ("main",):
@@ -82,9 +82,10 @@ def _check(module: Module) -> None:
 def _has_function_values(module: Module) -> bool:
     if data_with_functions(module):
         return True
+    seen: set[int] = set()
     for function in module.functions.values():
         for node in post_order(function):
-            if any(holds_functions(t, ()) for t in node_types(node)):
+            if any(holds_functions(t, (), seen) for t in node_types(node)):
                 return True
             called = node.op if isinstance(node, Call) else None
             for part in children(node):
@@ -201,12 +202,12 @@ class _Defunctionalizer:
             n: d for n, d in self.types.by_name.items() if d.constructors or d.apply in calls
         }
         kinds += [t for d in found.values() for t in _parts(d)]
+        seen: set[int] = set()
         while kinds:
             kind = kinds.pop()
-            if isinstance(kind, TupleType):
-                kinds += kind.fields
-            elif isinstance(kind, RefType):
-                kinds.append(kind.value)
+            if isinstance(kind, (TupleType, RefType)) and id(kind) not in seen:
+                seen.add(id(kind))
+                kinds += type_children(kind)
             elif isinstance(kind, TypeCall):
                 data = self.types.by_name.get(kind.func.name)
                 if data is not None and kind.func.name not in found:

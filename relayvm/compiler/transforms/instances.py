@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from relayvm.base.dims import ANY, Dim, DimExpr, DimVar
 from relayvm.base.shapes import join_dims
+from relayvm.base.source import Span
 from relayvm.compiler.transforms.copies import TypeMap
 from relayvm.ir.expr import Expr, Function, GlobalVar
 from relayvm.ir.intrinsics import is_array
@@ -36,12 +37,38 @@ MOST_PARTS = 2000
 Args = tuple[Type, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many instances of one definition there may be, and how large type arguments: how deep
+    they nest, and how many parts they have, where shared ones count at each place.
+    """
+
+    instances: float = MOST_INSTANCES
+    depth: float = DEEPEST_NESTING
+    parts: float = MOST_PARTS
+
+
+LIMITS = Limits()
+
+
 class NotClosed(Exception):
     """The set of instances has no end within the limits, or cannot be told before running."""
 
 
 class WithoutEnd(NotClosed):
-    """The set of instances has no end within the limits."""
+    """The set of instances has no end within the limits; `span` is a place that needs one more."""
+
+    def __init__(self, message: str, span: Span | None = None) -> None:
+        super().__init__(message)
+        self.span = span
+
+
+class TooDeep(WithoutEnd):
+    """A type argument nests too deep, whether or not there is an end."""
+
+
+class TooLarge(WithoutEnd):
+    """A type argument has too many parts, whether or not there is an end."""
 
 
 class ClosedTypes(TypeMap):
@@ -67,17 +94,53 @@ def type_args_only(args: Args) -> Args:
     return tuple(a for a in args if not isinstance(a, ShapeArg))
 
 
+class Extent:
+    """Measures types: how deep they nest, and how many parts they have where shared ones count at
+    each place. Each part is looked at once.
+    """
+
+    def __init__(self) -> None:
+        # The types are kept: ids of dead ones would come again.
+        self._known: dict[int, tuple[Type, int, int]] = {}
+
+    def check(self, args: Args, limits: Limits = LIMITS, span: Span | None = None) -> None:
+        """Raise TooLarge or TooDeep for type arguments beyond the limits."""
+        extents = [self._of(arg) for arg in args]
+        if sum(parts for _, parts in extents) > limits.parts:
+            raise TooLarge("a type argument is too large", span)
+        if any(depth > limits.depth for depth, _ in extents):
+            raise TooDeep("a type argument nests too deep", span)
+
+    def _of(self, type_: Type) -> tuple[int, int]:
+        waiting = [type_]
+        while waiting:
+            part = waiting[-1]
+            below = type_parts(part)
+            missing = [p for p in below if id(p) not in self._known]
+            if missing and id(part) not in self._known:
+                waiting += missing
+                continue
+            waiting.pop()
+            inner = [self._known[id(p)] for p in below]
+            depth = 1 + max((row[1] for row in inner), default=0)
+            self._known[id(part)] = (part, depth, 1 + sum(row[2] for row in inner))
+        return self._known[id(type_)][1:]
+
+
 @dataclass(slots=True)
 class Instances:
     """The instances that the monomorphic functions of a module reach."""
 
     module: Module
+    limits: Limits = LIMITS
     functions: dict[tuple[str, Args], None] = field(default_factory=dict)
     data: dict[tuple[str, Args], None] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     waiting: list[tuple[str, Args]] = field(default_factory=list)
     waiting_data: list[tuple[str, Args]] = field(default_factory=list)
     seen: dict[int, Type] = field(default_factory=dict)
+    extent: Extent = field(default_factory=Extent)
+    place: Span | None = None
 
     def collect(self) -> None:
         """Find all instances; raises NotClosed."""
@@ -95,7 +158,6 @@ class Instances:
 
     def need_function(self, name: str, args: Args) -> None:
         """Note an instance of a function."""
-        nesting(args)
         if (name, args) not in self.functions:
             self.count("@" + name, args)
             self.functions[name, args] = None
@@ -103,7 +165,6 @@ class Instances:
 
     def need_data(self, name: str, args: Args) -> None:
         """Note an instance of a data type."""
-        nesting(args)
         if (name, args) not in self.data:
             self.count(name, args)
             self.data[name, args] = None
@@ -111,12 +172,14 @@ class Instances:
 
     def count(self, name: str, args: Args) -> None:
         self.counts[name] = self.counts.get(name, 0) + 1
-        if self.counts[name] > MOST_INSTANCES or nesting(args) > DEEPEST_NESTING:
-            raise WithoutEnd(name)
+        if self.counts[name] > self.limits.instances:
+            raise WithoutEnd(name, self.place)
+        self.extent.check(args, self.limits, self.place)
 
     def visit_data(self, name: str, args: Args) -> None:
         data = self.module.types[name]
         closed = ClosedTypes(dict(zip(type_params_only(data.type_params), args)))
+        self.place = data.span
         for constructor in data.constructors:
             for field_type in constructor.inputs:
                 self.visit_type(closed(field_type))
@@ -124,11 +187,14 @@ class Instances:
     def visit_function(self, name: str, args: Args) -> None:
         function = self.module.functions[name]
         closed = ClosedTypes(dict(zip(type_params_only(function.type_params), args)))
-        for type_ in types_in(function):
-            self.visit_type(closed(type_))
+        for node in post_order(function):
+            self.place = node.span
+            for type_ in types_at(node):
+                self.visit_type(closed(type_))
         for node in post_order(function):
             if isinstance(node, GlobalVar):
                 continue
+            self.place = node.span
             for position, part in enumerate(children(node)):
                 if isinstance(part, GlobalVar):
                     used = self.module.functions[part.name]
@@ -167,66 +233,45 @@ def match_types(
     generic: Type, actual: Type, params: set[TypeVar], found: dict[TypeVar, Type]
 ) -> None:
     """Bind type parameters so that `generic` becomes `actual`."""
-    match generic, actual:
-        case TypeVar(), _:
+    waiting = [(generic, actual)]
+    seen: set[tuple[int, int]] = set()
+    while waiting:
+        generic, actual = waiting.pop()
+        key = id(generic), id(actual)
+        if key in seen:
+            continue
+        seen.add(key)
+        if isinstance(generic, TypeVar):
             if generic in params:
                 found.setdefault(generic, actual)
-        case TupleType(), TupleType():
-            for a, b in zip(generic.fields, actual.fields):
-                match_types(a, b, params, found)
-        case FuncType(), FuncType():
-            for a, b in zip(generic.arg_types, actual.arg_types):
-                match_types(a, b, params, found)
-            match_types(generic.ret_type, actual.ret_type, params, found)
-        case RefType(), RefType():
-            match_types(generic.value, actual.value, params, found)
-        case TypeCall(), TypeCall():
-            for a, b in zip(generic.args, actual.args):
-                match_types(a, b, params, found)
+        elif type(generic) is type(actual):
+            waiting.extend(reversed(list(zip(type_parts(generic), type_parts(actual)))))
 
 
-def types_in(function: Function) -> Iterator[Type]:
-    """Yield the types that nodes and binders carry; those of generic callees are left out."""
-    for node in post_order(function):
-        if node.checked_type is not None and not isinstance(node, GlobalVar):
-            yield node.checked_type
-        yield from node_types(node)
-        for var in binders(node):
-            if var.checked_type is not None:
-                yield var.checked_type
+def types_at(node: Expr) -> Iterator[Type]:
+    """Yield the types that a node and its binders carry; those of generic callees are left out."""
+    if node.checked_type is not None and not isinstance(node, GlobalVar):
+        yield node.checked_type
+    yield from node_types(node)
+    for var in binders(node):
+        if var.checked_type is not None:
+            yield var.checked_type
 
 
 def data_types_in(type_: Type, seen: dict[int, Type]) -> Iterator[TypeCall]:
     """Yield the applied data types in a type, inner ones first, but for those in parts seen in
     another type before; `seen` keeps these parts.
     """
-    found: list[TypeCall] = []
-    visited: list[Type] = []
-    waiting = [type_]
+    waiting = [(type_, False)]
     while waiting:
-        part = waiting.pop()
-        if id(part) in seen:
-            continue
-        visited.append(part)
-        if isinstance(part, TypeCall):
-            found.append(part)
-        waiting.extend(type_parts(part))
-    seen.update((id(part), part) for part in visited)
-    yield from reversed(found)
-
-
-def nesting(types: Args) -> int:
-    """Return how deep types are nested; raises NotClosed for types of too many parts."""
-    deepest = parts = 0
-    pending = [(t, 1) for t in types]
-    while pending:
-        type_, depth = pending.pop()
-        deepest, parts = max(deepest, depth), parts + 1
-        # A type that doubles at each level is large long before it is deep.
-        if parts > MOST_PARTS:
-            raise WithoutEnd("a type argument is too large")
-        pending.extend((part, depth + 1) for part in type_parts(type_))
-    return deepest
+        part, ready = waiting.pop()
+        if ready:
+            if isinstance(part, TypeCall):
+                yield part
+        elif id(part) not in seen:
+            seen[id(part)] = part
+            waiting.append((part, True))
+            waiting.extend((below, False) for below in reversed(type_parts(part)))
 
 
 def type_parts(type_: Type) -> Args:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from relayvm.base.diagnostics import RelayError, error
 from relayvm.base.dims import Dim, symbol
 from relayvm.base.settings import flag
 from relayvm.base.trampoline import Recursive, trampoline
@@ -14,16 +16,20 @@ from relayvm.compiler.transforms.generic_values import GenericTypes, with_named_
 from relayvm.compiler.transforms.instances import (
     DEEPEST_NESTING,
     MOST_INSTANCES,
+    MOST_PARTS,
     Args,
     ClosedTypes,
     ErasedTypes,
+    Extent,
     Instances,
+    Limits,
     NotClosed,
+    TooDeep,
+    TooLarge,
     WithoutEnd,
     function_args,
     join_instances,
     mangled,
-    nesting,
     shape_params_only,
     type_args_only,
     type_params_only,
@@ -79,21 +85,52 @@ def instantiate(module: Module) -> Module:
 
 
 def _instantiated(module: Module) -> Module:
-    local = module.with_functions(
+    return _Instantiation(_without_local_generics(module)).module()
+
+
+def _without_local_generics(module: Module) -> Module:
+    return module.with_functions(
         {name: _without_local_params(f, module) for name, f in module.functions.items()}
     )
-    return _Instantiation(local).module()
 
 
-def why_not_instantiated(module: Module) -> str:
-    """Return why `instantiate` left this module to uniform layouts."""
+def why_not_instantiated(module: Module) -> RelayError:
+    """Return the error that tells why `instantiate` left this module to uniform layouts."""
     try:
         _instantiated(module)
-    except WithoutEnd:
-        return "the types of this program grow without end"
-    except NotClosed as reason:
-        return str(reason)
-    return "uniform layouts are asked for"
+    except (TooLarge, TooDeep) as limit:
+        if not _grows_without_end(module):
+            if isinstance(limit, TooLarge):
+                message = f"a type argument has more than {MOST_PARTS:,} parts"
+                return error("too-large-type", message, limit.span)
+            message = f"a type argument nests deeper than {DEEPEST_NESTING} levels"
+            return error("too-deep", message, limit.span)
+        reason, place = _ENDLESS, limit.span
+    except WithoutEnd as limit:
+        reason, place = _ENDLESS, limit.span
+    except NotClosed as limit:
+        reason, place = str(limit), None
+    else:
+        reason, place = "uniform layouts are asked for", None
+    return error("polymorphic-entry", f"{reason}: its functions cannot be listed", place)
+
+
+_ENDLESS = "the types of this program grow without end"
+
+
+def _grows_without_end(module: Module) -> bool:
+    """Tell whether it is not for the size of its types alone that the instances do not close.
+
+    Types share their parts, so that any size costs no more than what is written of it.
+    """
+    try:
+        local = _without_local_generics(module)
+        Instances(local, Limits(depth=math.inf, parts=math.inf)).collect()
+    except (TooLarge, TooDeep):
+        return False
+    except NotClosed:
+        return True
+    return False
 
 
 def needs_uniform(module: Module) -> bool:
@@ -202,6 +239,7 @@ def _specialised(function: Function, binding: Let) -> Function:
     params = type_params_only(value.type_params)
     own = tuple(params)
     versions: dict[Args, Var] = {}
+    extent = Extent()
 
     def version(user: Expr, position: int) -> Var | None:
         """Return the variable of the version that a use needs; None for the recursive use."""
@@ -210,8 +248,9 @@ def _specialised(function: Function, binding: Let) -> Function:
         if args == own:
             return None
         if args not in versions:
-            if len(versions) >= MOST_INSTANCES or nesting(args) > DEEPEST_NESTING:
-                raise WithoutEnd(binding.var.name)
+            if len(versions) >= MOST_INSTANCES:
+                raise WithoutEnd(binding.var.name, user.span)
+            extent.check(args, span=user.span)
             versions[args] = replace(binding.var)
         return versions[args]
 
