@@ -132,10 +132,13 @@ def needs_check(from_type: Type, to_type: Type) -> bool:
     without.
     """
     stack = [(from_type, to_type)]
+    seen: set[tuple[int, int]] = set()
     while stack:
         source, target = stack.pop()
-        if source is target:
+        key = id(source), id(target)
+        if source is target or key in seen:
             continue
+        seen.add(key)
         if isinstance(source, TupleType) and isinstance(target, TupleType):
             stack.extend(zip(source.fields, target.fields))
         elif isinstance(source, TensorType) and isinstance(target, TensorType):

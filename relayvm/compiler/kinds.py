@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Union
 
-from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note
+from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note, error
 from relayvm.base.dims import DimVar
 from relayvm.base.shapes import ShapeError
 from relayvm.base.source import Span
@@ -34,6 +34,9 @@ EMPTY = Module()
 # A type of more words, written out, is refused: passes look at types part by part.
 MOST_WORDS = 1 << 20
 TOO_LARGE = f"a type has more than {MOST_WORDS:,} words where it is written out"
+
+# Where code is made for each part of a value, its type may have so many words.
+MOST_PARTS = 1 << 16
 
 # Names of the original's relations, for an operator that has the same rule.
 _RELATIONS = {
@@ -86,6 +89,17 @@ def _kind_of(item: Item) -> Kind:
         case DimVar() | ShapeArg():
             return Kind.SHAPE_VAR
     return Kind.TYPE
+
+
+def check_parts(type_: Type, span: Span | None, words: TypeWords) -> None:
+    """Raise RelayError `too-large-type` for the type of a value with too many parts for each to
+    have code of its own.
+    """
+    if words(type_) > MOST_PARTS:
+        message = (
+            f"code for each part of a value is needed, and its type has over {MOST_PARTS:,} words"
+        )
+        raise error("too-large-type", message, span)
 
 
 def check_kinds(module: Module) -> None:

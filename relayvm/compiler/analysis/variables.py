@@ -11,11 +11,8 @@ from relayvm.ir.module import Module, TypeData
 from relayvm.ir.scope import Scope, Scopes
 from relayvm.ir.types import (
     FuncType,
-    RefType,
     TensorType,
-    TupleType,
     Type,
-    TypeCall,
     TypeParam,
 )
 from relayvm.ir.visit import (
@@ -24,7 +21,9 @@ from relayvm.ir.visit import (
     children,
     pattern_vars,
     post_order,
+    type_children,
     type_variables,
+    type_walk,
 )
 
 
@@ -90,8 +89,9 @@ def bound_type_vars(item: Expr | Type | TypeData) -> tuple[TypeParam, ...]:
         for node in pre_order(item):
             if isinstance(node, Function):
                 found.update(dict.fromkeys(node.type_params))
+    seen: set[int] = set()
     for type_ in _types(item):
-        for part in _parts(type_):
+        for part in type_walk(type_, seen):
             if isinstance(part, FuncType):
                 found.update(dict.fromkeys(part.type_params))
     return tuple(found)
@@ -100,11 +100,12 @@ def bound_type_vars(item: Expr | Type | TypeData) -> tuple[TypeParam, ...]:
 def all_type_vars(item: Expr | Type | TypeData) -> tuple[TypeParam, ...]:
     """Return the type parameters that occur or are introduced, each once."""
     found: dict[TypeParam, None] = {}
+    seen: set[int] = set()
     for type_ in _types(item):
-        for part in _parts(type_):
+        for part in type_walk(type_, seen):
             if isinstance(part, FuncType):
                 found.update(dict.fromkeys(part.type_params))
-            elif not isinstance(part, (TupleType, RefType, TypeCall)):
+            elif not type_children(part):
                 found.update(dict.fromkeys(type_variables(part)))
     if isinstance(item, Expr):
         for node in pre_order(item):
@@ -122,24 +123,6 @@ def free_type_vars(item: Expr | Type | TypeData) -> tuple[TypeParam, ...]:
     return tuple(v for v in all_type_vars(item) if v not in bound)
 
 
-def _parts(type_: Type) -> Iterator[Type]:
-    pending = [type_]
-    while pending:
-        part = pending.pop()
-        yield part
-        match part:
-            case TupleType():
-                pending.extend(reversed(part.fields))
-            case FuncType():
-                pending.extend(reversed((*part.arg_types, part.ret_type)))
-            case RefType():
-                pending.append(part.value)
-            case TypeCall():
-                pending.extend(reversed(part.args))
-            case _:
-                pass
-
-
 def all_dtypes(expr: Expr) -> set[DType]:
     """Return the dtypes of all tensors in an expression: of constants, annotations, and of every
     node once types are inferred.
@@ -151,7 +134,9 @@ def all_dtypes(expr: Expr) -> set[DType]:
             found.add(dtype_of(node.data.dtype))
         if node.checked_type is not None:
             types.append(node.checked_type)
-    found.update(p.dtype for t in types for p in _parts(t) if isinstance(p, TensorType))
+    seen: set[int] = set()
+    parts = (part for type_ in types for part in type_walk(type_, seen))
+    found.update(part.dtype for part in parts if isinstance(part, TensorType))
     return found
 
 

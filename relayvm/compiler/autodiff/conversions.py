@@ -13,6 +13,7 @@ from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import INT32
 from relayvm.base.source import Span
 from relayvm.compiler.autodiff.adjoint_types import AdjointTypes, has_float, is_float
+from relayvm.compiler.kinds import check_parts
 from relayvm.ir.adt import definition_of, field_types
 from relayvm.ir.expr import (
     Call,
@@ -43,6 +44,7 @@ from relayvm.ir.types import (
     Type,
     TypeCall,
 )
+from relayvm.ir.visit import TypeWords
 from relayvm.ops import OPS
 
 Bindings = list[tuple[Var, Expr]]
@@ -78,6 +80,7 @@ class Conversions:
         self.types = types
         self.added: dict[str, Function] = {}
         self._names: dict[tuple[Way, Type], str] = {}
+        self._words = TypeWords()
         self._leaves: dict[Way, Callable[[Expr, TensorType, Bindings], Expr]] = {
             Way.LIFT: self._lift,
             Way.VALUE: lambda pair, tensor, out: TupleGetItem(pair, 0),
@@ -98,6 +101,7 @@ class Conversions:
             case TupleType() if way is Way.SEED and not has_float(type_):
                 return value
             case TupleType():
+                check_parts(type_, span, self._words)
                 return self._tuple(way, value, type_, out, span)
             case GlobalTypeVar() | TypeCall():
                 name = self._function(way, type_, span)

@@ -9,6 +9,7 @@ from relayvm.compiler.autodiff.adjoint_types import has_float, is_float
 from relayvm.compiler.autodiff.conversions import Bindings, let_all
 from relayvm.compiler.autodiff.prepare import prepared
 from relayvm.compiler.autodiff.reverse import gradients_of
+from relayvm.compiler.kinds import check_parts
 from relayvm.ir.expr import (
     Call,
     Constant,
@@ -20,7 +21,8 @@ from relayvm.ir.expr import (
     Var,
 )
 from relayvm.ir.module import Module
-from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ir.types import UNIT, TensorType, TupleType, Type
+from relayvm.ir.visit import TypeWords
 from relayvm.ops import OPS
 from relayvm.ops.operator import Operator, gradient_call
 
@@ -53,6 +55,9 @@ class _FirstOrder:
         result = Var("result", checked_type=node.checked_type)
         lets.append((result, node))
         self.out = list(lets)
+        words = TypeWords()
+        for var in (result, *function.params):
+            check_parts(var.checked_type or UNIT, var.span or function.span, words)
         self._seed(result, (), result.checked_type)
         for variable, value in reversed(lets):
             self._back(variable, value)

@@ -19,6 +19,9 @@ from relayvm.ops import numeric
 INDENT = "    "
 # Python refuses more.
 MOST_NESTED = 90
+# The type of a function stands beside it for people to read.
+_MOST_OF_A_COMMENT = 2000
+
 OPERATOR_CALL = '''
 
 def op(name, *operands, **attrs):
@@ -101,7 +104,7 @@ def _function_text(shared: Shared, name: str) -> str:
     suite = FunctionWriter(shared, name, function).write()
     place = f"{function.span}: " if function.span else ""
     kind = function.checked_type
-    typed = print_type(kind) if kind is not None else ""
+    typed = print_type(kind, _MOST_OF_A_COMMENT) if kind is not None else ""
     lines = [f"# {place}@{name}: {typed}".replace("\n", " ")]
     for inside, index, depth in walk(suite):
         if depth > MOST_NESTED:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import (
@@ -16,18 +15,23 @@ from relayvm.base.dims import (
     linear_dim,
     symbol,
 )
+from relayvm.base.source import Span
+from relayvm.compiler.kinds import check_parts
 from relayvm.compiler.to_python.frames import Frame, Uses
 from relayvm.compiler.to_python.text import Names, tuple_text
-from relayvm.ir.expr import Call
+from relayvm.ir.expr import Call, Var
 from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ir.visit import SomePart, TypeWords
 
 
-@dataclass(frozen=True, slots=True)
 class Sizes:
     """Knows the sizes of one global function; `uses` is told the helpers that texts need."""
 
-    names: Names
-    uses: Uses
+    def __init__(self, names: Names, uses: Uses) -> None:
+        self.names = names
+        self.uses = uses
+        self._symbolic = SomePart(_is_symbolic)
+        self._words = TypeWords()
 
     def text(self, dim: Dim, frame: Frame) -> str | None:
         """Return a size as text; None if the function cannot tell it."""
@@ -60,7 +64,7 @@ class Sizes:
         """Return what a size is of the parameters: where it stands alone, else what it is there."""
         solved: str | None = None
         for param, name in zip(frame.function.params, frame.params):
-            for path, dim in _axes(param.type_annotation or param.checked_type, name):
+            for path, dim in self._axes(param.type_annotation or param.checked_type, name):
                 linear = linear_dim(dim)
                 if linear is None or linear[0] is not variable:
                     continue
@@ -80,9 +84,10 @@ class Sizes:
         that tell them.
         """
         for param, name in zip(frame.function.params, frame.params):
+            self._check_parts(param, frame.function.span)
             parts: dict[str, list[str]] = {}
             told = False
-            for path, dim in _axes(param.type_annotation or param.checked_type, name):
+            for path, dim in self._axes(param.type_annotation or param.checked_type, name):
                 text = self.text(dim, frame) if isinstance(dim, DimExpr) else None
                 told |= text is not None and f"{text} = {path}" not in frame.dim_lines
                 parts.setdefault(path.rpartition(".shape[")[0], []).append(text or "None")
@@ -91,6 +96,11 @@ class Sizes:
                     what = f"parameter `%{param.name}`"
                     line = f"{self.uses('check')}({tensor}, {tuple_text(texts)}, {what!r})"
                     frame.dim_lines.append(line)
+
+    def _check_parts(self, param: Var, span: Span | None) -> None:
+        kind = param.checked_type or param.type_annotation
+        if kind is not None and self._symbolic(kind):
+            check_parts(kind, param.span or span, self._words)
 
     def texts(self, node: Call, frame: Frame) -> dict[Dim, str]:
         """Return the texts of the symbolic sizes in the attributes of a call.
@@ -111,14 +121,21 @@ class Sizes:
                 found[value] = text
         return found
 
+    def _axes(self, type_: Type | None, text: str) -> Iterator[tuple[str, Dim]]:
+        """Yield the sizes of the tensors in a value of a type that have symbolic ones, as texts,
+        and what is declared of each.
+        """
+        stack = [(type_, text)]
+        while stack:
+            part, path = stack.pop()
+            if part is None or not self._symbolic(part):
+                continue
+            if isinstance(part, TupleType):
+                stack += [(f, f"{path}[{i}]") for i, f in enumerate(part.fields)][::-1]
+            elif isinstance(part, TensorType):
+                for axis, dim in enumerate(part.shape):
+                    yield f"{path}.shape[{axis}]", dim
 
-def _axes(type_: Type | None, text: str) -> Iterator[tuple[str, Dim]]:
-    """Yield the sizes in a value of a type, as texts, and what is declared of each."""
-    stack = [(type_, text)]
-    while stack:
-        part, path = stack.pop()
-        if isinstance(part, TupleType):
-            stack += [(f, f"{path}[{i}]") for i, f in enumerate(part.fields)][::-1]
-        elif isinstance(part, TensorType):
-            for axis, dim in enumerate(part.shape):
-                yield f"{path}.shape[{axis}]", dim
+
+def _is_symbolic(part: Type) -> bool:
+    return isinstance(part, TensorType) and any(isinstance(d, DimExpr) for d in part.shape)

@@ -38,11 +38,11 @@ from relayvm.ir.intrinsics import Intrinsic
 from relayvm.ir.module import Module
 from relayvm.ir.types import UNIT, FuncType, RefType, ShapeArg, TupleType, Type, TypeCall, TypeParam
 from relayvm.ir.visit import (
+    SomePart,
     children,
     post_order,
     rebuild,
     substitute_in_type,
-    type_children,
     with_children,
 )
 
@@ -51,26 +51,15 @@ class GenericTypes:
     """Tells which types are, or hold, those of functions with type parameters of kind Type."""
 
     def __init__(self) -> None:
-        # The types are kept with the answers: ids of dead ones would come again.
-        self._known: dict[int, tuple[Type, bool]] = {}
+        self._holds_one = SomePart(_has_type_params)
 
     def __call__(self, type_: Type | None) -> bool:
         """Return True for a type of values that have more than one instance."""
-        if type_ is None:
-            return False
-        waiting = [type_]
-        while waiting:
-            part = waiting.pop()
-            if id(part) in self._known:
-                continue
-            below = type_children(part)
-            missing = [p for p in below if id(p) not in self._known]
-            if missing:
-                waiting += [part, *missing]
-                continue
-            own = isinstance(part, FuncType) and bool(type_params_only(part.type_params))
-            self._known[id(part)] = part, own or any(self._known[id(p)][1] for p in below)
-        return self._known[id(type_)][1]
+        return type_ is not None and self._holds_one(type_)
+
+
+def _has_type_params(part: Type) -> bool:
+    return isinstance(part, FuncType) and bool(type_params_only(part.type_params))
 
 
 def with_named_instances(function: Function, module: Module) -> Function:

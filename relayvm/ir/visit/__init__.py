@@ -25,6 +25,7 @@ from relayvm.ir.visit.expressions import (
     with_parts,
 )
 from relayvm.ir.visit.types import (
+    SomePart,
     TypeVariables,
     TypeWords,
     attr_variables,
@@ -39,6 +40,7 @@ from relayvm.ir.visit.types import (
 
 __all__ = [
     "LEAVES",
+    "SomePart",
     "TypeVariables",
     "TypeWords",
     "attr_variables",

@@ -191,6 +191,33 @@ class TypeWords:
         return self._known[id(type_)][1]
 
 
+class SomePart:
+    """Tells of types whether they or parts of them are as `wanted` says. What it found is
+    remembered for every part.
+    """
+
+    def __init__(self, wanted: Callable[[Type], bool]) -> None:
+        self._wanted = wanted
+        # The types are kept with the answers: ids of dead ones would come again.
+        self._known: dict[int, tuple[Type, bool]] = {}
+
+    def __call__(self, type_: Type) -> bool:
+        """Return True if there is such a part."""
+        waiting = [type_]
+        while waiting:
+            part = waiting.pop()
+            if id(part) in self._known:
+                continue
+            below = type_children(part)
+            missing = [p for p in below if id(p) not in self._known]
+            if missing:
+                waiting += [part, *missing]
+                continue
+            own = self._wanted(part) or any(self._known[id(p)][1] for p in below)
+            self._known[id(part)] = part, own
+        return self._known[id(type_)][1]
+
+
 def _leaf_variables(type_: Type) -> Iterator[TypeParam]:
     match type_:
         case TypeVar():
