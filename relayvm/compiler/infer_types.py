@@ -186,7 +186,7 @@ def _visit_functions(context: Context, functions: Mapping[str, Function]) -> Non
         for name in group:
             trampoline(walk.function(functions[name], f"`@{name}`"))
         for name in group:
-            context.open.discard(id(context.signature(functions[name])))
+            context.close(context.signature(functions[name]))
 
 
 def _unfinished(module: Module) -> dict[str, Function]:

@@ -109,3 +109,29 @@ def test_types_that_grow_without_end_are_told_from_large_ones() -> None:
     nested = "type Box[A] { Box(A) }\ndef @main(%x: int32) { let %b = " + "Box(" * 70 + "%x"
     with pytest.raises(RelayError, match="nests deeper than 64 levels"):
         run_passes(relayvm.parse(nested + ")" * 70 + "; fn () { %b }() ; 1 }"), ["defunctionalize"])
+
+
+GROWING = {
+    "local": lambda n: (
+        "def @main(%x: int32) { let %f0 = fn [A](%a: A) { %a }; "
+        + "".join(f"let %f{i} = fn [A](%a: A) {{ (%f{i - 1}(%a), %f{i - 1}(%a)) }}; " for i in n)
+        + f"%f{n[-1]}(%x); 1 }}"
+    ),
+    "global": lambda n: (
+        "def @f0[A](%a: A) { %a } "
+        + "".join(f"def @f{i}[A](%a: A) {{ (@f{i - 1}(%a), @f{i - 1}(%a)) }} " for i in n)
+        + f"def @main(%x: int32) {{ @f{n[-1]}(%x); 1 }}"
+    ),
+    "called at once": lambda n: (
+        "def @f0[A](%a: A) { %a } "
+        + "".join(
+            f"def @f{i}[A](%a: A) {{ fn () {{ (@f{i - 1}(%a), @f{i - 1}(%a)) }}() }} " for i in n
+        )
+        + f"def @main(%x: int32) {{ @f{n[-1]}(%x); 1 }}"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_polymorphic_functions_whose_results_double_are_inferred(name: str) -> None:
+    infer_types(relayvm.parse(GROWING[name](range(1, LEVELS))))

@@ -18,7 +18,7 @@ from relayvm.compiler.inference.holes import (
     new_hole,
 )
 from relayvm.compiler.inference.messages import Reporter, callee_text
-from relayvm.compiler.inference.type_walk import prune, rebuild, substitute, type_holes
+from relayvm.compiler.inference.type_walk import Sharing, prune, rebuild, substitute, type_holes
 from relayvm.compiler.inference.unify import TypeSolver
 from relayvm.compiler.kinds import check_relation, check_type
 from relayvm.ir.expr import Constructor, Expr, Function, GlobalVar, Var
@@ -136,6 +136,7 @@ class Context:
         self.unclear: frozenset[str] = frozenset()
         self.unclear_params: set[Type] = {POISON}
         self.deferred: list[Deferred] = []
+        self._sharing = Sharing()
         self._checked: dict[int, Type] = {}
         self._tensors: dict[TensorType, TensorType] = {}
         self._applications: dict[tuple[int, ...], tuple[Type, tuple[object, ...]]] = {}
@@ -193,6 +194,13 @@ class Context:
             self._signatures[id(function)] = known
             self.open.add(id(known))
         return known
+
+    def close(self, signature: Type) -> None:
+        """Note that the result type of a function is found as far as its body tells it."""
+        self.open.discard(id(signature))
+        result = signature.ret_type if isinstance(signature, FuncType) else None
+        if isinstance(result, Hole) and result.state.bound is not None:
+            result.state.bound = self._sharing(result)
 
     def _constraints(self, function: Function, owner: Owner) -> tuple[TypeRelation, ...]:
         sound: list[TypeRelation] = []

@@ -4,7 +4,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 
 from relayvm.base.dims import Dim
 from relayvm.base.trampoline import Recursive, trampoline
@@ -178,6 +178,54 @@ def dim_holes_of(type_: Type) -> list[DimHole]:
         for dim in dims:
             found.extend(dim_holes(dim))
     return found
+
+
+class Sharing:
+    """Makes equal parts of types one object, so that what is instantiated again and again costs
+    what it is, not what it would be if written out. What stands at different places of a text stays
+    apart.
+    """
+
+    def __init__(self) -> None:
+        self._objects: dict[Hashable, Type] = {}
+        # The types are kept with the answers: ids of dead ones would come again.
+        self._known: dict[int, tuple[Type, Type]] = {}
+
+    def __call__(self, type_: Type) -> Type:
+        """Return the type, bound holes gone, with one object for all that is equal in it."""
+        type_ = prune(type_)
+        waiting = [type_]
+        while waiting:
+            part = waiting[-1]
+            below = [prune(p) for p in parts(part)]
+            missing = [p for p in below if id(p) not in self._known]
+            if missing and id(part) not in self._known:
+                waiting.extend(missing)
+                continue
+            waiting.pop()
+            if id(part) not in self._known:
+                self._known[id(part)] = (part, self._object(part, below))
+        return self._known[id(type_)][1]
+
+    def _object(self, part: Type, below: list[Type]) -> Type:
+        inner = tuple(self._known[id(p)][1] for p in below)
+        span = id(part.span)
+        if isinstance(part, TensorType):
+            return self._objects.setdefault((part, span), part)
+        if isinstance(part, IncompleteType) or not inner:
+            return part
+        own: Hashable = None
+        match part:
+            case FuncType():
+                own = (len(part.arg_types), len(part.type_constraints), part.type_params)
+            case TypeCall():
+                own = part.func
+            case TypeRelation():
+                own = (part.name, id(part.attrs))
+            case _:
+                pass
+        key = (type(part), own, span, tuple(map(id, inner)))
+        return self._objects.setdefault(key, with_parts(part, inner))
 
 
 class Rigid:

@@ -217,7 +217,7 @@ class Walk:
             signature = context.signature(value, f"`%{var.name}`")
             context.bind(var, signature)
             type_ = yield self.visit(let, 0, value)
-            context.open.discard(id(signature))
+            context.close(signature)
         else:
             known = self._generic(let) or self._leaf(let, 0, value)
             type_ = known if known is not None else (yield self.visit(let, 0, value))
@@ -256,7 +256,8 @@ class Walk:
                 context.slots[id(call), 0] = scheme
         elif not isinstance(callee, Op):
             scheme = yield self.visit(call, 0, callee)
-            context.open.discard(id(scheme) if isinstance(callee, Function) else 0)
+            if isinstance(callee, Function):
+                context.close(scheme)
         args: list[Type] = []
         for place, arg in enumerate(call.args, 1):
             known = self._leaf(call, place, arg)
