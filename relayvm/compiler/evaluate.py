@@ -57,11 +57,13 @@ from relayvm.compiler.evaluate_code import (
     static_bytes,
     translate,
 )
+from relayvm.ir.adt import definition_of, field_types
 from relayvm.ir.expr import Call, Constructor, Expr, Function
 from relayvm.ir.intrinsics import array_item
 from relayvm.ir.module import Module
-from relayvm.ir.types import RefType, TensorType, TupleType, Type
+from relayvm.ir.types import GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall
 from relayvm.ops.operator import Operator
+from relayvm.vm.manifest import list_shape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,7 +162,7 @@ class Evaluator:
 
 def to_value(value: Any, type_: Type | None = None, module: Module | None = None) -> Any:
     """Return a host value as the evaluator holds it: numbers become tensors, lists tuples, or
-    arrays and references where the type says so.
+    arrays, references and values of data types that are like lists where the type says so.
     """
     return trampoline(_to_value(value, type_, module))
 
@@ -171,12 +173,53 @@ def _to_value(value: Any, type_: Type | None, module: Module | None) -> Recursiv
     if not isinstance(value, (list, tuple)):
         return _number(value)
     item = array_item(type_, module.types) if module else None
+    listed = _list_type(type_, module) if module and item is None else None
+    if listed is not None:
+        return (yield _to_list(value, listed, module))
     fields = type_.fields if isinstance(type_, TupleType) else ()
     inside = repeat(item, len(value)) if item is not None else fields
     parts = []
     for part, of in zip_longest(value, inside):
         parts.append((yield _to_value(part, of, module)))
     return parts if item is not None else tuple(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _ListType:
+    """A data type that is like a list: its constructors, and the type and place of the item."""
+
+    nil: Constructor
+    cons: Constructor
+    item: Type
+    place: int
+
+
+def _list_type(type_: Type | None, module: Module) -> _ListType | None:
+    """Return how a type is like a list, as the machine has it; None if it is not."""
+    if not isinstance(type_, (TypeCall, GlobalTypeVar)):
+        return None
+    data, args = definition_of(module, type_)
+    whole = TypeCall(data.header, args)
+    types = [field_types(module, whole, c) for c in data.constructors]
+    shape = list_shape([[_is_same(f, whole) for f in fields] for fields in types])
+    if shape is None:
+        return None
+    nil, cons, item = shape
+    return _ListType(data.constructors[nil], data.constructors[cons], types[cons][item], item)
+
+
+def _is_same(field: Type, whole: TypeCall) -> bool:
+    return (TypeCall(field, ()) if isinstance(field, GlobalTypeVar) else field) == whole
+
+
+def _to_list(items: Sequence[Any], type_: _ListType, module: Module | None) -> Recursive[Any]:
+    name = type_.nil.belong_to.name
+    result = DataValue(type_.nil.name, name, type_.nil.index, ())
+    for item in reversed(items):
+        fields = [(yield _to_value(item, type_.item, module)), result]
+        ordered = tuple(fields if type_.place == 0 else reversed(fields))
+        result = DataValue(type_.cons.name, name, type_.cons.index, ordered)
+    return result
 
 
 def _number(value: Any) -> Any:

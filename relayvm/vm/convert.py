@@ -17,7 +17,7 @@ from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import BFLOAT16, BY_CODE, BY_NAME, DType
 from relayvm.vm.arrays import array_argument, buffer_of, host_dtype, wrong
 from relayvm.vm.library import ffi, lib
-from relayvm.vm.manifest import Constructor, DataType, ValueType
+from relayvm.vm.manifest import Constructor, DataType, ValueType, list_shape
 from relayvm.vm.program import LayoutKind
 from relayvm.vm.values import (
     Closure,
@@ -496,13 +496,12 @@ def owned(item: int) -> int:
 
 def _list_shape(data_type: DataType) -> tuple[Constructor, Constructor, int] | None:
     """Return the empty constructor, the other one and the number of its item, if list-like."""
-    if len(data_type.constructors) != 2:
+    constructors = data_type.constructors
+    shape = list_shape([[f.name == data_type.name for f in c.fields] for c in constructors])
+    if shape is None:
         return None
-    nil, cons = sorted(data_type.constructors, key=lambda c: len(c.fields))
-    selves = [i for i, f in enumerate(cons.fields) if f.name == data_type.name]
-    if nil.fields or len(cons.fields) != 2 or len(selves) != 1:
-        return None
-    return nil, cons, 1 - selves[0]
+    nil, cons, item = shape
+    return constructors[nil], constructors[cons], item
 
 
 def data_type(executable: Executable, name: str) -> TypeNamespace:

@@ -76,6 +76,22 @@ class DataType:
     constructors: tuple[Constructor, ...]
 
 
+def list_shape(constructors: Sequence[Sequence[bool]]) -> tuple[int, int, int] | None:
+    """Return the numbers of the empty constructor, of the other one and of its item, if a list of
+    Python can stand for a data type; None if not.
+
+    Of each constructor is given which of its fields are of the data type itself, at the same type
+    arguments. A list has one without fields, and one of an item and the rest, in any order.
+    """
+    if len(constructors) != 2:
+        return None
+    nil, cons = sorted(range(2), key=lambda i: len(constructors[i]))
+    rest = [place for place, is_rest in enumerate(constructors[cons]) if is_rest]
+    if constructors[nil] or len(constructors[cons]) != 2 or len(rest) != 1:
+        return None
+    return nil, cons, 1 - rest[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """The part of an executable that describes it to a host."""

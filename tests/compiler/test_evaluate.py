@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from programs_text import evaluated, parsed, typed
 
+import relayvm
 from relayvm.base.diagnostics import Trap
-from relayvm.compiler.evaluate import Budget, BudgetExceeded, Evaluator
+from relayvm.compiler.evaluate import Budget, BudgetExceeded, Evaluator, to_value
 from relayvm.ir.expr import Call, Constant, Function, GlobalVar, If, RefRead, RefWrite, Tuple, Var
 from relayvm.ir.module import Module
 from relayvm.ops import OPS
@@ -231,3 +232,36 @@ def test_a_tuple_in_10_000_tuples_is_an_argument_and_a_result():
     for _ in range(depth):
         (again,) = again
     assert int(number) == int(again) == 7
+
+
+ROWS = "type Rows[A] { End, More(Rows[A], (A, ref(int32))) } "
+LISTS = {
+    "def @main(%l: List[int32]) { @foldl(fn (%a: int32, %b: int32) { %a * 2 + %b }, 0, %l) }": (
+        [[1, 2, 3], (), [np.int32(4)]]
+    ),
+    "def @main(%l: List[List[int32]]) { @length(@concat(@hd(%l), @hd(@tl(%l)))) }": [[[1], [2, 3]]],
+    "def @main(%l: (List[(int32, Array[int32])], bool)) { "
+    "match? (%l.0) { Cons(%p, _) => (%p.0, array.get(%p.1, 1)) } }": [([(1, [2, 3])], True)],
+    ROWS + "def @main(%l: Rows[float32]) { match? (%l) { "
+    "More(More(End, %p), %q) => (%p.0, %q.0, ref_read(%q.1)) } }": [[(1.5, 2), (2.5, 3)]],
+}
+
+
+@pytest.mark.parametrize("text", LISTS)
+def test_lists_of_python_are_what_they_are_on_the_machine(text):
+    machine = relayvm.VirtualMachine(relayvm.compile(parsed(text)))
+    for given in LISTS[text]:
+        wanted = machine.run(given)
+        got = evaluated(text, given)
+        assert np.array_equal(np.asarray(got), np.asarray(wanted))
+
+
+def test_a_long_list_of_python_is_an_argument():
+    text = "def @main(%l: List[int32]) { @length(%l) }"
+    assert int(evaluated(text, [1] * 20_000)) == 20_000
+
+
+def test_a_data_type_that_is_no_list_takes_none():
+    for inside in ("End, More(Rows, int32, int32)", "End(int32), More(Rows, int32)", "More(Rows)"):
+        text = f"type Rows {{ {inside} }} def @main(%l: Rows) {{ 1 }}"
+        assert to_value([1], parsed(text)["main"].params[0].type_annotation, parsed(text)) == (1,)
