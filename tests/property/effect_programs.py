@@ -1,9 +1,9 @@
 """Random programs whose order of evaluation can be seen: writes to references that the host holds,
 and traps.
 
-`effect_program(seed, fuel)` gives the text of a `main` of a number, a vector of four and two
-references. It returns a number; what happened stands in the first reference, digit by digit. The
-second holds a function.
+`effect_program(seed, fuel)` gives the text of a `main` of a number, a vector of four and a
+reference, made by `cell`. It returns a number; what happened stands in the reference, digit by
+digit. Another reference holds a function.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ def @up(%r: ref(int32), %n: int32) -> int32 {
 def @twice(%f: fn (int32) -> int32, %x: int32) -> int32 { %f(%f(%x)) }
 def @walk(%l: List[int32], %f: fn (int32) -> int32) -> int32 {
   match (%l) { Cons(%a, Cons(%b, %t)) => %f(%a) - @walk(%t, %f), Cons(%a, _) => %a, Nil => 0 }
+}
+def @count(%a: Array[int32], %i: int32, %n: int32) -> int32 {
+  if (%i == array.length(%a)) { %n } else { @count(%a, %i + 1, %n * 3 + array.get(%a, %i)) }
 }
 def @small(%x: int32) -> int32 { %x - (%x / 5) * 5 }
 """
@@ -146,13 +149,56 @@ Effects.makers = {
 }
 
 
-def effect_program(seed: int, fuel: int) -> str:
+class UsedTraps(Effects):
+    """Programs whose every value that may trap goes into the reference at once, which nothing else
+    writes: so no trap can be left out, or come sooner or later than it is written.
+    """
+
+    def leaf(self, kind: str, env: Env) -> str:
+        return f"ref({self.random.randrange(-2, 6)})" if kind == REF else super().leaf(kind, env)
+
+
+def told(self: TextGenerator, kind: str, env: Env, fuel: int) -> str:
+    """Return a match that may not be complete and tells its number, in front of an expression."""
+    name = self.name()
+    known = matched(self, NUMBER, env, fuel // 2)
+    rest = self.expr(kind, (*env, (name, NUMBER)), fuel // 2)
+    return f"(let {name}: int32 = @log(%r, {known}); {rest})"
+
+
+def made(self: TextGenerator, env: Env, fuel: int) -> str:
+    """Return an array with another item, which is looked at."""
+    name, at = self.name(), self.name()
+    array, where = self.expr(ARRAY, env, fuel // 2), self.expr(NUMBER, env, fuel // 3)
+    value = self.expr(NUMBER, env, fuel // 3)
+    text = f"(let {at}: int32 = {where}; let {name}: {ARRAY} = array.set({array}, {at}, {value}); "
+    return f"{text}let {at}: int32 = @log(%r, @count({name}, 0, 0)); {name})"
+
+
+UsedTraps.controls = [told, chosen]
+UsedTraps.makers = {
+    **Effects.makers,
+    NUMBER: [
+        *Effects.makers[NUMBER][:11],
+        *Effects.makers[NUMBER][-5:-2],
+        template("@log(%r, take({}, {}))", VECTOR, NUMBER),
+        template("@log(%r, sum(gather({}, reshape({}, newshape=[1]))))", VECTOR, NUMBER),
+        template("@log(%r, array.get({}, {}))", ARRAY, NUMBER),
+        template("@log(%r, sum({}))", VECTOR),
+    ],
+    ARRAY: [template("array.push({}, {})", ARRAY, NUMBER), made],
+    VECTOR: [template("{} + {}", VECTOR, NUMBER), template("{} * {}", VECTOR, VECTOR)],
+}
+
+
+def effect_program(seed: int, fuel: int, kind: type[Effects] = Effects) -> str:
     """Return the text of one program."""
-    env = (("%x", NUMBER), ("%v", VECTOR), ("%r", REF), ("%s", STEP_REF))
-    body = Effects(seed).expr(NUMBER, env, fuel)
+    env = (("%x", NUMBER), ("%v", VECTOR), ("%s", STEP_REF))
+    env += (("%r", REF),) if kind is Effects else ()
+    body = kind(seed).expr(NUMBER, env, fuel)
     params = f"%x: int32, %v: {VECTOR}, %r: ref(int32), %s: {STEP_REF}"
-    entry = f"def @main(%x: int32, %v: {VECTOR}) -> (int32, int32) {{\n"
-    entry += "  let %r = ref(0); let %s = ref(fn (%a: int32) -> int32 { @log(%r, %a + 1) });\n"
-    entry += "  let %y = @body(%x, %v, %r, %s); (%y, ref_read(%r)) }\n"
+    entry = f"def @main(%x: int32, %v: {VECTOR}, %r: ref(int32)) -> int32 {{\n"
+    entry += "  let %s = ref(fn (%a: int32) -> int32 { @log(%r, %a + 1) });\n"
+    entry += "  @body(%x, %v, %r, %s) }\ndef @cell() -> ref(int32) { ref(0) }\n"
     text = f"{BASE}def @body({params}) -> int32 {{ {body} }}\n{entry}"
     return text.replace("'", '"')
