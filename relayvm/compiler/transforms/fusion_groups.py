@@ -16,6 +16,7 @@ from relayvm.base.dims import Dim, DimVar, dim_variables, dims_equal
 from relayvm.compiler.transforms.blocks import Binding
 from relayvm.compiler.transforms.fusion_rows import (
     is_batched,
+    is_layer,
     is_product,
     keeps_rows,
     rows_of,
@@ -219,9 +220,7 @@ class Groups:
         node, merged = self.nodes[index], False
         for other in reversed(siblings):
             a, b = self.of[other], self.of[index]
-            same = self.nodes[other].operator is node.operator and _same_kind(
-                self.nodes[other].call, node.call
-            )
+            same = _same_kind(self.nodes[other].call, node.call)
             if a is b or not same or not _rows_agree(a.rows, b.rows):
                 continue
             if self._has_room(a, b) and self._legal(a, b):
@@ -423,7 +422,12 @@ def _rows_agree(a: Dim | None, b: Dim | None) -> bool:
 
 
 def _same_kind(a: Call, b: Call) -> bool:
-    """Tell whether two products of the same rows have one dtype, and one size along the rows."""
+    """Tell whether two products of the same rows have one dtype, and one size along the rows.
+
+    How their weights lie is each one's own matter.
+    """
+    if a.op is not b.op and not (is_layer(a) and is_layer(b)):
+        return False
     kinds = [tuple(x.checked_type for x in (call.args[1], call)) for call in (a, b)]
     tensors = [k for pair in kinds for k in pair if isinstance(k, TensorType)]
     if len(tensors) < 4:

@@ -20,6 +20,7 @@ _PRODUCTS = frozenset(
     ("nn.dense", "nn.matmul", "nn.batch_matmul", "nn.contrib_dense_pack")
     + ("qnn.dense", "qnn.batch_matmul", "qnn.contrib_dense_pack")
 )
+_LAYERS = frozenset(("nn.dense", "nn.matmul"))
 _BATCHED = frozenset(("nn.batch_matmul", "qnn.batch_matmul"))
 _FOLDS = frozenset(
     ("all", "any", "argmax", "argmin", "max", "mean", "min", "prod", "sum", "variance")
@@ -38,6 +39,11 @@ def is_product(call: Expr) -> bool:
 def is_batched(call: Call) -> bool:
     """Tell whether a product takes a matrix of its own for each of a batch of matrices."""
     return _name(call) in _BATCHED
+
+
+def is_layer(call: Call) -> bool:
+    """Tell whether a product is that of all rows with one matrix, which may lie either way."""
+    return _name(call) in _LAYERS
 
 
 def rows_of(call: Call) -> Dim | None:
