@@ -77,6 +77,16 @@ def test_rows_of_two_axes_have_the_bits_of_the_definition(make, is_symbolic):
         np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.parametrize("units", [64, 150, 768])
+def test_products_of_unknown_rows_share_blocks_of_rows_whatever_their_width(units):
+    inputs, outputs = dense((B, T, 300), units)
+    nest = schedule(Computation("wide", inputs, outputs, VARS))
+    assert len(nest.phases) == 1
+    inputs, outputs = dense((B * T, 300), units)
+    alone = schedule(Computation("wide", inputs, outputs, VARS))
+    assert nest.phases[0].extent == alone.phases[0].extent
+
+
 def test_four_axes_become_two():
     found = joined(Computation("rows", *softmax((2, 3, 4, 20))))
     assert found is not None and found.outputs[0].shape == (24, 20)

@@ -163,6 +163,8 @@ def _checked(
 ) -> tuple[tuple[Expr, ...], Expr | None]:
     here = prover.masked(mask)
     strided = buffer.access is Access.STRIDED
+    if len(indices) < len(buffer.shape) and _is_inside(here, indices[0], buffer.shape, lanes):
+        return indices, mask
     checked = list(indices)
     for axis, extent in enumerate(extents_of(buffer, len(indices))):
         index = indices[axis]
@@ -178,6 +180,24 @@ def _checked(
     return tuple(checked), mask
 
 
+def _is_inside(here: Prover, index: Expr, shape: tuple[Expr, ...], lanes: int) -> bool:
+    """Return whether a flat index is proved to be inside axis by axis: `i * 768 + j` where j is
+    below 768, and i inside the axes before.
+    """
+    rest: Expr = Ramp(index, const(1), lanes) if lanes > 1 else index
+    for axis in range(len(shape) - 1, 0, -1):
+        base = rest.base if isinstance(rest, Ramp) else rest
+        quotient, low = s.divide_polynomial(base, shape[axis])
+        if isinstance(rest, Ramp):
+            low = Ramp(low, const(1), lanes)
+        if not here.in_range(low, shape[axis], low.lanes):
+            return False
+        rest = s.from_polynomial(quotient)
+        if here.in_range(rest, _product(shape[:axis]), 1):
+            return True
+    return False
+
+
 def _and_range(mask: Expr | None, index: Expr, extent: Expr, lanes: int) -> Expr:
     low = call("greater_equal", broadcast(index, lanes), broadcast(const(0), lanes))
     high = call("less", broadcast(index, lanes), broadcast(extent, lanes))
@@ -190,7 +210,11 @@ def extents_of(buffer: Buffer, count: int) -> tuple[Expr, ...]:
     if count == len(buffer.shape):
         return buffer.shape
     assert count == 1, f"{count} indices on {buffer.name}"
+    return (_product(buffer.shape),)
+
+
+def _product(extents: tuple[Expr, ...]) -> Expr:
     total: Expr = const(1)
-    for extent in buffer.shape:
+    for extent in extents:
         total = s.mul(total, extent)
-    return (total,)
+    return total
