@@ -54,7 +54,7 @@ def test_a_row_gives_the_same_bits_alone_and_in_a_batch(arrays) -> None:
 
 
 def test_the_number_of_threads_changes_no_bit(arrays, monkeypatch) -> None:
-    monkeypatch.setattr(relayvm.vm.machine, "available_cores", lambda: 5)
+    monkeypatch.setattr("relayvm.vm.machine.available_cores", lambda: 5)
     expected = bits(layers("n").run(*arrays))
     for threads in (1, 2, 5):
         assert bits(layers("n", num_threads=threads).run(*arrays)) == expected

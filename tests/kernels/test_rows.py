@@ -209,7 +209,7 @@ def test_a_signature_says_how_much_private_memory_a_nest_has():
 
 @pytest.mark.slow
 def test_workers_have_private_memory_of_their_own(monkeypatch):
-    monkeypatch.setattr(relayvm.vm.machine, "available_cores", lambda: 4)
+    monkeypatch.setattr("relayvm.vm.machine.available_cores", lambda: 4)
     text = "def @main(%x: Tensor[(512, 300), float32]) { nn.softmax(%x) }"
     executable = relayvm.compile(relayvm.parse(text))
     (kernel,) = executable.program().kernels

@@ -32,7 +32,7 @@ COLUMNS = st.sampled_from([1, 2, 7, 16, 60, 301, 1000, 4099])
 @pytest.fixture(autouse=True, scope="module")
 def as_on_sixteen_cores():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(relayvm.vm.machine, "available_cores", lambda: 16)
+        patch.setattr("relayvm.vm.machine.available_cores", lambda: 16)
         yield
 
 
