@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 import relayvm
 from relayvm.base.diagnostics import RelayError
+from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.kinds import check_kind
 from relayvm.ir.equal import structural_equal, structural_hash
 from relayvm.ir.printer import print_module, print_type
@@ -203,3 +206,44 @@ def test_passes_keep_constraints_and_programs_with_them_run() -> None:
         assert int(found[1]) == 3
         np.testing.assert_array_equal(found[2], x * y)
         np.testing.assert_array_equal(found[3], y + y)
+
+
+def calls_made(text: str) -> int:
+    """Return how many functions of Python the inference of a program calls."""
+    count = 0
+
+    def note(frame: object, event: str, given: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    module = relayvm.parse(text)
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        infer_types(module)
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_each_constraint_of_a_use_is_solved_once(step: int) -> None:
+    def program(size: int) -> str:
+        names = ", ".join(f"A{i}" for i in range(size))
+        rows = [f"add(A{i}, A{i}, A{i + 1})" for i in range(size - 1)][::step]
+        uses = ", ".join(["@f(%x)"] * size)
+        return (
+            f"def @f[{names}](%x: A0) -> A0 where {', '.join(rows)} {{ %x }} "
+            f"def @main(%x: int32) {{ ({uses}) }}"
+        )
+
+    # As many constraints as uses: with each twice as many there are four times as many to solve.
+    assert calls_made(program(24)) < 5 * calls_made(program(12))
+
+
+def test_a_constraint_that_is_written_again_is_not_solved_again() -> None:
+    def program(size: int) -> str:
+        rows, uses = ", ".join(["add(A, A, A)"] * size), ", ".join(["@f(%x)"] * size)
+        return f"def @f[A](%x: A) -> A where {rows} {{ %x }} def @main(%x: int32) {{ ({uses}) }}"
+
+    assert calls_made(program(48)) < 3 * calls_made(program(24))

@@ -4,7 +4,7 @@ opened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from relayvm.base.diagnostics import DiagnosticSink, Note
 from relayvm.base.dims import Dim, DimVar, symbol
@@ -17,13 +17,14 @@ from relayvm.compiler.inference.holes import (
     Task,
     new_hole,
 )
-from relayvm.compiler.inference.messages import Reporter, callee_text
+from relayvm.compiler.inference.messages import Reporter, callee_text, type_text
 from relayvm.compiler.inference.type_walk import Sharing, prune, rebuild, substitute, type_holes
 from relayvm.compiler.inference.unify import TypeSolver
 from relayvm.compiler.kinds import check_relation, check_type
 from relayvm.ir.expr import Constructor, Expr, Function, GlobalVar, Var
 from relayvm.ir.intrinsics import ARRAY_NAME, Intrinsic, is_array
 from relayvm.ir.module import Module
+from relayvm.ir.shared_types import TypeTable
 from relayvm.ir.types import (
     POISON,
     FuncType,
@@ -100,6 +101,43 @@ class RecursiveResult(Deferred):
             self.context.solver.flow(result, self.out, reason, renaming=self.dims)
 
 
+class Assumed:
+    """The constraints of functions that are visited, found by the types of their operands."""
+
+    def __init__(self, solver: TypeSolver) -> None:
+        self._solver = solver
+        self._table = TypeTable(lambda variable: variable, lambda *_: None)
+        # Those with operands that are not known yet.
+        self._open: dict[str, list[TypeRelation]] = {}
+        self._known: dict[tuple[Hashable, ...], list[TypeRelation]] = {}
+
+    def add(self, relation: TypeRelation) -> None:
+        """Note one more."""
+        if not self._settle(relation):
+            self._open.setdefault(relation.name, []).append(relation)
+
+    def of(self, name: str, types: Sequence[Type]) -> Sequence[TypeRelation]:
+        """Return those of an operator at types without holes, whatever their attributes."""
+        waiting = self._open.get(name)
+        if waiting:
+            self._open[name] = [r for r in waiting if not self._settle(r)]
+        return self._known.get(self._key(name, types), ()) if self._known else ()
+
+    def _settle(self, relation: TypeRelation) -> bool:
+        operands = relation.args[:-1]
+        if not all(map(self._solver.rigid, operands)):
+            return False
+        key = self._key(relation.name, [self._solver.final(a) for a in operands])
+        same = self._known.setdefault(key, [])
+        attrs = dict(relation.attrs or {})
+        if all(dict(r.attrs or {}) != attrs for r in same):
+            same.append(relation)
+        return True
+
+    def _key(self, name: str, types: Sequence[Type]) -> tuple[Hashable, ...]:
+        return (name, *map(self._table.name, types))
+
+
 class Context:
     """What one inference knows.
 
@@ -124,7 +162,7 @@ class Context:
             self.constrain,
             self.assume,
         )
-        self.assumed: dict[str, list[TypeRelation]] = {}
+        self.assumed = Assumed(self.solver)
         self.constraint_solver: ConstraintSolver | None = None
         self.types: dict[int, Type] = {}
         self.slots: dict[Slot, Type] = {}
@@ -137,6 +175,7 @@ class Context:
         self.unclear_params: set[Type] = {POISON}
         self.deferred: list[Deferred] = []
         self._sharing = Sharing()
+        self._constraint_texts: dict[int, tuple[TypeRelation, str]] = {}
         self._checked: dict[int, Type] = {}
         self._tensors: dict[TensorType, TensorType] = {}
         self._applications: dict[tuple[int, ...], tuple[Type, tuple[object, ...]]] = {}
@@ -222,7 +261,7 @@ class Context:
     def assume(self, constraints: Iterable[TypeRelation]) -> None:
         """Note what the type parameters of a function that is being visited stand for at least."""
         for relation in constraints:
-            self.assumed.setdefault(relation.name, []).append(relation)
+            self.assumed.add(relation)
 
     def constrain(
         self, written: TypeRelation, relation: TypeRelation, of: str, span: Span | None
@@ -230,6 +269,13 @@ class Context:
         """Let the constraint of a polymorphic function hold for one use of it."""
         assert self.constraint_solver is not None
         self.constraint_solver(self, written, relation, of, span)
+
+    def constraint_text(self, written: TypeRelation) -> str:
+        """Return a constraint as text; each of its uses asks for it."""
+        known = self._constraint_texts.get(id(written))
+        if known is None:
+            known = self._constraint_texts[id(written)] = (written, type_text(written))
+        return known[1]
 
     def _param_type(self, function: Function, param: Var) -> Type:
         self.bound.add(id(param))

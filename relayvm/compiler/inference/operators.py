@@ -82,17 +82,9 @@ def applied(context: Context, op: Operator, call: Call, types: Sequence[Type]) -
     """Return what the rule of an operator gives, or for operands that are type parameters what
     their function promises of them.
     """
-    for relation in context.assumed.get(op.name, ()):
-        wanted, same_type = relation.args[:-1], context.solver.same_type
+    for relation in context.assumed.of(op.name, types):
         attrs = dict(relation.attrs or {})
-        if (
-            len(wanted) == len(types)
-            and all(
-                context.solver.rigid(a) and same_type(context.solver.final(a), b)
-                for a, b in zip(wanted, types)
-            )
-            and op.complete_attrs(attrs) == op.complete_attrs(call.attrs)
-        ):
+        if op.complete_attrs(attrs) == op.complete_attrs(call.attrs):
             return relation.args[-1]
     return op.call_type(types, call.attrs, call.args)
 
@@ -310,7 +302,7 @@ class Constraint(OperatorCall):
         of: str,
         span: Span | None,
     ) -> None:
-        owner = Owner(f"`{type_text(written)}` of {of}", span, derived=True)
+        owner = Owner(f"`{context.constraint_text(written)}` of {of}", span, derived=True)
         attrs = Attrs(dict(relation.attrs or {}))
         call = Call(op, (), attrs, span=span)
         super().__init__(context, op, call, relation.args[:-1], new_hole(owner))
@@ -325,21 +317,28 @@ class Constraint(OperatorCall):
         label = ", ".join(
             f"{type_text(a)}: {type_text(t)}" for a, t in zip(self.written.args, types)
         )
-        message = f"{self.of} requires `{type_text(self.written)}`: {self.failure.message}"
+        shown = self.context.constraint_text(self.written)
+        message = f"{self.of} requires `{shown}`: {self.failure.message}"
         notes = constraint_notes(self.written)
         self.context.reporter.report(self.failure.code, message, self.span, label, notes)
         self._give_up()
         return True
 
     def _reason(self, actual: Type, expected: Type) -> Reason:
-        return constraint_reason(self.written, self.of, self.span, actual, expected)
+        return constraint_reason(self.context, self.written, self.of, self.span, actual, expected)
 
 
 def constraint_reason(
-    written: TypeRelation, of: str, span: Span | None, actual: Type, expected: Type
+    context: Context,
+    written: TypeRelation,
+    of: str,
+    span: Span | None,
+    actual: Type,
+    expected: Type,
 ) -> Reason:
     """Return why the result of a constraint must be the type that stands for it at a use."""
-    message = f"{of} requires `{type_text(written)}`, which is {{actual}}, not {{expected}}"
+    shown = context.constraint_text(written)
+    message = f"{of} requires `{shown}`, which is {{actual}}, not {{expected}}"
     return Reason(span, message, actual, expected, "", constraint_notes(written))
 
 
@@ -360,7 +359,7 @@ def solve_constraint(
     context.deferred.append(task)
     context.solver.queue.put(task)
     result = relation.args[-1]
-    reason = constraint_reason(written, of, span, task.out, result)
+    reason = constraint_reason(context, written, of, span, task.out, result)
     context.solver.flow(task.out, result, reason)
 
 

@@ -39,6 +39,7 @@ def _complete(context: Context) -> bool:
     before the next is asked.
     """
     found = False
+    context.deferred = [task for task in context.deferred if not task.done]
     for task in context.deferred:
         if not task.done and task.complete_inputs():
             found = True

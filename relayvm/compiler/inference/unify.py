@@ -202,12 +202,13 @@ class TypeSolver:
         span: Span | None = None,
     ) -> FuncType:
         """Return a polymorphic type for given arguments; its constraints are to be solved."""
-        body = FuncType(type_.arg_types, type_.ret_type, (), type_.type_constraints)
+        constraints = _distinct(type_.type_constraints)
+        body = FuncType(type_.arg_types, type_.ret_type, (), constraints)
         result = substitute(body, types, dims, self.parameters)
         assert isinstance(result, FuncType)
         if not result.type_constraints:
             return result
-        for given, relation in zip(type_.type_constraints, result.type_constraints):
+        for given, relation in zip(constraints, result.type_constraints):
             self.constrain(given, relation, of, span)
         return FuncType(result.arg_types, result.ret_type)
 
@@ -303,6 +304,17 @@ class TypeSolver:
         stack.append((source.ret_type, target.ret_type, mode))
         stack.extend((b, a, mode) for a, b in zip(source.arg_types, target.arg_types))
         return True
+
+
+def _distinct(constraints: tuple[TypeRelation, ...]) -> tuple[TypeRelation, ...]:
+    """Return constraints without those that say again what one before says."""
+    if len(constraints) < 2:
+        return constraints
+    found: dict[tuple[object, ...], TypeRelation] = {}
+    for relation in constraints:
+        own = id(relation) if relation.attrs else 0
+        found.setdefault((relation.name, own, *map(id, relation.args)), relation)
+    return tuple(found.values())
 
 
 def _open(type_: Type, state: HoleState) -> Type:
