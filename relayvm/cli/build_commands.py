@@ -69,6 +69,12 @@ def _add_compile(commands: Any) -> None:
         " (default: all that the program defines)",
     )
     compile_.add_argument(
+        "--jit",
+        action="store_true",
+        help="store machine code of the functions, too: run from a file with --native, or from C,"
+        " nothing is interpreted then",
+    )
+    compile_.add_argument(
         "--emit",
         choices=("executable", "relay", "assembly", "python"),
         default="executable",
@@ -127,6 +133,7 @@ def run_compile(options: argparse.Namespace) -> int:
         params=params,
         opt_level=options.opt_level,
         entries=options.entry,
+        jit=options.jit,
     )
     if options.emit == "assembly":
         sys.stdout.write(exe.disassemble())

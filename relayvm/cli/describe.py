@@ -73,6 +73,10 @@ def _image_texts(program: Program) -> Iterator[str]:
         kernels = sum(k.image is image for k in program.kernels)
         needs = ", ".join(image.features) or "no features"
         yield f"{image.triple}: {kernels} kernels, {len(image.code):,} bytes, needs {needs}"
+    if program.native is not None:
+        image = program.native.image
+        needs = ", ".join(image.features) or "no features"
+        yield f"{image.triple}: all functions, {len(image.code):,} bytes, needs {needs}"
     portable = sum(k.image is None for k in program.kernels)
     if portable:
         yield f"none for {portable} kernels: they are compiled from their nests when loaded"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,12 +20,14 @@ from relayvm.ir.metadata import Section, write_tensors
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_module
 from relayvm.kernels.build import build_native
+from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.ops import OPS
 from relayvm.ops.custom import check_custom_operators
 from relayvm.ops.operator import Operator
 from relayvm.vm.executable import Executable, can_run, load_parts
 from relayvm.vm.executable import load as load_executable
 from relayvm.vm.file.codec import encoded_parts
+from relayvm.vm.jit import host_of, stored_code
 from relayvm.vm.program import Program
 
 MAX_OPT_LEVEL = 4
@@ -96,19 +99,22 @@ def compile(
     params: Mapping[str, Any] | None = None,
     opt_level: int = 3,
     entries: Iterable[str] | None = None,
+    jit: bool = False,
 ) -> Executable:
     """Return the executable of a module.
 
     `params` are arrays that take the place of parameters of `main`, by name. `entries` are the
     functions that can be called, `"length[int32]"` for one with type parameters; by default every
-    monomorphic function that the program itself defines. An executable for another CPU than the
-    host's can be saved and looked at, not run. Raises RelayError with every independent error.
+    monomorphic function that the program itself defines. With `jit` the executable holds machine
+    code of its functions too, not of kernels alone: whoever loads it with `native=True`, from C or
+    where llvmlite is missing, runs that and interprets nothing. An executable for another CPU than
+    the host's can be saved and looked at, not run. Raises RelayError with every independent error.
     """
     if type(opt_level) is not int or not 0 <= opt_level <= MAX_OPT_LEVEL:
         message = f"`opt_level` is {opt_level!r}; it must be from 0 to {MAX_OPT_LEVEL}"
         raise error("bad-option", message)
     with paused_collection():
-        return _compiled(module, Target.parse(target), params, opt_level, entries)
+        return _compiled(module, Target.parse(target), params, opt_level, entries, jit)
 
 
 def _compiled(
@@ -117,12 +123,17 @@ def _compiled(
     params: Mapping[str, Any] | None,
     opt_level: int,
     entries: Iterable[str] | None,
+    jit: bool,
 ) -> Executable:
     module = bind_params(module, {} if params is None else params)
     lowered = optimize(module, opt_level=opt_level, entries=entries, target=chosen)
     program = lower_module(
         lowered.module, lowered.entries, chosen, opt_level=opt_level, uniform=lowered.uniform
     )
+    if jit:
+        cpu = target_cpu(chosen)
+        code = stored_code(program, host_of(cpu.triple, cpu.name))
+        program = dataclasses.replace(program, native=code)
     return load_parts(encoded_parts(program), _runs_here(program), program.kernels)
 
 

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,14 +21,15 @@ from relayvm.vm.file.decode import (
     decode_kernels,
     decode_late_constants,
     decode_manifest,
+    decode_native,
     decode_sections,
 )
 from relayvm.vm.file.format import (
     HEADER,
     PREFIX_BYTES,
+    RECORDS,
     SECTION_NUMBER,
     SECTION_ROW,
-    SECTIONS,
     Buffer,
 )
 from relayvm.vm.library import ffi, lib
@@ -262,35 +263,63 @@ def _link(
     executable: Executable, native: bool, builder: Builder | None, trust: Trust | None
 ) -> None:
     handle = executable.handle
-    if lib.rvm_program_first_unlinked(handle) < 0:
-        return
-    if native and _link_stored(executable):
-        return
-    kernels = decode_kernels(executable.section)
-    missing: list[int] = []
-    mapped: dict[int, Any] = {}
-    for number, kernel in enumerate(kernels):
-        if not _is_usable(kernel, native, trust) or not _attach(handle, number, kernel, mapped):
-            missing.append(number)
-    if missing:
-        _build(executable, kernels, missing, builder)
+    images = _stored_images(executable)
+    if lib.rvm_program_first_unlinked(handle) >= 0 and not (native and _link_all(handle, images)):
+        kernels = decode_kernels(executable.section)
+        missing: list[int] = []
+        mapped: dict[int, Any] = {}
+        for number, kernel in enumerate(kernels):
+            if not _is_usable(kernel, native, trust) or not _attach(handle, number, kernel, mapped):
+                missing.append(number)
+        if missing:
+            _build(executable, kernels, missing, builder)
+    for image in images:
+        if image.has_functions and image.can_run and (native or _is_own(executable)):
+            _link_image(handle, image)
 
 
-def _link_stored(executable: Executable) -> bool:
-    """Link all stored images if every one can run here and they cover every kernel."""
-    handle = executable.handle
+class _StoredImage(NamedTuple):
+    number: int
+    can_run: bool
+    has_functions: bool
+
+
+def _stored_images(executable: Executable) -> list[_StoredImage]:
     strings = executable.section("strings")
-    row = SECTIONS[SECTION_NUMBER["images"]].record
-    assert row is not None
-    images = list(row.layout.iter_unpack(executable.section("images")))
-    for triple, triple_bytes, features, features_bytes, *_ in images:
-        names = bytes(strings[features : features + features_bytes]).decode().split(",")
-        if not can_run(bytes(strings[triple : triple + triple_bytes]).decode(), names):
-            return False
-    for number in range(len(images)):
-        if lib.rvm_program_link_image(handle, number) != 0:
-            raise error("out-of-memory", "there is no memory for the native code")
+    record = RECORDS["images"]
+    rows = record.layout.iter_unpack(executable.section("images"))
+    found = []
+    for number, values in enumerate(rows):
+        row = dict(zip(record.field_names, values))
+        triple, features = (
+            bytes(strings[row[f"{name}_begin"] :][: row[f"{name}_bytes"]]).decode()
+            for name in ("triple", "features")
+        )
+        runs = can_run(triple, features.split(","))
+        found.append(_StoredImage(number, runs, row["num_functions"] > 0))
+    return found
+
+
+def _link_all(handle: Any, images: Sequence[_StoredImage]) -> bool:
+    """Link the images of kernels if every one can run here and they cover every kernel."""
+    of_kernels = [image for image in images if not image.has_functions]
+    if not all(image.can_run for image in of_kernels):
+        return False
+    for image in of_kernels:
+        _link_image(handle, image)
     return bool(lib.rvm_program_first_unlinked(handle) < 0)
+
+
+def _link_image(handle: Any, image: _StoredImage) -> None:
+    if lib.rvm_program_link_image(handle, image.number) != 0:
+        raise error("out-of-memory", "there is no memory for the native code")
+
+
+def _is_own(executable: Executable) -> bool:
+    from relayvm.vm.jit.engine import is_own_code
+
+    code = decode_native(executable.section)
+    return code is not None and is_own_code(code)
 
 
 def _is_usable(kernel: Kernel, native: bool, trust: Trust | None) -> bool:

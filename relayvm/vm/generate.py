@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from relayvm import __version__
 from relayvm.base import abi
 from relayvm.base.dtypes import DTYPES
 from relayvm.vm.file import format
@@ -92,12 +94,19 @@ def _dim_op_name(name: str) -> str:
 
 
 def opcodes_header() -> str:
-    """Return the opcodes as an enumeration."""
+    """Return the opcodes as an enumeration, and what distinguishes them from other versions'."""
     rows = "\n".join(f"    RVM_OP_{i.name} = {i.opcode}," for i in BY_OPCODE)
     return (
         f"{NOTICE}#ifndef RVM_OPCODES_H\n#define RVM_OPCODES_H\n\nenum {{\n{rows}\n}};\n"
-        f"\n#define RVM_NUM_OPCODES {len(BY_OPCODE)}\n\n#endif\n"
+        f"\n#define RVM_NUM_OPCODES {len(BY_OPCODE)}\n"
+        f"/* Of the version and of the instructions: see rvm_native_abi. */\n"
+        f"#define RVM_NATIVE_SALT UINT64_C({_native_salt():#018x})\n\n#endif\n"
     )
+
+
+def _native_salt() -> int:
+    text = f"{__version__} {BY_OPCODE!r}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
 def opcodes_list() -> str:

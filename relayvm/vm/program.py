@@ -12,7 +12,7 @@ from typing import Union
 
 import numpy as np
 
-from relayvm.base.abi import Kernel
+from relayvm.base.abi import Image, Kernel
 from relayvm.vm.isa import ISA
 from relayvm.vm.manifest import DataType, Entry
 
@@ -164,6 +164,18 @@ class SourceText:
     text: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class NativeCode:
+    """Machine code of all functions, for runtimes whose `rvm_native_abi` is `abi`.
+
+    The entries of the image are offsets of `functions`, of what `enter`s each from C, and the
+    `margin` of stack in bytes.
+    """
+
+    image: Image
+    abi: int
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """All that an executable holds; `version` is that of the compiler.
@@ -182,3 +194,4 @@ class Program:
     sources: tuple[SourceText, ...] = ()
     devices: tuple[str, ...] = ("cpu",)
     version: str = ""
+    native: NativeCode | None = None

@@ -29,6 +29,12 @@ def test_compile_gives_the_same_bytes_twice(command, model, tmp_path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
+def test_compile_stores_code_of_functions_on_demand(command, model, tmp_path) -> None:
+    path = tmp_path / "jit.rvm"
+    command("compile", model, "--jit", "--output", path)
+    assert "all functions" in command("inspect", path).out
+
+
 def test_compile_keeps_the_entries_that_are_named(command, model, tmp_path) -> None:
     assert command("compile", model, "--entry", "main", "-o", tmp_path / "a").code == 0
     assert relayvm.load(tmp_path / "a").entries == ("main",)

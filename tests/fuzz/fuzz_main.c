@@ -193,18 +193,17 @@ static void run_all(rvm_program *program, const char *engine) {
 /* Gives a program the compiled code that follows it in the file. */
 static void link_native(rvm_program *program, FILE *file) {
     uint64_t margin;
-    uint32_t size, *offsets = malloc((program->num_functions * 2 + 1) * sizeof *offsets);
-    if (offsets == NULL || fread(&margin, sizeof margin, 1, file) != 1 || fread(&size, sizeof size, 1, file) != 1) exit(2);
+    uint32_t size;
+    rvm_image_function *functions = malloc((program->num_functions + 1) * sizeof *functions);
+    if (functions == NULL || fread(&margin, sizeof margin, 1, file) != 1 || fread(&size, sizeof size, 1, file) != 1) exit(2);
     uint8_t *image = malloc(size + 1u);
     if (image == NULL || fread(image, 1, size, file) != size ||
-        fread(offsets, 2 * sizeof *offsets, program->num_functions, file) != program->num_functions)
+        fread(functions, sizeof *functions, program->num_functions, file) != program->num_functions)
         exit(2);
     const void *base = rvm_program_map_code(program, image, size, NULL, 0);
-    if (base == NULL ||
-        rvm_program_set_native(program, base, offsets, offsets + program->num_functions, margin) != 0)
-        exit(2);
+    if (base == NULL || rvm_program_set_native(program, base, functions, margin) != 0) exit(2);
     free(image);
-    free(offsets);
+    free(functions);
 }
 
 static int next_size(FILE *file, uint32_t *size) { return fread(size, sizeof *size, 1, file) == 1; }

@@ -108,7 +108,7 @@ def seeds(choice: random.Random) -> list[bytes]:
     choice.shuffle(probes)
     groups = [probes[i : i + 4] for i in range(0, len(probes), 4)]
     texts = [lists().to_bytes(), *(encode(assemble(text)) for text in (LOOPS, KERNELS))]
-    texts.append(relayvm.compile(relayvm.parse(COMPILED)).to_bytes())
+    texts += [relayvm.compile(relayvm.parse(COMPILED), jit=jit).to_bytes() for jit in (False, True)]
     texts.append(encode(assemble(KERNELS.replace("x0000803f00000040", "late x0123456789abcdef"))))
     written = [encode(random_program(choice.randrange(1 << 30), 2, 20)) for _ in range(20)]
     return texts * 10 + written + [encode(program(*group, stored=True)) for group in groups]

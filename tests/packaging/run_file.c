@@ -95,11 +95,13 @@ int main(int count, char **arguments) {
     const rvm_function *function = find(program, arguments[2]);
     if (function->num_params != top) fail("VALUES", "other than the parameters");
     rvm_machine *machine = rvm_machine_new(program, UINT64_C(1) << 30, UINT64_C(1) << 40, 100000);
+    rvm_machine_follow_native(machine, 0);
     uint64_t results[RVM_MAX_RANK * 8];
     if (machine == NULL || function->num_results > sizeof results / sizeof *results) fail("machine", "no memory");
     uint64_t args[MAX_STACK];
     memcpy(args, stack, sizeof args);
     const int32_t trap = machine_run(machine, function->index, args, results);
+    fprintf(stderr, rvm_machine_is_native(machine) ? "compiled" : "interpreted");
     if (trap != 0) fail("trap", rvm_machine_trap(machine)->message);
     for (uint32_t i = 0; i < function->num_params; i++)
         if (function->param_class[i] == RVM_CLASS_BORROWED) rvm_value_release(args[i]);

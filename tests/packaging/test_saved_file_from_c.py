@@ -34,9 +34,9 @@ def build_host(compiler: Sequence[str], folder: Path, *flags: str) -> Path:
     return made
 
 
-def compile_for(target: str, path: Path) -> relayvm.Executable:
-    weights = treelstm.make_weights()
-    exe = relayvm.compile(relayvm.parse(treelstm.PROGRAM), target=target, params=weights.named())
+def compile_for(target: str, path: Path, jit: bool = False) -> relayvm.Executable:
+    weights, module = treelstm.make_weights(), relayvm.parse(treelstm.PROGRAM)
+    exe = relayvm.compile(module, target=target, params=weights.named(), jit=jit)
     exe.save(path)
     return exe
 
@@ -55,7 +55,7 @@ def values(exe: relayvm.Executable, tree: Tree, vectors: dict[str, np.ndarray]) 
     return b"".join(parts)
 
 
-def run_trees(command: list[str], exe: relayvm.Executable, path: Path) -> list[bytes]:
+def run_trees(command: list[str], exe: relayvm.Executable, path: Path, engine: str) -> list[bytes]:
     vectors = word_vectors(TREES, treelstm.INPUT)
     results = []
     for tree in TREES:
@@ -63,6 +63,7 @@ def run_trees(command: list[str], exe: relayvm.Executable, path: Path) -> list[b
         words = [*command, path, "main", path.with_suffix(".values")]
         done = subprocess.run(words, capture_output=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
+        assert done.stderr.decode() == engine
         results.append(done.stdout)
     return results
 
@@ -77,10 +78,15 @@ def expected() -> list[bytes]:
     return [b"".join(state.tobytes() for state in root) for root in roots]
 
 
+ENGINES = {"interpreted": False, "compiled": True}
+
+
 def test_a_host_in_c_gets_the_bits_of_python(expected: list[bytes], tmp_path: Path) -> None:
-    exe = compile_for("cpu", tmp_path / "tree_lstm.rvm")
     host = build_host(["cc"], tmp_path)
-    assert run_trees([str(host)], exe, tmp_path / "tree_lstm.rvm") == expected
+    for engine, jit in ENGINES.items():
+        path = tmp_path / f"{engine}.rvm"
+        exe = compile_for("cpu", path, jit)
+        assert run_trees([str(host)], exe, path, engine) == expected
 
 
 @pytest.mark.cross
@@ -88,9 +94,11 @@ def test_a_host_in_c_gets_the_bits_of_python(expected: list[bytes], tmp_path: Pa
 def test_a_file_for_aarch64_gives_the_bits_of_this_host(
     expected: list[bytes], tmp_path: Path
 ) -> None:
-    exe = compile_for(AARCH64, tmp_path / "tree_lstm.rvm")
     host = build_host(AARCH64_COMPILER, tmp_path, "-static")
-    assert run_trees([AARCH64_EMULATOR, str(host)], exe, tmp_path / "tree_lstm.rvm") == expected
+    for engine, jit in ENGINES.items():
+        path = tmp_path / f"{engine}.rvm"
+        exe = compile_for(AARCH64, path, jit)
+        assert run_trees([AARCH64_EMULATOR, str(host)], exe, path, engine) == expected
 
 
 def test_code_for_another_cpu_does_not_run_here(tmp_path: Path) -> None:

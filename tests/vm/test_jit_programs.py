@@ -30,7 +30,8 @@ def code_of(program: Program, host: Host, inline: bool) -> bytes:
     image = program_image(program, inline, host)
     assert not image.imports
     head = struct.pack("<QI", margin_bytes(program), len(image.code))
-    offsets = [*image.entries["functions"], *image.entries["enter"]]
+    pairs = zip(image.entries["functions"], image.entries["enter"])
+    offsets = [offset for pair in pairs for offset in pair]
     return head + image.code + struct.pack(f"<{len(offsets)}I", *offsets)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -56,6 +56,13 @@ def encoded_parts(program: Program) -> list[Buffer]:
     return _Encoder(program).run()
 
 
+def encoded_sections(program: Program) -> Callable[[str], Buffer]:
+    """Return what gives the sections of the file by name, but for constants."""
+    encoder = _Encoder(program)
+    encoder.fill()
+    return encoder.sections.__getitem__
+
+
 class _Encoder:
     """Collects the bytes of each section."""
 
@@ -67,6 +74,10 @@ class _Encoder:
         self.data_bytes = 0
 
     def run(self) -> list[Buffer]:
+        self.fill()
+        return self.file()
+
+    def fill(self) -> None:
         program = self.program
         manifest = Manifest(program.entries, program.types, program.devices, program.version)
         self.sections["manifest"] += manifest_to_json(manifest).encode()
@@ -89,7 +100,6 @@ class _Encoder:
         for kernel in program.kernels:
             self.kernel(kernel)
         self.images()
-        return self.file()
 
     # --- parts of tables ---------------------------------------------------------------------
 
@@ -240,8 +250,11 @@ class _Encoder:
                 kernels.setdefault(id(kernel.image), []).append(number)
         for key, image in images.items():
             self.image(image, kernels[key])
+        if self.program.native is not None:
+            self.image(self.program.native.image, [], self.program.native.abi)
 
-    def image(self, image: Image, kernels: list[int]) -> None:
+    def image(self, image: Image, kernels: list[int], abi: int = 0) -> None:
+        """Add the code of kernels, or of all functions, which depends on an `abi`."""
         code = self.sections["image_code"]
         code += bytes(-len(code) % ALIGN)
         begin = len(code)
@@ -252,16 +265,25 @@ class _Encoder:
         for number in kernels:
             for phase, offset in enumerate(image.entries[self.program.kernels[number].name]):
                 self.add("image_phases", number, phase, offset)
+        functions, margin = self.count("image_functions"), 0
+        if not kernels:
+            (margin,) = image.entries["margin"]
+            for pair in zip(image.entries["functions"], image.entries["enter"]):
+                self.add("image_functions", *pair)
         self.add(
             "images",
             *self.text(image.triple),
             *self.text(",".join(image.features)),
+            abi,
+            margin,
             begin,
             len(image.code),
             imports,
             len(image.imports),
             phases,
             self.count("image_phases") - phases,
+            functions,
+            self.count("image_functions") - functions,
         )
 
     # --- the file ----------------------------------------------------------------------------

@@ -39,6 +39,7 @@ from relayvm.vm.program import (
     Layout,
     LayoutKind,
     Line,
+    NativeCode,
     OperandValue,
     Program,
     SourceText,
@@ -70,6 +71,11 @@ def decode_sections(section: Callable[[str], memoryview], constants: bool = True
 def decode_kernels(section: Callable[[str], memoryview]) -> tuple[Kernel, ...]:
     """Return the kernels alone."""
     return _Decoder(section).kernels()
+
+
+def decode_native(section: Callable[[str], memoryview]) -> NativeCode | None:
+    """Return the code of the functions alone, if there is any."""
+    return _Decoder(section).native()
 
 
 def decode_late_constants(section: Callable[[str], memoryview]) -> dict[int, LateConstant]:
@@ -127,6 +133,7 @@ class _Decoder:
             tensor_types=tuple(self.tensor_type(r) for r in rows("tensor_types")),
             constants=tuple(self.constant(r) for r in rows("constants") if constants),
             kernels=self.kernels(),
+            native=self.native(),
             entries=manifest.entries,
             types=manifest.types,
             sources=tuple(
@@ -264,21 +271,38 @@ class _Decoder:
         """Return the image of each kernel that has one."""
         result: dict[int, Image] = {}
         names = [self.text(r, "name") for r in self.rows("kernels")]
-        code = self.section("image_code")
         for row in self.rows("images"):
             entries: dict[int, list[int]] = {}
             for phase in self.rows("image_phases")[row["phases_begin"] :][: row["num_phases"]]:
                 entries.setdefault(phase["kernel"], []).append(phase["offset"])
-            imports = self.rows("image_imports")[row["imports_begin"] :][: row["num_imports"]]
-            image = Image(
-                self.text(row, "triple"),
-                tuple(f for f in self.text(row, "features").split(",") if f),
-                bytes(code[row["code_begin"] : row["code_begin"] + row["code_bytes"]]),
-                {names[k]: tuple(offsets) for k, offsets in entries.items()},
-                tuple((IMAGE_IMPORTS[r["symbol"]], r["slot"]) for r in imports),
-            )
+            image = self.image(row, {names[k]: tuple(at) for k, at in entries.items()})
             result |= dict.fromkeys(entries, image)
         return result
+
+    def native(self) -> NativeCode | None:
+        """Return the code of the functions, if there is any."""
+        for row in self.rows("images"):
+            if row["num_functions"]:
+                begin = row["functions_begin"]
+                rows = self.rows("image_functions")[begin : begin + row["num_functions"]]
+                entries = {
+                    "functions": tuple(r["code"] for r in rows),
+                    "enter": tuple(r["enter"] for r in rows),
+                    "margin": (row["margin_bytes"],),
+                }
+                return NativeCode(self.image(row, entries), row["abi"])
+        return None
+
+    def image(self, row: Row, entries: dict[str, tuple[int, ...]]) -> Image:
+        code = self.section("image_code")
+        imports = self.rows("image_imports")[row["imports_begin"] :][: row["num_imports"]]
+        return Image(
+            self.text(row, "triple"),
+            tuple(f for f in self.text(row, "features").split(",") if f),
+            bytes(code[row["code_begin"] : row["code_begin"] + row["code_bytes"]]),
+            entries,
+            tuple((IMAGE_IMPORTS[r["symbol"]], r["slot"]) for r in imports),
+        )
 
 
 def dim_of_code(code: Sequence[int], variables: Sequence[DimVar]) -> Dim:

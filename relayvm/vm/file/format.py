@@ -17,7 +17,7 @@ import numpy as np
 Buffer = Union[bytes, bytearray, memoryview]
 
 MAGIC = b"\x8fRVM\r\n\x1a\n"
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 HEADER = struct.Struct("<8sIIQQ")
 SECTION_ROW = struct.Struct("<IIQQQ")
 
@@ -148,12 +148,17 @@ SECTIONS: tuple[Section, ...] = (
     _records("entries", "functions that a host may call", "name:str function:u32 reserved:u32"),
     _records(
         "images",
-        "native code",
-        "triple:str features:str code_begin:u32 code_bytes:u32 imports_begin:u32 num_imports:u32 "
-        "phases_begin:u32 num_phases:u32",
+        "native code: of kernels, or of the functions for a runtime of this `abi`, with the stack "
+        "that they need",
+        "triple:str features:str abi:u64 margin_bytes:u64 code_begin:u32 code_bytes:u32 "
+        "imports_begin:u32 num_imports:u32 phases_begin:u32 num_phases:u32 functions_begin:u32 "
+        "num_functions:u32",
     ),
     _records("image_imports", "imported functions", "symbol:u32 slot:u32"),
     _records("image_phases", "offsets of phases", "kernel:u32 phase:u32 offset:u32"),
+    _records(
+        "image_functions", "offsets of functions and of what enters them", "code:u32 enter:u32"
+    ),
     Section("nests", 1, doc="texts of portable kernels"),
     Section("image_code", 1, doc="native code, each image aligned to 64 bytes"),
     Section(

@@ -47,7 +47,7 @@ def image_answer(image: Image) -> bytes:
     (margin,) = image.entries["margin"]
     code = image.code + bytes(-len(image.code) % 8)
     imports = [(IMAGE_IMPORTS.index(name), slot) for name, slot in image.imports]
-    flat = [*functions, *enter, *(number for pair in imports for number in pair)]
+    flat = [number for pair in (*zip(functions, enter), *imports) for number in pair]
     tables = struct.pack(f"={len(flat)}I", *flat)
     end = struct.pack("=3Q2I", _MAGIC, len(code), margin, len(functions), len(imports))
     return code + tables + end

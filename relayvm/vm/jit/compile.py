@@ -42,6 +42,6 @@ def program_image(
         "functions": tuple(f"f{i}" for i in range(len(program.functions))),
         "enter": tuple(map(enter_name, program.functions)),
     }
-    image = link.link_object(data, host.triple, (), names)
+    image = link.link_object(data, host.triple, tuple(host.needs), names)
     image.entries["margin"] = (margin_bytes(program),)
     return image

@@ -11,6 +11,7 @@ from relayvm.vm.library import lib
 
 _LEVEL_3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "popcnt", "sse4.2")
 _LEVEL_4 = (*_LEVEL_3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+_LEVELS = {"x86-64-v3": _LEVEL_3, "x86-64-v4": _LEVEL_4, "x86-64": (), "generic": ("neon",)}
 _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 FIELDS = (
@@ -72,13 +73,15 @@ CALLS = (
 class Host:
     """The CPU by LLVM's names, offsets of fields in bytes, and indices in the table of calls.
 
-    `stack_register` is the name of the stack pointer. `has_half` says that the CPU converts
-    float16. `is_stress` is the runtime whose every block comes from the system.
+    `needs` are the features of the CPU without which code for it must not run. `stack_register` is
+    the name of the stack pointer. `has_half` says that the CPU converts float16. `is_stress` is the
+    runtime whose every block comes from the system.
     """
 
     triple: str
     cpu: str
     features: str
+    needs: tuple[str, ...]
     stack_register: str
     has_half: bool
     is_stress: bool
@@ -101,18 +104,25 @@ def this_host() -> Host:
             f"the engine `jit` has no calls without growing stacks on `{platform.machine()}`",
             help="the engine `interpreter` runs everywhere",
         )
-    cpu, register, has_half = "generic", "sp", True
+    cpu = "generic"
     if machine == "x86_64":
         # The levels of kernels, which are inlined.
-        has_half, register = _has_all(_LEVEL_3), "rsp"
-        cpu = "x86-64-v4" if _has_all(_LEVEL_4) else "x86-64-v3" if has_half else "x86-64"
+        levels = [level for level in ("x86-64-v4", "x86-64-v3") if _has_all(_LEVELS[level])]
+        cpu = levels[0] if levels else "x86-64"
+    return host_of(f"{machine}-unknown-linux-gnu", cpu)
+
+
+def host_of(triple: str, cpu: str) -> Host:
+    """Return a host of this runtime by LLVM's names: x86-64 of the given level, or AArch64."""
+    is_x86 = triple.startswith("x86_64")
     return Host(
-        triple=f"{machine}-unknown-linux-gnu",
+        triple=triple,
         cpu=cpu,
         # `movbe` is not asked for; Darwin and Windows keep x18 for themselves.
-        features="-movbe" if machine == "x86_64" else "+reserve-x18",
-        stack_register=register,
-        has_half=has_half,
+        features="-movbe" if is_x86 else "+reserve-x18",
+        needs=_LEVELS[cpu if is_x86 else "generic"],
+        stack_register="rsp" if is_x86 else "sp",
+        has_half=cpu != "x86-64",
         is_stress=bool(lib.rvm_is_stress_build()),
         offsets={name: int(lib.rvm_native_offset(name.encode())) for name in FIELDS},
         calls={name: int(lib.rvm_native_call(name.encode())) for name in CALLS},

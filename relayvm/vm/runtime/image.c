@@ -7,6 +7,7 @@
 #include <sys/auxv.h>
 #endif
 
+#include "native.h"
 #include "program.h"
 
 typedef struct rvm_code_mapping {
@@ -104,13 +105,16 @@ int32_t rvm_program_set_phase(rvm_program *program, uint32_t kernel, uint32_t ph
 int32_t rvm_program_link_image(rvm_program *program, uint32_t number) {
     if (number >= program->num_images) return -1;
     const rvm_image *image = &program->images[number];
+    const bool has_functions = image->num_functions != 0;
+    if (has_functions && (image->abi != rvm_native_abi() || !rvm_native_is_supported())) return 0;
     const uint8_t *code = rvm_program_map_code(program, image->code, image->code_bytes,
                                                image->imports, image->num_imports);
     if (code == NULL) return -1;
     for (uint32_t i = 0; i < image->num_phases; i++)
         rvm_program_set_phase(program, image->phases[i].kernel, image->phases[i].phase,
                               code + image->phases[i].offset);
-    return 0;
+    if (!has_functions) return 0;
+    return rvm_program_set_native(program, code, image->functions, image->margin_bytes);
 }
 
 int64_t rvm_program_first_unlinked(const rvm_program *program) {

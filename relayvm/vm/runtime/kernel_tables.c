@@ -1,6 +1,7 @@
 /* Kernels, their signatures, and stored native code of a file: checked and given the form that the
  * machine reads. */
 #include "loader.h"
+#include "native.h"
 
 static int refuse_kernel(const rvm_reader *reader, const void *place, const rvm_kernel *kernel,
                          const char *what, uint32_t number) {
@@ -222,6 +223,17 @@ static int read_image(rvm_reader *reader, const file_images *row, uint32_t *end,
     image->phases = reader_take(reader, row, RVM_SECTION_IMAGE_PHASES, row->phases_begin,
                                 row->num_phases);
     if (image->phases == NULL) return -1;
+    image->functions = reader_take(reader, row, RVM_SECTION_IMAGE_FUNCTIONS, row->functions_begin,
+                                   row->num_functions);
+    if (image->functions == NULL) return -1;
+    image->num_functions = row->num_functions;
+    image->abi = row->abi;
+    image->margin_bytes = row->margin_bytes;
+    if (row->num_functions != 0 && row->num_functions != program->num_functions)
+        return reader_refuse(reader, row, "an image has %u functions, the program %u",
+                             row->num_functions, program->num_functions);
+    if (row->margin_bytes > NATIVE_MOST_MARGIN_BYTES)
+        return reader_refuse(reader, row, "the functions of an image need too much stack");
     for (uint32_t i = 0; i < row->num_imports; i++) {
         const rvm_image_import *import = &image->imports[i];
         if (import->symbol >= RVM_NUM_IMAGE_IMPORTS || import->slot % 8 != 0 || bytes < 8 ||
@@ -234,12 +246,18 @@ static int read_image(rvm_reader *reader, const file_images *row, uint32_t *end,
             phase->phase >= program->kernels[phase->kernel].num_phases || phase->offset >= bytes)
             return reader_refuse(reader, phase, "phase %u of an image is wrong", i);
     }
+    for (uint32_t i = 0; i < row->num_functions; i++) {
+        const rvm_image_function *function = &image->functions[i];
+        if (function->code >= bytes || function->enter >= bytes)
+            return reader_refuse(reader, function, "function %u of an image is wrong", i);
+    }
     return 0;
 }
 
 int reader_images(rvm_reader *reader) {
     _Static_assert(sizeof(rvm_image_import) == sizeof(file_image_imports), "read in place");
     _Static_assert(sizeof(rvm_image_phase) == sizeof(file_image_phases), "read in place");
+    _Static_assert(sizeof(rvm_image_function) == sizeof(file_image_functions), "read in place");
     rvm_program *program = reader->program;
     const file_images *rows = (const void *)reader->section[RVM_SECTION_IMAGES];
     const uint32_t count = reader->count[RVM_SECTION_IMAGES];

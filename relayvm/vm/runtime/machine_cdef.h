@@ -115,10 +115,11 @@ int rvm_value_equal(uint64_t a, uint64_t b);
 uint64_t rvm_value_new_list(const rvm_program *program, uint32_t nil, uint32_t cons, uint32_t item,
                             const uint64_t *items, uint64_t count);
 uint64_t rvm_value_load_word(uint8_t dtype, const void *element);
-int32_t rvm_program_set_native(rvm_program *program, const void *base, const uint32_t *code_offsets,
-                               const uint32_t *enter_offsets, uint64_t margin_bytes);
-int32_t rvm_program_set_profiled(rvm_program *program, const void *base, const uint32_t *code_offsets,
-                                 const uint32_t *enter_offsets);
+typedef struct rvm_image_function { uint32_t code, enter; } rvm_image_function;
+uint64_t rvm_native_abi(void);
+int32_t rvm_program_set_native(rvm_program *program, const void *base, const rvm_image_function *functions,
+                               uint64_t margin_bytes);
+int32_t rvm_program_set_profiled(rvm_program *program, const void *base, const rvm_image_function *functions);
 bool rvm_program_is_profiled(const rvm_program *program);
 bool rvm_program_is_native(const rvm_program *program);
 bool rvm_machine_set_native(rvm_machine *machine);

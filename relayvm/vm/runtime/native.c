@@ -318,72 +318,96 @@ uint64_t rvm_native_call(const char *name) {
     return UINT64_MAX;
 }
 
+static const struct {
+    const char *name;
+    uint64_t offset;
+} native_fields[] = {
+    {"calls", offsetof(rvm_machine, native.calls)},
+    {"constants", offsetof(rvm_machine, native.constants)},
+    {"layouts", offsetof(rvm_machine, native.layouts)},
+    {"slots", offsetof(rvm_machine, native.slots)},
+    {"limit", offsetof(rvm_machine, native.limit)},
+    {"fuel", offsetof(rvm_machine, fuel)},
+    {"gather", offsetof(rvm_machine, gather)},
+    {"results", offsetof(rvm_machine, results)},
+    {"free_blocks", offsetof(rvm_machine, heap.free_blocks)},
+    {"layout_bytes", sizeof(rvm_layout)},
+    {"layout_signature", offsetof(rvm_layout, signature)},
+    {"layout_native", offsetof(rvm_layout, native)},
+    {"layout_profiled", offsetof(rvm_layout, profiled)},
+    {"profile_hits", offsetof(rvm_profile, hits)},
+    {"fields", offsetof(rvm_cell, fields)},
+    {"shape", offsetof(rvm_cell, shape)},
+    {"profile", offsetof(rvm_machine, profile)},
+    {"kernel_calls", offsetof(rvm_machine, kernel_calls)},
+    {"kernel_dims", offsetof(rvm_machine, kernel_dims)},
+    {"kernels", offsetof(rvm_machine, native.kernels)},
+    {"memory_shapes", offsetof(rvm_machine, native.memory_shapes)},
+    {"new_cells", offsetof(rvm_machine, heap.new_cells)},
+    {"reused_cells", offsetof(rvm_machine, heap.reused_cells)},
+    {"kernel_bytes", sizeof(rvm_kernel)},
+    {"kernel_phases", offsetof(rvm_kernel, phases)},
+    {"kernel_calls_host", offsetof(rvm_kernel, calls_host)},
+    {"tensor_dtype", offsetof(rvm_tensor, dtype)},
+    {"tensor_storage", offsetof(rvm_tensor, storage)},
+    {"tensor_data", offsetof(rvm_tensor, data)},
+    {"tensor_dims", offsetof(rvm_tensor, dims)},
+    {"storage_foreign", offsetof(rvm_storage, foreign)},
+    {"array_length", offsetof(rvm_array, length)},
+    {"array_capacity", offsetof(rvm_array, capacity)},
+    {"ref_value", offsetof(rvm_ref, value)},
+    {"ref_full", offsetof(rvm_ref, full)},
+    {"array_items", offsetof(rvm_array, items)},
+};
+#define NUM_FIELDS (sizeof native_fields / sizeof *native_fields)
+
 uint64_t rvm_native_offset(const char *name) {
-    static const struct {
-        const char *name;
-        uint64_t offset;
-    } rows[] = {
-        {"calls", offsetof(rvm_machine, native.calls)},
-        {"constants", offsetof(rvm_machine, native.constants)},
-        {"layouts", offsetof(rvm_machine, native.layouts)},
-        {"slots", offsetof(rvm_machine, native.slots)},
-        {"limit", offsetof(rvm_machine, native.limit)},
-        {"fuel", offsetof(rvm_machine, fuel)},
-        {"gather", offsetof(rvm_machine, gather)},
-        {"results", offsetof(rvm_machine, results)},
-        {"free_blocks", offsetof(rvm_machine, heap.free_blocks)},
-        {"layout_bytes", sizeof(rvm_layout)},
-        {"layout_signature", offsetof(rvm_layout, signature)},
-        {"layout_native", offsetof(rvm_layout, native)},
-        {"layout_profiled", offsetof(rvm_layout, profiled)},
-        {"profile_hits", offsetof(rvm_profile, hits)},
-        {"fields", offsetof(rvm_cell, fields)},
-        {"shape", offsetof(rvm_cell, shape)},
-        {"profile", offsetof(rvm_machine, profile)},
-        {"kernel_calls", offsetof(rvm_machine, kernel_calls)},
-        {"kernel_dims", offsetof(rvm_machine, kernel_dims)},
-        {"kernels", offsetof(rvm_machine, native.kernels)},
-        {"memory_shapes", offsetof(rvm_machine, native.memory_shapes)},
-        {"new_cells", offsetof(rvm_machine, heap.new_cells)},
-        {"reused_cells", offsetof(rvm_machine, heap.reused_cells)},
-        {"kernel_bytes", sizeof(rvm_kernel)},
-        {"kernel_phases", offsetof(rvm_kernel, phases)},
-        {"kernel_calls_host", offsetof(rvm_kernel, calls_host)},
-        {"tensor_dtype", offsetof(rvm_tensor, dtype)},
-        {"tensor_storage", offsetof(rvm_tensor, storage)},
-        {"tensor_data", offsetof(rvm_tensor, data)},
-        {"tensor_dims", offsetof(rvm_tensor, dims)},
-        {"storage_foreign", offsetof(rvm_storage, foreign)},
-        {"array_length", offsetof(rvm_array, length)},
-        {"array_capacity", offsetof(rvm_array, capacity)},
-        {"ref_value", offsetof(rvm_ref, value)},
-        {"ref_full", offsetof(rvm_ref, full)},
-        {"array_items", offsetof(rvm_array, items)},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (strcmp(name, rows[i].name) == 0) {
-            return rows[i].offset;
+    for (size_t i = 0; i < NUM_FIELDS; i++) {
+        if (strcmp(name, native_fields[i].name) == 0) {
+            return native_fields[i].offset;
         }
     }
     return UINT64_MAX;
 }
 
+static uint64_t mixed(uint64_t hash, uint64_t value) {
+    return (hash ^ value) * UINT64_C(0x100000001b3);
+}
+
+static uint64_t mixed_text(uint64_t hash, const char *text) {
+    for (; *text; text++) {
+        hash = mixed(hash, (uint8_t)*text);
+    }
+    return mixed(hash, 0);
+}
+
+uint64_t rvm_native_abi(void) {
+    uint64_t hash = mixed(RVM_NATIVE_SALT, rvm_is_stress_build());
+    for (size_t i = 0; i < NUM_FIELDS; i++) {
+        hash = mixed(mixed_text(hash, native_fields[i].name), native_fields[i].offset);
+    }
+#define MIX(name) hash = mixed_text(hash, #name);
+    NATIVE_CALLS(MIX)
+#undef MIX
+    return hash;
+}
+
 /* --- programs and runs -------------------------------------------------------------------------------- */
 
-static rvm_native_code *native_rows(const rvm_program *program, const void *base, const uint32_t *code_offsets,
-                                    const uint32_t *enter_offsets) {
+static rvm_native_code *native_rows(const rvm_program *program, const void *base,
+                                    const rvm_image_function *functions) {
     rvm_native_code *rows = malloc((program->num_functions + 1) * sizeof *rows);
     for (uint32_t i = 0; rows && i < program->num_functions; i++) {
-        rows[i].code = (const uint8_t *)base + code_offsets[i];
-        const void *enter = (const uint8_t *)base + enter_offsets[i];
+        rows[i].code = (const uint8_t *)base + functions[i].code;
+        const void *enter = (const uint8_t *)base + functions[i].enter;
         memcpy(&rows[i].enter, &enter, sizeof enter);
     }
     return rows;
 }
 
-int32_t rvm_program_set_native(rvm_program *program, const void *base, const uint32_t *code_offsets,
-                               const uint32_t *enter_offsets, uint64_t margin_bytes) {
-    rvm_native_code *rows = native_rows(program, base, code_offsets, enter_offsets);
+int32_t rvm_program_set_native(rvm_program *program, const void *base, const rvm_image_function *functions,
+                               uint64_t margin_bytes) {
+    rvm_native_code *rows = native_rows(program, base, functions);
     if (!rows) {
         return -1;
     }
@@ -402,9 +426,8 @@ int32_t rvm_program_set_native(rvm_program *program, const void *base, const uin
     return 0;
 }
 
-int32_t rvm_program_set_profiled(rvm_program *program, const void *base, const uint32_t *code_offsets,
-                                 const uint32_t *enter_offsets) {
-    rvm_native_code *rows = native_rows(program, base, code_offsets, enter_offsets);
+int32_t rvm_program_set_profiled(rvm_program *program, const void *base, const rvm_image_function *functions) {
+    rvm_native_code *rows = native_rows(program, base, functions);
     if (!rows) {
         return -1;
     }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 struct rvm_function;
+struct rvm_image_function;
 struct rvm_kernel;
 struct rvm_layout;
 struct rvm_machine;
@@ -47,14 +48,20 @@ bool native_follow(struct rvm_machine *m);
         }                                                                                         \
     } while (0)
 
+/* More than compiled functions ever need unasked: what files may say. */
+#define NATIVE_MOST_MARGIN_BYTES (UINT64_C(1) << 32)
+
+/* A number of all that compiled code takes for granted of this runtime: its version, instructions, the table of calls
+ * and where fields are. Code made for another number must not run. */
+uint64_t rvm_native_abi(void);
 /* Gives a program compiled code: offsets from `base` of each function and of what enters it, and the stack that a
  * function and the C code it calls may use unasked. -1 where memory is out. Machines that interpret may run meanwhile;
  * where two threads do it, one code is taken. */
-int32_t rvm_program_set_native(struct rvm_program *program, const void *base, const uint32_t *code_offsets,
-                               const uint32_t *enter_offsets, uint64_t margin_bytes);
+int32_t rvm_program_set_native(struct rvm_program *program, const void *base,
+                               const struct rvm_image_function *functions, uint64_t margin_bytes);
 /* The same for instrumented code, which only measured runs use. */
-int32_t rvm_program_set_profiled(struct rvm_program *program, const void *base, const uint32_t *code_offsets,
-                                 const uint32_t *enter_offsets);
+int32_t rvm_program_set_profiled(struct rvm_program *program, const void *base,
+                                 const struct rvm_image_function *functions);
 bool rvm_program_is_profiled(const struct rvm_program *program);
 bool rvm_program_is_native(const struct rvm_program *program);
 /* Lets a machine run its program's compiled code; false where there is no memory for its stack. */

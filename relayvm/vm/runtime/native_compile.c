@@ -252,9 +252,9 @@ static int read_all(void *to, size_t size) {
     return 0;
 }
 
-static bool are_offsets(const uint32_t *offsets, size_t count, uint64_t limit) {
+static bool are_inside(const rvm_image_function *functions, size_t count, uint64_t limit) {
     for (size_t i = 0; i < count; i++) {
-        if (offsets[i] >= limit) {
+        if (functions[i].code >= limit || functions[i].enter >= limit) {
             return false;
         }
     }
@@ -268,14 +268,14 @@ static int link_answer(rvm_program *program, uint8_t *memory, size_t size) {
         return -1;
     }
     memcpy(&end, memory + size - sizeof end, sizeof end);
-    const uint64_t tables = end.num_functions * UINT64_C(8) + end.num_imports * sizeof(rvm_image_import);
+    const uint64_t tables = end.num_functions * sizeof(rvm_image_function) + end.num_imports * sizeof(rvm_image_import);
     if (end.magic != MAGIC || end.num_functions != program->num_functions || end.code_bytes % 8 != 0 ||
         end.code_bytes > size || end.code_bytes + tables + sizeof end != size) {
         return -1;
     }
-    const uint32_t *offsets = (const uint32_t *)(const void *)(memory + end.code_bytes);
-    const rvm_image_import *imports = (const void *)(offsets + 2 * (size_t)end.num_functions);
-    if (!are_offsets(offsets, 2 * (size_t)end.num_functions, end.code_bytes) ||
+    const rvm_image_function *functions = (const void *)(memory + end.code_bytes);
+    const rvm_image_import *imports = (const void *)(functions + end.num_functions);
+    if (!are_inside(functions, end.num_functions, end.code_bytes) ||
         rvm_fill_imports(memory, end.code_bytes, imports, end.num_imports) ||
         mprotect(memory, size, PROT_READ | PROT_EXEC)) {
         return -1;
@@ -283,7 +283,7 @@ static int link_answer(rvm_program *program, uint8_t *memory, size_t size) {
     __builtin___clear_cache((char *)memory, (char *)memory + end.code_bytes);
     program->native_memory = memory;
     program->native_bytes = size;
-    return rvm_program_set_native(program, memory, offsets, offsets + end.num_functions, end.margin_bytes);
+    return rvm_program_set_native(program, memory, functions, end.margin_bytes);
 }
 
 static void take_answer(rvm_program *program) {

@@ -164,14 +164,21 @@ typedef struct rvm_image_phase {
     uint32_t kernel, phase, offset;
 } rvm_image_phase;
 
+typedef struct rvm_image_function {
+    uint32_t code, enter;
+} rvm_image_function;
+
 typedef struct rvm_image {
     const char *triple;
     const char *features; /* separated by commas */
     const uint8_t *code;
     uint32_t code_bytes;
     uint32_t num_imports, num_phases;
+    uint32_t num_functions; /* those of the program, or 0 */
     const rvm_image_import *imports;
     const rvm_image_phase *phases;
+    const rvm_image_function *functions;
+    uint64_t abi, margin_bytes; /* see rvm_native_abi and rvm_program_set_native */
 } rvm_image;
 
 typedef struct rvm_section {
@@ -238,7 +245,8 @@ void rvm_program_release(rvm_program *program);
  * import). The mapping lives as long as the program. */
 const void *rvm_program_map_code(rvm_program *program, const void *code, size_t code_bytes,
                                  const rvm_image_import *imports, uint32_t num_imports);
-/* Map stored image `image` and set the phases it holds; 0, or -1 if memory is out. */
+/* Map stored image `image` and set the phases it holds, or give the program the code of its functions if that is for
+ * this runtime; 0, or -1 if memory is out. */
 int32_t rvm_program_link_image(rvm_program *program, uint32_t image);
 /* Set one phase; -1 where there is no such kernel or phase. */
 int32_t rvm_program_set_phase(rvm_program *program, uint32_t kernel, uint32_t phase,

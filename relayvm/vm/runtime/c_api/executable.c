@@ -92,14 +92,16 @@ static int check_image(const rvm_image *image, rvm_error *error) {
     return 0;
 }
 
+/* Code of functions that cannot run here is left out: they are interpreted. That of kernels is needed. */
 static int link_images(rvm_program *program, rvm_error *error) {
     for (uint32_t i = 0; i < program->num_images; i++) {
-        if (check_image(&program->images[i], error)) {
+        if (program->images[i].num_functions == 0 && check_image(&program->images[i], error)) {
             return -1;
         }
     }
     for (uint32_t i = 0; i < program->num_images; i++) {
-        if (rvm_program_link_image(program, i) != 0) {
+        const rvm_image *image = &program->images[i];
+        if ((image->num_functions == 0 || check_image(image, NULL) == 0) && rvm_program_link_image(program, i) != 0) {
             return library_out_of_memory(error);
         }
     }

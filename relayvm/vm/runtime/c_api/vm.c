@@ -81,6 +81,7 @@ rvm_vm *rvm_vm_new(rvm_executable *executable, const rvm_vm_options *options, rv
         library_out_of_memory(error);
         return NULL;
     }
+    rvm_machine_follow_native(machine, 0);
     rvm_machine_set_threads(machine, given->num_threads ? given->num_threads : cores, cores);
     executable_retain(executable);
     vm->executable = executable;

@@ -5,9 +5,9 @@
 
 #include <stdint.h>
 
-#define RVM_FORMAT_VERSION 6
+#define RVM_FORMAT_VERSION 7
 #define RVM_MAGIC {143, 82, 86, 77, 13, 10, 26, 10}
-#define RVM_NUM_SECTIONS 27
+#define RVM_NUM_SECTIONS 28
 #define RVM_MAX_VARS 256
 #define RVM_MAX_OPERANDS 4096
 #define RVM_MAX_PHASES 4096
@@ -38,9 +38,10 @@ enum {
     RVM_SECTION_IMAGES = 21,
     RVM_SECTION_IMAGE_IMPORTS = 22,
     RVM_SECTION_IMAGE_PHASES = 23,
-    RVM_SECTION_NESTS = 24,
-    RVM_SECTION_IMAGE_CODE = 25,
-    RVM_SECTION_DATA = 26
+    RVM_SECTION_IMAGE_FUNCTIONS = 24,
+    RVM_SECTION_NESTS = 25,
+    RVM_SECTION_IMAGE_CODE = 26,
+    RVM_SECTION_DATA = 27
 };
 
 enum {
@@ -206,14 +207,18 @@ typedef struct file_images {
     uint32_t triple_bytes;
     uint32_t features_begin;
     uint32_t features_bytes;
+    uint64_t abi;
+    uint64_t margin_bytes;
     uint32_t code_begin;
     uint32_t code_bytes;
     uint32_t imports_begin;
     uint32_t num_imports;
     uint32_t phases_begin;
     uint32_t num_phases;
+    uint32_t functions_begin;
+    uint32_t num_functions;
 } file_images;
-_Static_assert(sizeof(file_images) == 40, "images");
+_Static_assert(sizeof(file_images) == 64, "images");
 
 typedef struct file_image_imports {
     uint32_t symbol;
@@ -228,7 +233,13 @@ typedef struct file_image_phases {
 } file_image_phases;
 _Static_assert(sizeof(file_image_phases) == 12, "image_phases");
 
-static const char *const section_names[RVM_NUM_SECTIONS] = {"manifest", "strings", "classes", "functions", "code", "lines", "register_names", "layouts", "signatures", "tensor_types", "constants", "dims", "kernels", "operands", "expressions", "dim_code", "dim_sources", "checks", "in_place", "sources", "entries", "images", "image_imports", "image_phases", "nests", "image_code", "data"};
-static const uint8_t section_element_bytes[RVM_NUM_SECTIONS] = {1, 1, 1, 48, 2, 16, 12, 32, 8, 8, 32, 8, 48, 4, 16, 8, 12, 8, 4, 16, 16, 40, 8, 12, 1, 1, 1};
+typedef struct file_image_functions {
+    uint32_t code;
+    uint32_t enter;
+} file_image_functions;
+_Static_assert(sizeof(file_image_functions) == 8, "image_functions");
+
+static const char *const section_names[RVM_NUM_SECTIONS] = {"manifest", "strings", "classes", "functions", "code", "lines", "register_names", "layouts", "signatures", "tensor_types", "constants", "dims", "kernels", "operands", "expressions", "dim_code", "dim_sources", "checks", "in_place", "sources", "entries", "images", "image_imports", "image_phases", "image_functions", "nests", "image_code", "data"};
+static const uint8_t section_element_bytes[RVM_NUM_SECTIONS] = {1, 1, 1, 48, 2, 16, 12, 32, 8, 8, 32, 8, 48, 4, 16, 8, 12, 8, 4, 16, 16, 64, 8, 12, 8, 1, 1, 1};
 
 #endif

@@ -481,5 +481,7 @@ enum {
 };
 
 #define RVM_NUM_OPCODES 475
+/* Of the version and of the instructions: see rvm_native_abi. */
+#define RVM_NATIVE_SALT UINT64_C(0xba8773d6d30e8d2b)
 
 #endif
