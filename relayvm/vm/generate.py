@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from relayvm import __version__
 from relayvm.base import abi
 from relayvm.base.dtypes import DTYPES
+from relayvm.base.version import VERSION
 from relayvm.vm.file import format
 from relayvm.vm.isa import BY_OPCODE, KINDS, Instruction, Operand
 
@@ -105,7 +105,7 @@ def opcodes_header() -> str:
 
 
 def _native_salt() -> int:
-    text = f"{__version__} {BY_OPCODE!r}"
+    text = f"{VERSION} {BY_OPCODE!r}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 

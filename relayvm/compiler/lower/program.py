@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from relayvm import __version__
 from relayvm.base.target import Target
+from relayvm.base.version import VERSION
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.lower.bytecode import SourceTable, emit_bytecode
 from relayvm.compiler.lower.code import type_of
@@ -63,7 +63,7 @@ def lower_module(
         types=tuple(unit.layouts.data_types.values()),
         sources=tuple(sources.texts),
         devices=(target.kind,),
-        version=__version__,
+        version=VERSION,
     )
 
 
