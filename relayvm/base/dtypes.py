@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.narrow import bfloat16
+from relayvm.base.narrow import arrays, bfloat16, host, stored
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DType:
     """One element type; equal to its name, so that `dtype == "float32"` holds.
 
-    `kind` is one of `bool`, `int`, `uint`, `float`; `short` is the suffix used in instruction
-    names; `code` is the number stored in executables; `dlpack` is the DLPack type code.
+    `kind` is one of `bool`, `int`, `uint`, `float`, and `stored` for what is kept in a byte and
+    computed in the dtype `wide`; `short` is the suffix used in instruction names and literals;
+    `code` is the number stored in executables; `dlpack` is the DLPack type code.
     """
 
     name: str
@@ -30,6 +31,7 @@ class DType:
     c: str
     llvm: str
     dlpack: int
+    wide: str = ""
 
     @property
     def itemsize_bytes(self) -> int:
@@ -39,18 +41,27 @@ class DType:
     @property
     def numpy(self) -> np.dtype:
         """The numpy dtype with the same elements, in native byte order."""
-        return bfloat16.array_dtype() if self.name == "bfloat16" else np.dtype(self.name)
+        return host.array_dtype(self.name) if self.is_narrow else np.dtype(self.name)
 
     def array(self, value: Any) -> np.ndarray:
         """Return numbers as an array, rounded to nearest even; floats out of range are infinite."""
-        if self.name == "bfloat16":
-            return bfloat16.rounded(bfloat16.readable(np.asarray(value)))
+        if self.is_narrow:
+            return arrays.rounded(arrays.readable(np.asarray(value)), self.name)
         return np.array(value, self.numpy)
 
     def nearest(self, value: float) -> float:
         """Return the float of this dtype nearest to a number."""
-        array = self.array(value)
-        return float(bfloat16.widened(array) if self.name == "bfloat16" else array)
+        return float(arrays.readable(self.array(value)))
+
+    @property
+    def is_narrow(self) -> bool:
+        """True for dtypes that numpy has not."""
+        return self.name in host.SIZES
+
+    @property
+    def is_stored(self) -> bool:
+        """True for dtypes that nothing computes in: they are moved, and cast to others."""
+        return self.kind == "stored"
 
     @property
     def is_float(self) -> bool:
@@ -62,17 +73,26 @@ class DType:
         return self.kind in ("int", "uint")
 
     @property
+    def is_real(self) -> bool:
+        """True for numbers with fractions: floats, and those that are stored in a byte."""
+        return self.is_float or self.name in stored.FORMATS
+
+    @property
     def is_bool(self) -> bool:
         return self.kind == "bool"
 
     @property
     def is_signed(self) -> bool:
         """True for signed integers and floats."""
-        return self.kind in ("int", "float")
+        return self.kind in ("int", "float") or (self.is_stored and not self.wide.startswith("u"))
 
     @property
     def min(self) -> int | float:
         """The least finite value."""
+        if self.name in stored.WHOLE:
+            return stored.WHOLE[self.name].min
+        if self.name in stored.FORMATS:
+            return -float(self.max)
         if self.is_float:
             return -float(self.max)
         return -(1 << (self.bits - 1)) if self.kind == "int" else 0
@@ -80,11 +100,17 @@ class DType:
     @property
     def tiny(self) -> float:
         """The least positive normal float."""
+        if self.name in stored.FORMATS:
+            return stored.smallest_normal(stored.FORMATS[self.name])
         return bfloat16.TINY if self.name == "bfloat16" else float(np.finfo(self.numpy).tiny)
 
     @property
     def max(self) -> int | float:
         """The greatest finite value."""
+        if self.name in stored.WHOLE:
+            return stored.WHOLE[self.name].max
+        if self.name in stored.FORMATS:
+            return stored.largest(stored.FORMATS[self.name])
         if self.is_float:
             return bfloat16.MAX if self.name == "bfloat16" else float(np.finfo(self.numpy).max)
         if self.is_bool:
@@ -120,6 +146,15 @@ DTYPES: tuple[DType, ...] = (
     DType("float32", 10, "float", 32, "f32", "float", "float", 2),
     DType("float64", 11, "float", 64, "f64", "double", "double", 2),
     DType("bfloat16", 12, "float", 16, "bf16", "uint16_t", "i16", 4),
+    DType("int4", 13, "stored", 4, "i4", "int8_t", "i8", 0, "int8"),
+    DType("uint4", 14, "stored", 4, "u4", "uint8_t", "i8", 1, "uint8"),
+    DType("int2", 15, "stored", 2, "i2", "int8_t", "i8", 0, "int8"),
+    DType("uint2", 16, "stored", 2, "u2", "uint8_t", "i8", 1, "uint8"),
+    DType("float8_e4m3fn", 17, "stored", 8, "f8e4m3fn", "uint8_t", "i8", 10, "float32"),
+    DType("float8_e5m2", 18, "stored", 8, "f8e5m2", "uint8_t", "i8", 12, "float32"),
+    DType("float8_e4m3fnuz", 19, "stored", 8, "f8e4m3fnuz", "uint8_t", "i8", 11, "float32"),
+    DType("float8_e5m2fnuz", 20, "stored", 8, "f8e5m2fnuz", "uint8_t", "i8", 13, "float32"),
+    DType("float4_e2m1fn", 21, "stored", 4, "f4e2m1fn", "uint8_t", "i8", 17, "float32"),
 )
 
 BY_NAME: dict[str, DType] = {row.name: row for row in DTYPES}
@@ -135,21 +170,25 @@ BFLOAT16 = BY_NAME["bfloat16"]
 FLOATS = tuple(row for row in DTYPES if row.is_float)
 INTEGERS = tuple(row for row in DTYPES if row.is_integer)
 NUMERIC = INTEGERS + FLOATS
-# Floats of storage: computed in float32, and rounded once an operation.
+STORED = tuple(row for row in DTYPES if row.is_stored)
+COMPUTED = tuple(row for row in DTYPES if not row.is_stored)
+# What may be read as bits of another dtype.
+WHOLE_BYTES = NUMERIC + tuple(row for row in STORED if row.bits == 8)
+# Floats of 16 bits: computed in float32, and rounded once an operation.
 NARROW = (FLOAT16, BFLOAT16)
 
 
 def number_of(value: Any) -> Any:
     """Return an array of one element, or a scalar of numpy, as a Python number."""
     array = np.asarray(value)
-    return bfloat16.readable(array).item()
+    return arrays.readable(array).item()
 
 
 def dtype_of(value: str | DType | np.dtype | type) -> DType:
     """Return the row that `value` names; raises KeyError with the known names otherwise."""
     if isinstance(value, DType):
         return value
-    name = value if isinstance(value, str) else bfloat16.name_of(np.dtype(value))
+    name = value if isinstance(value, str) else host.name_of(np.dtype(value))
     if name not in BY_NAME:
         raise KeyError(f"unknown dtype `{name}`; known are {', '.join(BY_NAME)}")
     return BY_NAME[name]

@@ -66,7 +66,9 @@ ERROR_CODES: dict[str, str] = {
     "unknown-dtype": (
         "No element type has this name.\n\n"
         "Known are `bool`, `int8` to `int64`, `uint8` to `uint64`, `float16`, `bfloat16`, "
-        "`float32` and `float64`."
+        "`float32` and `float64`; and for what is stored and computed in a wider one, `int2`, "
+        "`int4`, `uint2`, `uint4`, `float4_e2m1fn`, `float8_e4m3fn`, `float8_e4m3fnuz`, "
+        "`float8_e5m2` and `float8_e5m2fnuz`."
     ),
     "bad-literal": (
         "A number or string literal means nothing.\n\n"

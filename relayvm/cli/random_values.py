@@ -100,9 +100,9 @@ class RandomValues:
     def _tensor(self, type_: ValueType) -> np.ndarray:
         shape = tuple(d if isinstance(d, int) else self.size for d in type_.dims)
         dtype = BY_NAME[type_.dtype]
-        if dtype.is_float:
+        if dtype.is_real:
             return dtype.array(self.rng.standard_normal(shape))
-        return dtype.array(self.rng.integers(0, 2 if dtype.is_bool else 10, shape))
+        return dtype.array(self.rng.integers(0, min(10, int(dtype.max) + 1), shape))
 
     def _items(self, type_: ValueType, depth: int) -> Recursive[list[Any]]:
         """Return the items of an array: none of what has no values, or deep down."""

@@ -13,7 +13,8 @@ import numpy as np
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import Dim, DimVar, dim_substitute, dims_equal, told_size
 from relayvm.base.dtypes import BY_NAME
-from relayvm.base.narrow.bfloat16 import name_of, readable
+from relayvm.base.narrow.arrays import readable
+from relayvm.base.narrow.host import name_of
 from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_type

@@ -12,7 +12,7 @@ import numpy as np
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import Dim
 from relayvm.base.dtypes import BY_NAME, FLOAT32, FLOAT64, INT32, INT64, DType, dtype_of
-from relayvm.base.narrow.bfloat16 import name_of
+from relayvm.base.narrow.host import name_of
 from relayvm.ir.expr import (
     NO_ATTRS,
     Attrs,

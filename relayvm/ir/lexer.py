@@ -35,11 +35,12 @@ DEFINITION_STARTS = frozenset(("def", "type", "extern", "metadata", "eof"))
 
 _WORD = r"[A-Za-z_](?:[A-Za-z0-9_]|/(?=[A-Za-z0-9_]))*"
 _NAME = r"(?:[A-Za-z_]|/(?=[A-Za-z0-9_]))(?:[A-Za-z0-9_]|/(?=[A-Za-z0-9_]))*"
+_SUFFIX = r"(?:f[0-9]e[0-9]m[0-9][a-z]*|(?:bf|[fiu])[0-9]*)?"
 _TOKEN = re.compile(
     rf"""[ \t\r\n]*(?:
       (?P<local>%{_NAME})
     | (?P<ident>match\?|{_WORD}(?:\.{_WORD})*)
-    | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?:(?:bf|[fiu])[0-9]*)?(?![A-Za-z0-9_]))
+    | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?{_SUFFIX}(?![A-Za-z0-9_]))
     | (?P<slashes>//)
     | (?P<open_comment>/\*)
     | (?P<graph>%[0-9]+(?![A-Za-z0-9_]))

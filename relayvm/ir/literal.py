@@ -16,6 +16,7 @@ from relayvm.base.dtypes import (
     FLOAT64,
     INT32,
     INT64,
+    STORED,
     DType,
     dtype_of,
     number_of,
@@ -26,14 +27,18 @@ NAMED_FLOAT = {
     for name, value in (("inf", float("inf")), ("nan", float("nan")))
     for bits, dtype in (("", FLOAT32), ("16", FLOAT16), ("32", FLOAT32), ("64", FLOAT64))
 } | {
-    "infbf16": (float("inf"), BFLOAT16),
-    "nanbf16": (float("nan"), BFLOAT16),
+    f"{name}{dtype.short}": (value, dtype)
+    for dtype in (BFLOAT16, *(row for row in STORED if row.is_real))
+    for name, value in (("inf", float("inf")), ("nan", float("nan")))
 }
 
-_NUMBER = re.compile(r"([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?(f|i|u|bf)?([0-9]*)")
+_NUMBER = re.compile(
+    r"([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?(f[0-9]e[0-9]m[0-9][a-z]*|f|i|u|bf)?([0-9]*)"
+)
 _FLOATS = {"f": FLOAT32, "f16": FLOAT16, "f32": FLOAT32, "f64": FLOAT64, "bf16": BFLOAT16}
+_FLOATS |= {row.short: row for row in STORED if row.is_real}
 # Below these sizes rounding cannot overflow, so numpy has nothing to warn of.
-_SAFE = {FLOAT16: 6e4, BFLOAT16: float("inf"), FLOAT32: 3e38, FLOAT64: float("inf")}
+_SAFE = {FLOAT16: 6e4, FLOAT32: 3e38}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "0": "\0"}
 _ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 MAX_DIGITS = 400
@@ -54,15 +59,15 @@ def read_number(text: str, negative: bool) -> np.ndarray:
     if found is None or len(text) > MAX_DIGITS:
         raise LiteralError(f"`{text[:40]}` is not a number")
     whole, fraction, exponent, letter, width = found.groups()
-    if letter in ("f", "bf"):
+    if letter and letter not in ("i", "u"):
         row = _FLOATS.get(letter + width)
         if row is None:
-            kind = "float" if letter == "f" else "bfloat"
+            kind = letter.replace("f", "float", 1)
             raise LiteralError(f"there is no element type `{kind}{width}`")
         dtype = row
         value = float(whole + (fraction or "") + (exponent or ""))
         made = _float_array(-value if negative else value, dtype)
-        if np.isinf(number_of(made)):
+        if not np.isfinite(number_of(made)) or abs(value) > 2 * float(dtype.max):
             raise LiteralError(f"`{text[:40]}` does not fit into {dtype}; infinity is `inff`")
         return made
     if fraction or exponent:
@@ -80,7 +85,7 @@ def _integer(value: int, letter: str, width: str) -> np.ndarray:
         dtype = BY_NAME[name]
     if not dtype.min <= value <= dtype.max:
         raise LiteralError(f"{_short(value)} does not fit into {dtype}")
-    return np.array(value, dtype.numpy)
+    return dtype.array(value)
 
 
 def _short(value: int) -> str:
@@ -89,7 +94,7 @@ def _short(value: int) -> str:
 
 
 def _float_array(value: float, dtype: DType) -> np.ndarray:
-    if abs(value) < _SAFE[dtype]:
+    if abs(value) < _SAFE.get(dtype, float("inf")):
         return dtype.array(value)
     with np.errstate(all="ignore"):
         return dtype.array(value)
@@ -102,9 +107,9 @@ def write_number(data: np.ndarray) -> str | None:
     dtype = dtype_of(data.dtype)
     if dtype is BOOL:
         return "True" if data else "False"
-    if not dtype.is_float:
+    if not dtype.is_real:
         suffix = "" if dtype is INT32 else dtype.short
-        return f"{int(data)}{suffix}"
+        return f"{int(number_of(data))}{suffix}"
     suffix = "f" if dtype is FLOAT32 else dtype.short
     value = number_of(data)
     if isnan(value):
@@ -121,7 +126,7 @@ def _shortest(data: np.ndarray, value: float, dtype: DType) -> str:
     """Return the fewest digits from which the same bits come back by way of a double."""
     if dtype is FLOAT64:
         text = repr(value).removesuffix(".0")
-    elif dtype is BFLOAT16:
+    elif dtype.is_narrow:
         tried = (f"{value:.{digits}g}" for digits in range(1, 18))
         text = next(t for t in tried if dtype.nearest(float(t)) == value).replace("e+", "e")
     elif value == 0 or 1e-5 <= abs(value) < 1e16:

@@ -11,7 +11,7 @@ import numpy as np
 from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note
 from relayvm.base.dims import DimVar
 from relayvm.base.dtypes import BOOL, BY_NAME
-from relayvm.base.narrow.bfloat16 import name_of
+from relayvm.base.narrow.host import name_of
 from relayvm.base.source import Span
 from relayvm.ir.expr import (
     Attrs,

@@ -462,7 +462,7 @@ class Nest:
 
 def const(value: Number, dtype: DType = INT64) -> Const:
     """Return a literal, an int64 where no dtype is given."""
-    if dtype.is_float:
+    if dtype.is_real:
         return Const(dtype.nearest(value), dtype)
     return Const(bool(value) if dtype.is_bool else int(value), dtype)
 

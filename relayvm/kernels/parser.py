@@ -324,11 +324,11 @@ class _Parser:
         self.expect("(")
         word = self.next()
         try:
-            value = float(word) if dtype.is_float else int(word)
+            value = float(word) if dtype.is_real else int(word)
         except ValueError:
             self.at -= 1
             self.fail(f"a literal of {dtype}")
-        if not dtype.is_float and not dtype.min <= value <= dtype.max:
+        if not dtype.is_real and not dtype.min <= value <= dtype.max:
             self.at -= 1
             self.fail(f"a literal of {dtype}")
         self.expect(")")

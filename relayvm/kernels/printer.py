@@ -69,7 +69,7 @@ def print_expr(expr: n.Expr) -> str:
         case n.Const(value, dtype):
             if dtype == INT64:
                 return str(int(value))
-            return f"{dtype}({float(value)!r})" if dtype.is_float else f"{dtype}({int(value)})"
+            return f"{dtype}({float(value)!r})" if dtype.is_real else f"{dtype}({int(value)})"
         case n.Var(name):
             return name
         case n.DimRef(name):

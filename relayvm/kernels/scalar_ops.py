@@ -14,13 +14,14 @@ import numpy as np
 
 from relayvm.base.dtypes import (
     BOOL,
-    DTYPES,
+    COMPUTED,
     FLOAT16,
     FLOAT32,
     FLOAT64,
     FLOATS,
     INTEGERS,
     NUMERIC,
+    WHOLE_BYTES,
     DType,
     dtype_of,
 )
@@ -95,7 +96,7 @@ def _function(name: str, doc: str, definition: Program, ulp: float) -> ScalarOp:
 
 
 def _compare(name: str, doc: str, definition: Program) -> ScalarOp:
-    return ScalarOp(name, 2, DTYPES, doc, definition, predicate=True)
+    return ScalarOp(name, 2, COMPUTED, doc, definition, predicate=True)
 
 
 def _power(x: Value, y: Value) -> Value:
@@ -109,9 +110,9 @@ def _fma(a: Value, b: Value, c: Value) -> Value:
 _WHOLE = (BOOL, *INTEGERS)
 
 _ROWS = (
-    _row("add", 2, DTYPES, "sum; or of bools", arithmetic.add, ulp=0.5),
-    _row("subtract", 2, DTYPES, "difference; xor of bools", arithmetic.subtract, ulp=0.5),
-    _row("multiply", 2, DTYPES, "product; and of bools", arithmetic.multiply, ulp=0.5),
+    _row("add", 2, COMPUTED, "sum; or of bools", arithmetic.add, ulp=0.5),
+    _row("subtract", 2, COMPUTED, "difference; xor of bools", arithmetic.subtract, ulp=0.5),
+    _row("multiply", 2, COMPUTED, "product; and of bools", arithmetic.multiply, ulp=0.5),
     _row("divide", 2, NUMERIC, "quotient, toward zero for integers", arithmetic.divide, ulp=0.5),
     _row("floor_divide", 2, NUMERIC, "quotient rounded down", arithmetic.floor_divide, ulp=2.0),
     _row("mod", 2, NUMERIC, "remainder with the sign of the dividend", arithmetic.mod),
@@ -124,8 +125,8 @@ _ROWS = (
         ulp=0.5,
     ),
     _row("power", 2, NUMERIC, "first to the power of the second", _power, ulp=1.0),
-    _row("maximum", 2, DTYPES, "larger, NaN if either is", arithmetic.maximum),
-    _row("minimum", 2, DTYPES, "smaller, NaN if either is", arithmetic.minimum),
+    _row("maximum", 2, COMPUTED, "larger, NaN if either is", arithmetic.maximum),
+    _row("minimum", 2, COMPUTED, "smaller, NaN if either is", arithmetic.minimum),
     _row("negative", 1, NUMERIC, "negation", lambda x: -x),
     _row("abs", 1, NUMERIC, "absolute value; the least integer stays", arithmetic.absolute),
     _row("sign", 1, NUMERIC, "-1, 0 or 1; NaN for NaN", arithmetic.sign),
@@ -165,7 +166,7 @@ _ROWS = (
     _compare("logical_and", "both not 0", lambda a, b: arithmetic.truth(a) & arithmetic.truth(b)),
     _compare("logical_or", "either not 0", lambda a, b: arithmetic.truth(a) | arithmetic.truth(b)),
     _compare("logical_xor", "one not 0", lambda a, b: arithmetic.truth(a) ^ arithmetic.truth(b)),
-    _row("logical_not", 1, DTYPES, "whether 0", lambda x: ~arithmetic.truth(x), predicate=True),
+    _row("logical_not", 1, COMPUTED, "whether 0", lambda x: ~arithmetic.truth(x), predicate=True),
     _row("bitwise_and", 2, _WHOLE, "bitwise and", lambda a, b: a & b),
     _row("bitwise_or", 2, _WHOLE, "bitwise or", lambda a, b: a | b),
     _row("bitwise_xor", 2, _WHOLE, "bitwise exclusive or", lambda a, b: a ^ b),
@@ -184,13 +185,13 @@ _ROWS = (
 
 def _bits_as(dtype: DType) -> ScalarOp:
     """Return the row that reads bits as another dtype of the same size."""
-    sources = tuple(d for d in NUMERIC if d.bits == dtype.bits)
+    sources = tuple(d for d in WHOLE_BYTES if d.bits == dtype.bits)
     doc = f"the bits read as {dtype}"
     return ScalarOp(f"bits_as_{dtype}", 1, sources, doc, lambda x: x.bitcast(dtype), to=dtype)
 
 
 SCALAR_OPS: Mapping[str, ScalarOp] = {
-    row.name: row for row in (*_ROWS, *(_bits_as(d) for d in NUMERIC))
+    row.name: row for row in (*_ROWS, *(_bits_as(d) for d in WHOLE_BYTES))
 }
 
 __all__ = ["FLOAT16", "FLOAT32", "FLOAT64", "SCALAR_OPS", "ScalarOp", "cast_array"]

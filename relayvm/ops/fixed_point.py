@@ -123,6 +123,14 @@ def quantized(c: Composer, real: Any, scale: Any, zero_point: Any, dtype: DType)
     return saturated(c, moved, dtype)
 
 
+def stored_float(c: Composer, real: Any, scale: Any, zero_point: Any, dtype: DType) -> Any:
+    """Return `real / scale + zero_point` saturated to a stored float, in it; NaN stays."""
+    quotient = c("cast", c("divide", real, scale), dtype=FLOAT32)
+    moved = c("add", quotient, c("cast", zero_point, dtype=FLOAT32))
+    held = c("clip", moved, a_min=float(dtype.min), a_max=float(dtype.max))
+    return c("cast", held, dtype=dtype)
+
+
 def shifted(c: Composer, x: Any, zero_point: Any, dtype: DType = INT32) -> Any:
     """Return `x - zero_point` in `dtype`; the zero point is int32."""
     zero = zero_point if dtype is INT32 else c("cast", zero_point, dtype=dtype)

@@ -12,7 +12,8 @@ import numpy as np
 
 from relayvm.base.dims import Dim, dim_add, dim_min, dim_mul
 from relayvm.base.dtypes import INT64, DType
-from relayvm.base.narrow.bfloat16 import is_bfloat16, rounded, widened
+from relayvm.base.narrow.arrays import is_bfloat16
+from relayvm.base.narrow.bfloat16 import rounded, widened
 from relayvm.base.shapes import ShapeError, broadcast_shapes, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dtypes import INT32, INT64, NUMERIC, DType, dtype_of
+from relayvm.base.dtypes import INT32, INT64, NUMERIC, WHOLE_BYTES, DType, dtype_of
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
@@ -19,20 +19,20 @@ from relayvm.ops.loads import broadcast_compute
 from relayvm.ops.narrow import takes_bfloat16
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
-from relayvm.ops.schema import AnyTensor, Integer, Ints, Numeric, like
+from relayvm.ops.schema import AnyTensor, Bits, Integer, Ints, like
 
 FRACTION_BITS = 31
 
 
 @operator("reinterpret", fusion=Fusion.ELEMENTWISE, no_gradient="bits have no derivative")
-def reinterpret(data: Numeric, *, dtype: DType) -> TensorType:
+def reinterpret(data: Bits, *, dtype: DType) -> TensorType:
     """The bits of each element read as `dtype`, which has as many.
 
     >>> %x = float32 [1, -2]
     >>> reinterpret(%x, dtype="int32")
     [1065353216, -1073741824]
     """
-    if dtype not in NUMERIC or dtype.bits != data.dtype.bits:
+    if dtype not in WHOLE_BYTES or dtype.bits != data.dtype.bits:
         raise ShapeError(
             f"`reinterpret` of {data.dtype} as {dtype}: the numbers of bits differ",
             "dtype-mismatch",

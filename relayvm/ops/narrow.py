@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from relayvm.base.dtypes import BFLOAT16, FLOAT32, dtype_of
-from relayvm.base.narrow.bfloat16 import is_bfloat16, rounded, widened
+from relayvm.base.narrow.arrays import is_bfloat16
+from relayvm.base.narrow.bfloat16 import rounded, widened
 from relayvm.ir.types import TensorType, TupleType, Type
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dtypes import BFLOAT16, DType, dtype_of
+from relayvm.base.narrow.arrays import readable
 from relayvm.base.narrow.bfloat16 import rounded, widened
 
 Array = np.ndarray
@@ -141,6 +142,10 @@ def cast(a: Array, dtype: DType) -> Array:
     `!= 0`.
     """
     source = dtype_of(a.dtype)
+    if dtype.is_stored:
+        return a if source is dtype else dtype.array(a)
+    if source.is_stored:
+        return cast(readable(a), dtype)
     if dtype is BFLOAT16:
         return a if source is BFLOAT16 else rounded(a)
     if source is BFLOAT16:

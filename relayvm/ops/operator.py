@@ -30,7 +30,9 @@ from relayvm.ops.schema import (
     check_operands,
     read_attributes,
     read_operands,
+    refuse_stored_dtypes,
 )
+from relayvm.ops.stored import STORING, apply_to_stored, touches_stored, with_stored_dtypes
 
 ArrayOrTuple = Union[np.ndarray, "tuple[np.ndarray, ...]"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -166,6 +168,9 @@ class Operator(Op):
             message = f"operator `{self.name}` has no `.{facet}`, which this needs"
             raise error("bad-operator", message, help=help)
         try:
+            if facet in ("numpy", "value_shape") and touches_stored(args, attrs):
+                result_type = self.result_type if facet == "numpy" else None
+                return apply_to_stored(self.name, function, result_type, args, attrs)
             if facet in ("numpy", "value_shape") and touches_bfloat16(args, attrs):
                 result_type = self.result_type if facet == "numpy" else None
                 return apply_in_float32(function, result_type, args, attrs)
@@ -192,7 +197,10 @@ class Operator(Op):
 
         Raises ShapeError `bad-attribute`.
         """
-        return check_attributes(self.name, self.attributes, attrs, self.ignored)
+        complete = check_attributes(self.name, self.attributes, attrs, self.ignored)
+        if self.name not in STORING:
+            refuse_stored_dtypes(self.name, complete)
+        return complete
 
     def result_type(self, types: Sequence[Type], attrs: Mapping[str, AttrValue]) -> Type:
         """Return the type of a call; raises ShapeError, whose `code` tells the kind of mistake."""
@@ -409,9 +417,10 @@ def operator(
     """
 
     def decorate(rule: Callable[..., Type]) -> Operator:
+        operands = read_operands(rule)
         return Operator(
             name,
-            read_operands(rule),
+            with_stored_dtypes(operands) if name in STORING else operands,
             read_attributes(rule),
             rule=rule,
             fusion=fusion,

@@ -17,9 +17,10 @@ from relayvm.ops.fixed_point import (
     ratio,
     rescaled,
     shifted,
+    stored_float,
 )
 from relayvm.ops.operator import Fusion, Operator, operator
-from relayvm.ops.schema import AnyTensor, Float, Integer, SameDtype, Tensors
+from relayvm.ops.schema import AnyTensor, Float, Integer, Quantized, SameDtype, Tensors
 
 NO_GRADIENT = "integers have no derivative"
 _WIDEST = 32
@@ -93,7 +94,8 @@ def quantize(
 ) -> TensorType:
     """`round(data / output_scale) + output_zero_point`, saturated to `out_dtype`.
 
-    Halves are rounded to even, NaN counts as 0. The scale (float32) and the zero point (int32) are
+    Halves are rounded to even, NaN counts as 0. To a float of 8 or 4 bits the sum is rounded once,
+    and NaN stays. The scale (float32) and the zero point (int32) are
     one number, or one for each place along `axis`.
 
     >>> %x = float32 [0.4, -1, 300]
@@ -103,7 +105,9 @@ def quantize(
     [4, 1, 127]
     """
     require_parameters("qnn.quantize", "output_", output_scale, output_zero_point, data, axis)
-    return TensorType(data.shape, require_quantized(out_dtype, "`out_dtype` of `qnn.quantize`"))
+    if not out_dtype.is_stored:
+        require_quantized(out_dtype, "`out_dtype` of `qnn.quantize`")
+    return TensorType(data.shape, out_dtype)
 
 
 @defined_by(quantize)
@@ -111,19 +115,23 @@ def _(c: Composer, types: Sequence[Any], args: Sequence[Any], attrs: dict[str, A
     data, axis = types[0], attrs["axis"]
     scale, zero = (along(c, a, t, data, axis) for a, t in zip(args[1:], types[1:]))
     scale = c("cast", scale, dtype=data.dtype)
-    return quantized(c, args[0], scale, zero, attrs["out_dtype"])
+    dtype = attrs["out_dtype"]
+    if dtype.is_real:
+        return stored_float(c, args[0], scale, zero, dtype)
+    return quantized(c, args[0], scale, zero, dtype)
 
 
 @operator("qnn.dequantize", fusion=Fusion.ELEMENTWISE, no_gradient=NO_GRADIENT)
 def dequantize(
-    data: Integer,
+    data: Quantized,
     input_scale: AnyTensor,
     input_zero_point: AnyTensor,
     *,
     out_dtype: DType = FLOAT32,
     axis: int = -1,
 ) -> TensorType:
-    """`(data - input_zero_point) * input_scale`: a difference in int32, a product in float32.
+    """`(data - input_zero_point) * input_scale`: a difference in int32, of floats of 8 or 4 bits in
+    float32; a product in float32.
 
     The scale and the zero point are one number, or one for each place along `axis`.
 
@@ -143,7 +151,11 @@ def dequantize(
 @defined_by(dequantize)
 def _(c: Composer, types: Sequence[Any], args: Sequence[Any], attrs: dict[str, Any]) -> Any:
     scale, zero = (along(c, a, t, types[0], attrs["axis"]) for a, t in zip(args[1:], types[1:]))
-    return c("cast", dequantized(c, args[0], scale, zero), dtype=attrs["out_dtype"])
+    real = args[0]
+    if types[0].dtype.is_real:
+        moved = c("subtract", c("cast", real, dtype=FLOAT32), c("cast", zero, dtype=FLOAT32))
+        return c("cast", c("multiply", moved, scale), dtype=attrs["out_dtype"])
+    return c("cast", dequantized(c, real, scale, zero), dtype=attrs["out_dtype"])
 
 
 @operator("qnn.requantize", fusion=Fusion.ELEMENTWISE, no_gradient=NO_GRADIENT)

@@ -12,7 +12,19 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 from relayvm.base.attribute_kinds import given_text, kind_text
 from relayvm.base.dims import AnyDim, Dim, DimExpr
-from relayvm.base.dtypes import BOOL, DTYPES, FLOATS, INT64, INTEGERS, NUMERIC, DType, dtype_of
+from relayvm.base.dtypes import (
+    BOOL,
+    COMPUTED,
+    DTYPES,
+    FLOATS,
+    INT64,
+    INTEGERS,
+    NUMERIC,
+    STORED,
+    WHOLE_BYTES,
+    DType,
+    dtype_of,
+)
 from relayvm.base.shapes import ShapeError
 from relayvm.ir.expr import AttributeSchema, AttrValue, OperandSchema
 from relayvm.ir.types import FuncType, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
@@ -27,7 +39,7 @@ class Constraint:
     """
 
     text: str
-    dtypes: tuple[DType, ...] = DTYPES
+    dtypes: tuple[DType, ...] = COMPUTED
     same_as_previous: bool = False
     is_tuple: bool = False
 
@@ -41,7 +53,11 @@ Whole = Annotated[TensorType, Constraint("a tensor of integers or bools", (*INTE
 SameDtype = Annotated[
     TensorType, Constraint("a tensor of the same dtype as the operand before it", DTYPES, True)
 ]
-Tensors = Annotated[TupleType, Constraint("a tuple of tensors", DTYPES, False, True)]
+Bits = Annotated[TensorType, Constraint("a tensor of numbers of whole bytes", WHOLE_BYTES)]
+Quantized = Annotated[
+    TensorType, Constraint("a tensor of integers or of what is stored", (*INTEGERS, *STORED))
+]
+Tensors = Annotated[TupleType, Constraint("a tuple of tensors", COMPUTED, False, True)]
 
 Ints = tuple[int, ...]
 Dims = tuple[Dim, ...]
@@ -138,6 +154,14 @@ def check_attributes(
                 f"`{op_name}` has no attribute `{name}`; it has {listed}", "bad-attribute"
             )
     return {row.name: _read_attribute(op_name, row, given) for row in schema}
+
+
+def refuse_stored_dtypes(op_name: str, attrs: Mapping[str, Any]) -> None:
+    """Raise ShapeError `dtype-mismatch` for an attribute that is a dtype nothing computes in."""
+    for name, value in attrs.items():
+        if isinstance(value, DType) and value.is_stored:
+            wanted = f"attribute `{name}` of `{op_name}` must be a dtype that is computed in"
+            raise ShapeError(f"{wanted}, got {value}; `cast` makes it", "dtype-mismatch")
 
 
 def _read_attribute(op_name: str, row: AttributeSchema, given: Mapping[str, AttrValue]) -> Any:
@@ -289,7 +313,8 @@ def _check_operand(
         assert isinstance(tensor, TensorType)
         if tensor.dtype not in constraint.dtypes:
             wanted = f"operand `{operand.name}` of `{op_name}` must be {constraint.text}"
-            raise ShapeError(f"{wanted}, got {tensor.dtype}", "dtype-mismatch")
+            wider = f"; `cast` it to {tensor.dtype.wide}" if tensor.dtype.is_stored else ""
+            raise ShapeError(f"{wanted}, got {tensor.dtype}{wider}", "dtype-mismatch")
         if constraint.same_as_previous and isinstance(previous, TensorType):
             require_same_dtype(previous.dtype, tensor.dtype, f"dtypes of `{op_name}`'s operands")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.diagnostics import error
-from relayvm.base.narrow.bfloat16 import name_of
+from relayvm.base.narrow.host import name_of
 from relayvm.base.source import Span as IrSpan
 from relayvm.ir import build
 from relayvm.ir import expr as ir

@@ -10,8 +10,8 @@ import numpy as np
 
 from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import BY_NAME, DType
-from relayvm.base.narrow.bfloat16 import is_bfloat16
-from relayvm.base.narrow.dlpack import bfloat16_of, capsule_of
+from relayvm.base.narrow.arrays import narrow_name
+from relayvm.base.narrow.dlpack import capsule_of, narrow_of
 
 # DLPack's number of each kind, and the other names of kinds.
 _KINDS = {
@@ -143,8 +143,8 @@ class NDArray(np.ndarray):
         return self
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Lend the elements to another library; numpy itself lends no bfloat16."""
-        return capsule_of(self) if is_bfloat16(self) else super().__dlpack__(**options)
+        """Lend the elements to another library; numpy itself lends none that it has not."""
+        return capsule_of(self) if narrow_name(self) else super().__dlpack__(**options)
 
     def same_as(self, other: object) -> bool:
         """Tell whether both are the same array."""
@@ -170,16 +170,16 @@ def empty(
 
 
 def from_dlpack(dltensor: Any) -> NDArray:
-    """Return the array of an object with `__dlpack__`, over the same elements; those of bfloat16
-    are copied.
+    """Return the array of an object with `__dlpack__`, over the same elements; those that
+    numpy has not are copied.
     """
     if not hasattr(dltensor, "__dlpack__"):
         message = f"a `{type(dltensor).__name__}` has no method `__dlpack__`"
         raise error("wrong-argument", message)
     try:
         return np.from_dlpack(dltensor).view(NDArray)
-    except (RuntimeError, BufferError):  # numpy reads no bfloat16
-        found = bfloat16_of(dltensor)
+    except (RuntimeError, BufferError):  # numpy reads no others than its own
+        found = narrow_of(dltensor)
         if found is None:
             raise
         return found.view(NDArray)

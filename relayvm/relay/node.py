@@ -13,7 +13,7 @@ import numpy as np
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import AnyDim, Dim, DimExpr, DimVar, symbol
 from relayvm.base.dtypes import BY_NAME, DType
-from relayvm.base.narrow.bfloat16 import name_of
+from relayvm.base.narrow.host import name_of
 from relayvm.ir.expr import NO_ATTRS, Attrs, AttrValue, Expr
 from relayvm.ir.module import TypeData
 from relayvm.ir.types import ShapeArg, TensorType, Type

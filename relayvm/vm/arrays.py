@@ -15,10 +15,11 @@ import numpy as np
 
 from relayvm.base.abi import MAX_RANK
 from relayvm.base.diagnostics import RelayError, error
-from relayvm.base.dtypes import BFLOAT16, BY_NAME, DType
-from relayvm.base.narrow import bfloat16
-from relayvm.base.narrow.bfloat16 import as_bytes, name_of
-from relayvm.base.narrow.dlpack import bfloat16_of
+from relayvm.base.dtypes import BY_NAME, DType
+from relayvm.base.narrow import host
+from relayvm.base.narrow.arrays import as_bytes
+from relayvm.base.narrow.dlpack import narrow_of
+from relayvm.base.narrow.host import name_of
 from relayvm.vm.library import ffi
 from relayvm.vm.manifest import ValueType
 
@@ -37,16 +38,17 @@ def buffer_of(array: Any) -> Any:
 
 def taker_of(dtype: DType) -> Callable[[Any], Any]:
     """Return what gives the memory of arrays of one dtype."""
-    return buffer_of if dtype is BFLOAT16 else ffi.from_buffer
+    return buffer_of if dtype.is_narrow else ffi.from_buffer
 
 
 def host_dtype(dtype: DType) -> Any:
     """Return the dtype of arrays that callers give and get.
 
-    Raises RelayError `wrong-argument` where bfloat16 needs ml_dtypes, which is not installed.
+    Raises RelayError `wrong-argument` where it needs ml_dtypes, and that or a version of it which
+    has the dtype is not installed.
     """
-    if dtype is BFLOAT16 and bfloat16.host_dtype() is None:
-        message = "arrays of `bfloat16` need the package ml_dtypes, which is not installed"
+    if dtype.is_narrow and host.host_dtype(dtype.name) is None:
+        message = f"arrays of `{dtype}` need the package ml_dtypes, which is not installed"
         help = "`pip install relayvm[bfloat16]`, or `cast` to float32 at the ends of the program"
         raise error("wrong-argument", message, help=help)
     return dtype.numpy
@@ -86,6 +88,8 @@ def array_argument(value: Any, type_: ValueType, where: str, symbols: Symbols) -
     dtype = BY_NAME[type_.dtype]
     host_dtype(dtype)
     array = _as_array(value, dtype, type_, where)
+    if dtype.is_narrow and array.dtype == np.dtype(f"V{dtype.itemsize_bytes}"):
+        array = array.view(dtype.numpy)  # numpy saves them without their names
     if array.dtype != dtype.numpy and array.dtype.newbyteorder("=") != dtype.numpy:
         raise wrong(where, type_, array, _cast_help(where, dtype))
     check_sizes(array, type_, where, symbols)
@@ -129,7 +133,7 @@ def linear_dim(dim: str) -> tuple[str, int, int]:
 def _cast_help(where: str, dtype: DType) -> str:
     name = where.strip("`").split("`")[0]
     target = name if name.isidentifier() else "array"
-    package = "ml_dtypes" if dtype is BFLOAT16 else "numpy"
+    package = "ml_dtypes" if dtype.is_narrow else "numpy"
     return f"cast it with `{target}.astype({package}.{dtype.name})`"
 
 
@@ -144,7 +148,7 @@ def _as_array(value: Any, dtype: DType, type_: ValueType, where: str) -> Any:
         return _nested(value, dtype, type_, where)
     if hasattr(value, "__dlpack__"):
         try:
-            found = bfloat16_of(value) if dtype is BFLOAT16 else None
+            found = narrow_of(value) if dtype.is_narrow else None
             return np.from_dlpack(value) if found is None else found
         except RelayError:  # One of ours, raised by what the value ran.
             raise
@@ -163,10 +167,8 @@ def _is_representable(value: Any, dtype: DType) -> bool:
     if isinstance(value, bool):
         return dtype.is_bool
     if isinstance(value, int):
-        if dtype.is_float:
-            return abs(value) <= dtype.max
-        return dtype.is_integer and dtype.min <= value <= dtype.max
-    if not isinstance(value, float) or not dtype.is_float:
+        return not dtype.is_bool and dtype.min <= value <= dtype.max
+    if not isinstance(value, float) or not dtype.is_real:
         return False
     return not math.isfinite(value) or abs(value) <= dtype.max
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import BFLOAT16, BY_CODE, BY_NAME, DType
+from relayvm.base.narrow.stored import widened
 from relayvm.vm.arrays import array_argument, buffer_of, host_dtype, wrong
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.manifest import Constructor, DataType, ValueType, list_shape
@@ -526,7 +527,7 @@ def to_word(value: Any, type_: ValueType, where: str) -> int:
     if type(value) is int and dtype.is_integer and dtype.min <= value <= dtype.max:
         return value & 0xFFFF_FFFF_FFFF_FFFF
     array = array_argument(value, type_, where, {})
-    if dtype.is_float:
+    if dtype.is_float or dtype.is_stored:
         return int.from_bytes(array.tobytes(), "little")
     return int(array) & 0xFFFF_FFFF_FFFF_FFFF
 
@@ -540,6 +541,9 @@ def from_word(word: int, type_: ValueType) -> Any:
 
 def number_of_word(word: int, dtype: DType) -> int | float | bool:
     """Return a register word as a Python number."""
+    if dtype.is_stored:
+        stored: int | float = widened(np.array(word, np.uint8), dtype.name).item()
+        return stored
     if dtype.is_float:
         value, bits = _PACK[dtype.name]
         word = word << 16 if dtype is BFLOAT16 else word

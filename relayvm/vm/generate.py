@@ -43,7 +43,7 @@ def abi_header() -> str:
     lines.append(_enum("DIRECTION", {d.name: d.value for d in abi.Direction}))
     lines.append(_enum("DTYPE", {d.name.upper(): d.code for d in DTYPES}))
     lines.append(_table("dtype_bytes", [d.itemsize_bytes for d in DTYPES]))
-    kinds = {"bool": 0, "int": 1, "uint": 2, "float": 3}
+    kinds = {"bool": 0, "int": 1, "uint": 2, "float": 3, "stored": 4}
     lines.append(_enum("KIND", {k.upper(): v for k, v in kinds.items()}))
     lines.append(_table("dtype_kind", [kinds[d.kind] for d in DTYPES]))
     lines += [f"#define RVM_IMPORTS(X) {' '.join(f'X({n})' for n in abi.IMAGE_IMPORTS)}", ""]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relayvm.base.dtypes import DTYPES, NUMERIC, DType
+from relayvm.base.dtypes import COMPUTED, NUMERIC, DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +395,7 @@ def _words() -> None:
         for name, effect in operations.items():
             _row(row, word_name(name, dtype), "dst:w_out a:w b:w", f"dst = {effect}")
 
-    for dtype in DTYPES:
+    for dtype in COMPUTED:
         if dtype in NUMERIC:
             binary(ARITHMETIC, dtype)
             for name, effect in UNARY.items():
@@ -409,8 +409,8 @@ def _words() -> None:
     for name, effect in LOGICAL.items():
         _row(row, name, "dst:w_out a:w b:w", f"dst = {effect}")
     _row(row, "logical_not", "dst:w_out a:w", "dst = not a")
-    for source in DTYPES:
-        for target in DTYPES:
+    for source in COMPUTED:
+        for target in COMPUTED:
             if source is not target:
                 effect = f"dst = a as {target.name}"
                 _row("casts", cast_name(source, target), "dst:w_out a:w", effect)

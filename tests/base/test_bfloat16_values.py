@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from relayvm.base.dtypes import BFLOAT16, dtype_of, number_of
-from relayvm.base.narrow.bfloat16 import MAX, TINY, array_dtype, rounded, widened
+from relayvm.base.narrow.bfloat16 import MAX, TINY, rounded, widened
+from relayvm.base.narrow.host import array_dtype
 
 ALL = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16)
 STEP_AT_TOP = 2.0**120
@@ -27,11 +28,13 @@ def _bits(value):
     return int(np.float32(value).view(np.uint32)) >> 16
 
 
-VALUES = np.unique(widened(ALL[(ALL & 0x7F80) != 0x7F80].view(array_dtype())).astype(np.float64))
+VALUES = np.unique(
+    widened(ALL[(ALL & 0x7F80) != 0x7F80].view(array_dtype("bfloat16"))).astype(np.float64)
+)
 
 
 def test_all_values_come_back_with_their_bits():
-    assert np.array_equal(rounded(widened(ALL.view(array_dtype()))).view(np.uint16), ALL)
+    assert np.array_equal(rounded(widened(ALL.view(array_dtype("bfloat16")))).view(np.uint16), ALL)
 
 
 def test_numbers_halfway_go_to_even_and_their_neighbours_to_the_nearer():
@@ -63,6 +66,6 @@ def test_not_a_number_stays_so_whatever_its_bits():
 
 
 def test_the_row_of_the_table_names_its_arrays():
-    assert dtype_of(array_dtype()) is BFLOAT16
+    assert dtype_of(array_dtype("bfloat16")) is BFLOAT16
     assert dtype_of(np.dtype([("bfloat16", "V2")])) is BFLOAT16
     assert (BFLOAT16.max, BFLOAT16.min, BFLOAT16.tiny) == (VALUES[-1], VALUES[0], 2.0**-126)

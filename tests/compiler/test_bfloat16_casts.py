@@ -72,7 +72,7 @@ def cast_words(array: np.ndarray, dtype: DType, engine: str) -> list[np.ndarray]
 def assert_same(given: np.ndarray, wanted: np.ndarray, dtype: DType) -> None:
     """Fail unless both have the same bits; NaN is any NaN."""
     assert given.dtype == wanted.dtype == dtype.numpy
-    if dtype.is_float:
+    if dtype.is_real:
         a, b = given.astype(np.float64), wanted.astype(np.float64)
         nan = np.isnan(a) & np.isnan(b)
         assert np.array_equal(np.where(nan, 0, a), np.where(nan, 0, b))

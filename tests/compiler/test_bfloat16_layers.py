@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import relayvm
-from relayvm.base.narrow.bfloat16 import is_bfloat16, widened
+from relayvm.base.narrow.arrays import is_bfloat16
+from relayvm.base.narrow.bfloat16 import widened
 from relayvm.compiler.autodiff import gradient
 from relayvm.compiler.entries import bind_params
 from relayvm.compiler.evaluate import Evaluator

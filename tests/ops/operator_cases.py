@@ -315,6 +315,8 @@ def values_of(
 def _array(shape: Shape, dtype: DType, rng: np.random.Generator, special: bool) -> np.ndarray:
     if dtype.is_bool:
         return np.asarray(rng.integers(0, 2, shape)).astype(np.bool_)
+    if dtype.is_stored:
+        return _stored(shape, dtype, rng, special)
     if dtype.is_float:
         array = np.asarray(rng.normal(0, 2, shape)).astype(dtype.numpy)
         extremes: tuple[float, ...] = _SPECIAL
@@ -326,6 +328,18 @@ def _array(shape: Shape, dtype: DType, rng: np.random.Generator, special: bool) 
         picked = np.array(extremes, dtype.numpy)[rng.integers(0, len(extremes), array.shape)]
         array = np.where(chosen, picked, array).astype(dtype.numpy)
     return array
+
+
+def _stored(shape: Shape, dtype: DType, rng: np.random.Generator, special: bool) -> np.ndarray:
+    """Return an array of any bytes that elements have, or without `special` of numbers."""
+    codes = rng.integers(0, 1 << dtype.bits, shape)
+    if special or not dtype.is_real:
+        return (
+            np.asarray(codes.astype(np.uint8)).view(dtype.numpy)
+            if dtype.is_real
+            else (dtype.array(codes))
+        )
+    return dtype.array(rng.normal(0, 2, shape))
 
 
 def all_cases() -> list[tuple[str, int]]:

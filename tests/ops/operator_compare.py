@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dtypes import dtype_of
+from relayvm.base.narrow.arrays import as_bytes
 from relayvm.ir.types import Type
 from relayvm.ops.operator import Operator
 
@@ -28,6 +29,8 @@ def assert_same(
         return
     assert actual.dtype == expected.dtype, what
     assert actual.shape == expected.shape, what
+    if dtype_of(expected.dtype).is_stored:
+        actual, expected = as_bytes(actual), as_bytes(expected)
     if not dtype_of(expected.dtype).is_float:
         assert np.array_equal(actual, expected), f"{what}:\n{actual}\n{expected}"
         return

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from operator_cases import CASES, dtypes_of, types_of, values_of
 
-from relayvm.base.narrow.bfloat16 import is_bfloat16, widened
+from relayvm.base.narrow.arrays import is_bfloat16
+from relayvm.base.narrow.bfloat16 import widened
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.to_python import PythonProgram
 from relayvm.compiler.to_python.spellings import spelled_names

@@ -1,66 +1,27 @@
-"""Arrays of bfloat16, which numpy has not: their dtype, and the values they hold.
+"""Values of bfloat16, which numpy has not, from and to their bits.
 
-Nothing computes on such arrays: they are widened to float32, which is exact, and results are
-rounded. So programs need the package ml_dtypes only where arrays of bfloat16 come from or go to
-the caller.
+Nothing computes on arrays of them: they are widened to float32, which is exact, and results are
+rounded.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
+
+from relayvm.base.narrow.host import BFLOAT16, array_dtype
 
 Array = np.ndarray[Any, Any]
 
 MAX = float.fromhex("0x1.fep127")
 TINY = 2.0**-126
-_NAME = "bfloat16"
-
-
-@cache
-def array_dtype() -> np.dtype[Any]:
-    """Return the dtype of ml_dtypes, or where it is not installed one of two opaque bytes."""
-    return host_dtype() or np.dtype([(_NAME, "V2")])
-
-
-@cache
-def host_dtype() -> np.dtype[Any] | None:
-    """Return the dtype of arrays that callers have, None where ml_dtypes is not installed."""
-    try:
-        from ml_dtypes import bfloat16
-    except ImportError:
-        return None
-    dtype: np.dtype[Any] = np.dtype(bfloat16)
-    return dtype
-
-
-def as_bytes(array: Array) -> Array:
-    """Return the same elements as an array with the buffer protocol, which bfloat16 lacks."""
-    return np.asarray(array.view(np.uint16)) if array.dtype.kind == "V" else array
-
-
-def name_of(dtype: np.dtype[Any]) -> str:
-    """Return numpy's name of a dtype; that of the opaque bytes is `bfloat16` too."""
-    return _NAME if dtype.names == (_NAME,) else str(dtype.name)
-
-
-def is_bfloat16(array: Any) -> bool:
-    """Tell whether an array holds elements of bfloat16."""
-    dtype = array.dtype
-    return bool(dtype.kind == "V" and name_of(dtype) == _NAME)
 
 
 def widened(array: Array) -> Array:
     """Return elements of bfloat16 as float32, bit by bit."""
     bits = np.ascontiguousarray(array).view(np.uint16).astype(np.uint32) << np.uint32(16)
     return np.asarray(np.asarray(bits).view(np.float32).reshape(array.shape))
-
-
-def readable(array: Array) -> Array:
-    """Return an array whose values numpy can read: bfloat16 as float32, others as they are."""
-    return widened(array) if is_bfloat16(array) else array
 
 
 def rounded(array: Array) -> Array:
@@ -75,7 +36,7 @@ def rounded(array: Array) -> Array:
     kept = np.where(is_exact, bits >> np.uint32(16), nan)
     is_nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
     result = np.where(is_nan, kept, high).astype(np.uint16)
-    return np.asarray(result.reshape(array.shape).view(array_dtype()))
+    return np.asarray(result.reshape(array.shape).view(array_dtype(BFLOAT16)))
 
 
 def _odd(array: Array) -> Array:

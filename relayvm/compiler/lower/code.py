@@ -11,6 +11,7 @@ from typing import Union
 from relayvm.base.diagnostics import InternalError
 from relayvm.base.dims import AnyDim, Dim
 from relayvm.base.dtypes import DType
+from relayvm.base.narrow.arrays import as_bytes
 from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.lower.dims import DimCode
@@ -224,8 +225,8 @@ def dtype_of_type(kind: Type) -> DType:
 def bits_of(expr: Constant) -> int:
     """Return the value's own bits, integers extended to 64 bits by their signedness."""
     dtype = dtype_of_type(type_of(expr))
-    if dtype.is_float:
-        return int.from_bytes(expr.data.astype(dtype.numpy).tobytes(), "little")
+    if dtype.is_float or dtype.is_stored:
+        return int.from_bytes(as_bytes(expr.data).tobytes(), "little")
     return int(expr.data)
 
 

@@ -81,6 +81,8 @@ def word_instruction(call: Call) -> str | None:
 
 
 def _stem(name: str, operand: DType, result: DType) -> str | None:
+    if operand.is_stored or result.is_stored:
+        return "move" if name == "copy" else None
     if name == "cast":
         return "move" if operand == result else f"cast_{operand.short}_{result.short}"
     if name in ("copy", "where"):

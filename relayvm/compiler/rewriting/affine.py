@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dtypes import FLOAT32, INT32, DType
-from relayvm.base.narrow.bfloat16 import readable
+from relayvm.base.narrow.arrays import readable
 from relayvm.base.source import Span
 from relayvm.compiler.rewriting.build import call, constant, folded, tensor
 from relayvm.ir.equal import structural_equal

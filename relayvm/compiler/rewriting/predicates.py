@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dtypes import BFLOAT16, FLOAT32, DType, number_of
-from relayvm.base.narrow.bfloat16 import readable
+from relayvm.base.dtypes import BFLOAT16, BY_NAME, FLOAT32, DType, number_of
+from relayvm.base.narrow.arrays import readable
 from relayvm.compiler.rewriting.build import is_determined, is_static, tensor, type_of
 from relayvm.ir.expr import Constant, Expr
 
@@ -22,6 +22,8 @@ def _is_numeric(expr: Expr) -> bool:
 
 def _holds(dtype: DType, source: DType) -> bool:
     """Tell whether each value of `source` is one of a float dtype."""
+    if source.is_stored:
+        return _holds(dtype, BY_NAME[source.wide])
     if BFLOAT16 not in (dtype, source):
         return np.can_cast(source.numpy, dtype.numpy)
     if source is BFLOAT16:
@@ -37,7 +39,7 @@ def _is_lossless(expr: Expr, dtype: DType, final: Expr) -> bool:
     source, target = tensor(expr).dtype, tensor(final).dtype
     if source.is_bool:
         return True
-    if source.is_float:
+    if source.is_real:
         return dtype.is_float and _holds(dtype, source)
     if dtype.is_float:
         once = target.bits >= 32 or source.bits <= 8

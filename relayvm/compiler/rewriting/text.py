@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.narrow.bfloat16 import readable
+from relayvm.base.narrow.arrays import readable
 from relayvm.base.source import Source
 from relayvm.compiler.rewriting.build import constant, folded, tensor, typed_call
 from relayvm.compiler.rewriting.engine import CallRule, Site

@@ -10,7 +10,7 @@ import numpy as np
 
 from relayvm.base.dims import AnyDim, Dim, DimExpr
 from relayvm.base.dtypes import DType
-from relayvm.base.narrow.bfloat16 import is_bfloat16
+from relayvm.base.narrow.arrays import narrow_name
 from relayvm.compiler.to_python import support
 from relayvm.compiler.to_python.spellings import (
     MEANINGS,
@@ -91,7 +91,7 @@ class Shared:
 
     def constant(self, data: np.ndarray) -> Term:
         """Return a tensor as text in place, or by name where it is large."""
-        if data.ndim == 0 and not is_bfloat16(data):
+        if data.ndim == 0 and not narrow_name(data):
             return Term(scalar_text(data[()]))
         if data.ndim == 1 and data.size <= MOST_IN_PLACE and data.dtype.kind in "biu":
             return Term(f"np.array({data.tolist()}, np.{data.dtype.name})")
@@ -112,9 +112,10 @@ class Shared:
                 code = base64.b64encode(np.ascontiguousarray(data).tobytes()).decode()
                 shape = tuple_text([str(n) for n in data.shape])
                 dtype = f"np.{data.dtype.name}"
-                if is_bfloat16(data):
-                    self.imports["from relayvm.base.dtypes import BFLOAT16"] = None
-                    dtype = "BFLOAT16.numpy"
+                narrow = narrow_name(data)
+                if narrow:
+                    self.imports["from relayvm.base.dtypes import BY_NAME"] = None
+                    dtype = f'BY_NAME["{narrow}"].numpy'
                 text = f'np.frombuffer(base64.b64decode("{code}"), {dtype})'
                 text += f".reshape({shape})"
             lines.append(f"{name} = {text}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dtypes import BFLOAT16, DType
+from relayvm.base.dtypes import DType
 from relayvm.compiler.to_python.text import OPERATOR, POSTFIX, Term, joined, tuple_text
 from relayvm.ir.types import TensorType, TupleType, Type
 from relayvm.ops.binary import BINARY_MEANINGS
@@ -41,7 +41,8 @@ def spelled(
 ) -> Term | None:
     """Return a call in plain numpy, or None. `uses` is told the helpers that the text needs."""
     dtypes = [t.dtype for t in types if isinstance(t, TensorType)]
-    if BFLOAT16 in (*map(_dtype_within, types), *attrs.values()):
+    within = (*(d for t in types for d in _dtypes_within(t)), *attrs.values())
+    if any(isinstance(d, DType) and d.is_narrow for d in within):
         return None
     if name in MEANINGS and dtypes:
         return _elementwise(name, args, dtypes[0], uses)
@@ -51,11 +52,11 @@ def spelled(
     return spelling(args, types, attrs) if spelling is not None else None
 
 
-def _dtype_within(type_: Type) -> DType | None:
-    """Return the dtype of a tensor, BFLOAT16 of a tuple that holds one of it."""
+def _dtypes_within(type_: Type) -> set[DType]:
+    """Return the dtypes of a tensor, or of a tuple of tensors."""
     if isinstance(type_, TupleType):
-        return BFLOAT16 if BFLOAT16 in map(_dtype_within, type_.fields) else None
-    return type_.dtype if isinstance(type_, TensorType) else None
+        return {d for field in type_.fields for d in _dtypes_within(field)}
+    return {type_.dtype} if isinstance(type_, TensorType) else set()
 
 
 def _elementwise(name: str, args: Sequence[Term], dtype: DType, uses: Uses) -> Term | None:

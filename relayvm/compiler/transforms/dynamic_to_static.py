@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dtypes import number_of
-from relayvm.base.narrow.bfloat16 import readable
+from relayvm.base.narrow.arrays import readable
 from relayvm.compiler.rewriting import CallRule, Site, rewrite_calls
 from relayvm.compiler.rewriting.build import attrs_of, call, constant, is_static, tensor
 from relayvm.ir.expr import Call, Constant, Expr, Tuple

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relayvm.base.narrow.bfloat16 import readable
+from relayvm.base.narrow.arrays import readable
 from relayvm.compiler.rewriting import CallRule, Site, rewrite_calls
 from relayvm.compiler.rewriting.build import call, constant, tensor
 from relayvm.ir.expr import Call, Constant, Expr

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.narrow.bfloat16 import readable
+from relayvm.base.narrow.arrays import readable
 from relayvm.compiler.rewriting import CallRule, Site, rewrite_calls
 from relayvm.compiler.rewriting.build import attrs_of, is_call, tensor, typed_call
 from relayvm.ir.expr import Attrs, Call, Constant, Expr

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from relayvm.base.dims import Dim, dims_equal
-from relayvm.base.narrow.bfloat16 import readable
+from relayvm.base.narrow.arrays import readable
 from relayvm.compiler.rewriting import CallRule, Site, rewrite_calls
 from relayvm.compiler.rewriting.build import attrs_of, call, folded, is_call, tensor, typed_call
 from relayvm.compiler.transforms.fold_constants import fold_constants

@@ -15,11 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dtypes import BFLOAT16, BY_NAME, DType, dtype_of
+from relayvm.base.dtypes import BFLOAT16, BY_NAME, COMPUTED, STORED, DType, dtype_of
 
 _KINDS = {"bool": "BOOL", "int": "I", "uint": "U", "float": "F"}
-_NAMES = {d: _KINDS[d.kind] + ("" if d.is_bool else str(d.bits)) for d in BY_NAME.values()}
-_NAMES[BFLOAT16] = "BF16"
+_NAMES = {d: _KINDS[d.kind] + ("" if d.is_bool else str(d.bits)) for d in COMPUTED}
+_NAMES |= {
+    BFLOAT16: "BF16",
+    # The format has no names for most of them, of which each element takes a byte.
+    **{d: f"{d.name.upper()}_BYTES" for d in STORED},
+    BY_NAME["float8_e4m3fn"]: "F8_E4M3",
+    BY_NAME["float8_e5m2"]: "F8_E5M2",
+}
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 

@@ -32,6 +32,8 @@ def literal(value: float, dtype: DType, lanes: int = 1) -> str:
 def _scalar_literal(value: float, dtype: DType) -> str:
     if dtype is BOOL:
         return "true" if value else "false"
+    if dtype.is_stored:
+        return str(int(dtype.array(value).view("uint8")))
     if not dtype.is_float:
         bits = int(value) & ((1 << dtype.bits) - 1)
         return str(bits)

@@ -308,4 +308,6 @@ class StatementEmitter:
         if dtype.bits == 64:
             return text
         instruction = "sext" if dtype.kind == "int" else "zext"
-        return e.value(f"{instruction} i{dtype.bits} {text} to i64")
+        return e.value(
+            f"{instruction} {'i8' if dtype.is_stored else f'i{dtype.bits}'} {text} to i64"
+        )

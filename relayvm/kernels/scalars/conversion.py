@@ -5,6 +5,7 @@ from __future__ import annotations
 from relayvm.base.dtypes import (
     BFLOAT16,
     BOOL,
+    BY_NAME,
     FLOAT16,
     FLOAT32,
     FLOAT64,
@@ -15,6 +16,7 @@ from relayvm.base.dtypes import (
     UINT64,
     DType,
 )
+from relayvm.kernels.scalars import stored
 from relayvm.kernels.scalars.value import Value, select
 
 
@@ -23,6 +25,10 @@ def cast(x: Value, dtype: DType) -> Value:
     source = x.dtype
     if source is dtype:
         return x
+    if source.is_stored:
+        return cast(stored.widen(x), dtype)
+    if dtype.is_stored:
+        return _to_stored(x, dtype)
     if dtype is BOOL:
         return widen(x).differs(0)
     if dtype is FLOAT16:
@@ -37,12 +43,39 @@ def cast(x: Value, dtype: DType) -> Value:
 
 
 def widen(x: Value) -> Value:
-    """Return float16 and bfloat16 as float32, in which they are computed with; other values as
-    they are.
+    """Return float16 and bfloat16 as float32, in which they are computed with, and what is stored
+    in the dtype that computes it; other values as they are.
     """
+    if x.dtype.is_stored:
+        return stored.widen(x)
     if x.dtype is BFLOAT16:
         return (x.bitcast(UINT16).convert(UINT32) << 16).bitcast(FLOAT32)
     return x.convert(FLOAT32) if x.dtype is FLOAT16 else x
+
+
+def _to_stored(x: Value, dtype: DType) -> Value:
+    wide = BY_NAME[dtype.wide]
+    if not wide.is_float:
+        source = widen(x)
+        byte = _float_to_integer(source, dtype) if source.dtype.is_float else source.convert(wide)
+        return stored.narrowed_whole(byte, dtype)
+    return stored.narrowed_float(_odd_single(x), dtype)
+
+
+def _odd_single(x: Value) -> Value:
+    """Return a number as float32, rounded to odd where it is inexact, so that rounding it again is
+    rounding it once.
+    """
+    source = x.dtype
+    if source in (INT64, UINT64):
+        x = _folded(x)
+    if source in (FLOAT16, BFLOAT16):
+        return widen(x)
+    if source.is_bool or (not source.is_float and source.bits <= 16):
+        return x.convert(FLOAT32)
+    if source is FLOAT32:
+        return x
+    return _odd_float32(x if source is FLOAT64 else x.convert(FLOAT64))
 
 
 def _to_float16(x: Value) -> Value:
@@ -68,13 +101,7 @@ def _odd_float32(x: Value) -> Value:
 
 
 def _to_bfloat16(x: Value) -> Value:
-    source = x.dtype
-    if source in (INT64, UINT64):
-        x = _folded(x)
-    if source is FLOAT16 or (not source.is_float and source.bits <= 16):
-        x = x.convert(FLOAT32)
-    elif source is not FLOAT32:
-        x = _odd_float32(x if source is FLOAT64 else x.convert(FLOAT64))
+    x = _odd_single(x)
     bits = x.bitcast(UINT32)
     up = bits + (((bits >> 16) & 1) + 0x7FFF)
     nan = bits | 0x400000
@@ -97,9 +124,10 @@ def _folded(x: Value) -> Value:
 
 def _float_to_integer(x: Value, dtype: DType) -> Value:
     low, high = int(dtype.min), int(dtype.max)
+    target = BY_NAME[dtype.wide] if dtype.is_stored else dtype
     # `high + 1` is a power of two, exact in any float; where `low - 1` rounds to `low`, that value
     # saturates to itself.
     inside = (x > float(low - 1)) & (x < float(high + 1))
-    whole = select(inside, x, 0.0).convert(dtype)
+    whole = select(inside, x, 0.0).convert(target)
     clipped = select(x >= float(high + 1), whole.like(high), whole)
     return select(x <= float(low - 1), whole.like(low), clipped)

@@ -142,7 +142,7 @@ class NumpyMachine:
         return np.where(condition, a, b)
 
     def bitcast(self, raw: Any, source: DType, target: DType) -> Any:
-        return np.asarray(raw, source.numpy).view(target.numpy)
+        return np.ascontiguousarray(raw, source.numpy).view(target.numpy).reshape(np.shape(raw))
 
     def convert(self, raw: Any, source: DType, target: DType) -> Any:
         return np.asarray(raw).astype(target.numpy)

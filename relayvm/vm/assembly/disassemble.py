@@ -13,7 +13,7 @@ import numpy as np
 from relayvm.base.abi import Kernel, TrapCode
 from relayvm.base.dims import Dim, DimVar
 from relayvm.base.dtypes import BY_CODE
-from relayvm.base.narrow.bfloat16 import name_of
+from relayvm.base.narrow.host import name_of
 from relayvm.vm.file.codec import dim_code
 from relayvm.vm.file.format import DIM_OPS
 from relayvm.vm.isa import ISA, Kind

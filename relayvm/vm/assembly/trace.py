@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dtypes import BFLOAT16, BY_CODE, BY_NAME, DType
-from relayvm.base.narrow.bfloat16 import widened
+from relayvm.base.dtypes import BY_CODE, BY_NAME, DType
+from relayvm.base.narrow.arrays import readable
 from relayvm.vm.assembly.disassemble import instruction_text
 from relayvm.vm.convert import Converter, number_of_word
 from relayvm.vm.file.codec import encode_code, register_slot
@@ -143,7 +143,7 @@ class Tracer:
         if count:
             data = ffi.buffer(info.data, count * dtype.itemsize_bytes)
             raw = np.frombuffer(data, dtype.numpy)
-            first = (widened(raw) if dtype is BFLOAT16 else raw).tolist()
+            first = readable(raw).tolist()
         items = ", ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in first)
         more = ", ..." if info.elements > count else ""
         return f"Tensor[({dims}), {dtype.name}] {items}{more}".rstrip()

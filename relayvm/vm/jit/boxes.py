@@ -43,7 +43,7 @@ def load_element(w: Writer, dtype: DType, place: str) -> str:
     value = w.value(f"load i{bits}, ptr {place}")
     if dtype.is_bool:
         return w.value(f"zext i1 {w.value(f'icmp ne i8 {value}, 0')} to i64")
-    assert dtype.is_float or kind_of(dtype) == f"i{bits}"
+    assert dtype.is_float or dtype.is_stored or kind_of(dtype) == f"i{bits}"
     if bits == 64:
         return value
     return w.value(f"{'sext' if dtype.kind == 'int' else 'zext'} i{bits} {value} to i64")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relayvm.base.dtypes import BFLOAT16, DTYPES, FLOAT16, NUMERIC, DType
+from relayvm.base.dtypes import BFLOAT16, COMPUTED, FLOAT16, NUMERIC, DType
 from relayvm.vm.isa import COMPARISONS, LOGICAL, cast_name, word_name
 from relayvm.vm.jit.writer import Writer
 
@@ -365,10 +365,10 @@ def _table() -> dict[str, WordLowering]:
         "logical_not": _logical_not,
         **{name: _logical(name) for name in LOGICAL},
     }
-    for dtype in DTYPES:
+    for dtype in COMPUTED:
         table |= {word_name(name, dtype): row for name, row in _rows_of(dtype).items()}
-    for source in DTYPES:
-        for target in DTYPES:
+    for source in COMPUTED:
+        for target in COMPUTED:
             lowering = _cast(source, target) if source is not target else None
             if lowering is not None:
                 table[cast_name(source, target)] = lowering

@@ -45,7 +45,7 @@ static bool same_tensor(const rvm_tensor *a, const rvm_tensor *b) {
     if (a->dtype != b->dtype || a->rank != b->rank || memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) != 0) {
         return false;
     }
-    if (a->dtype < RVM_DTYPE_FLOAT16) {
+    if (rvm_dtype_kind[a->dtype] != RVM_KIND_FLOAT) {
         return a->elements == 0 || memcmp(a->data, b->data, tensor_bytes(a)) == 0;
     }
     size_t step = rvm_dtype_bytes[a->dtype];

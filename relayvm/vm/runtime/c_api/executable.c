@@ -20,8 +20,17 @@ SAME(FLOAT16)
 SAME(FLOAT32)
 SAME(FLOAT64)
 SAME(BFLOAT16)
+SAME(INT4)
+SAME(UINT4)
+SAME(INT2)
+SAME(UINT2)
+SAME(FLOAT8_E4M3FN)
+SAME(FLOAT8_E5M2)
+SAME(FLOAT8_E4M3FNUZ)
+SAME(FLOAT8_E5M2FNUZ)
+SAME(FLOAT4_E2M1FN)
 #undef SAME
-_Static_assert(RVM_BFLOAT16 + 1 == RVM_NUM_DTYPES, "there is no other");
+_Static_assert(RVM_FLOAT4_E2M1FN + 1 == RVM_NUM_DTYPES, "there is no other");
 
 int library_fail(rvm_error *error, const char *code, const char *format, ...) {
     if (error) {

@@ -61,7 +61,16 @@ typedef enum rvm_dtype {
     RVM_FLOAT16 = 9,
     RVM_FLOAT32 = 10,
     RVM_FLOAT64 = 11,
-    RVM_BFLOAT16 = 12 /* the upper half of a float32 */
+    RVM_BFLOAT16 = 12, /* the upper half of a float32 */
+    RVM_INT4 = 13,     /* from here on: the low bits of a byte, the sign in those above an integer */
+    RVM_UINT4 = 14,
+    RVM_INT2 = 15,
+    RVM_UINT2 = 16,
+    RVM_FLOAT8_E4M3FN = 17,
+    RVM_FLOAT8_E5M2 = 18,
+    RVM_FLOAT8_E4M3FNUZ = 19,
+    RVM_FLOAT8_E5M2FNUZ = 20,
+    RVM_FLOAT4_E2M1FN = 21
 } rvm_dtype;
 
 typedef enum rvm_kind {

@@ -11,7 +11,7 @@
 #define RVM_LARGE_BYTES 65536
 #define RVM_MAX_BYTES INT64_C(70368744177664)
 #define RVM_WORK_PER_STEP 4096
-#define RVM_NUM_DTYPES 13
+#define RVM_NUM_DTYPES 22
 #define RVM_NUM_IMAGE_IMPORTS 3
 #define RVM_NUM_TRAPS 11
 
@@ -55,19 +55,29 @@ enum {
     RVM_DTYPE_FLOAT16 = 9,
     RVM_DTYPE_FLOAT32 = 10,
     RVM_DTYPE_FLOAT64 = 11,
-    RVM_DTYPE_BFLOAT16 = 12
+    RVM_DTYPE_BFLOAT16 = 12,
+    RVM_DTYPE_INT4 = 13,
+    RVM_DTYPE_UINT4 = 14,
+    RVM_DTYPE_INT2 = 15,
+    RVM_DTYPE_UINT2 = 16,
+    RVM_DTYPE_FLOAT8_E4M3FN = 17,
+    RVM_DTYPE_FLOAT8_E5M2 = 18,
+    RVM_DTYPE_FLOAT8_E4M3FNUZ = 19,
+    RVM_DTYPE_FLOAT8_E5M2FNUZ = 20,
+    RVM_DTYPE_FLOAT4_E2M1FN = 21
 };
 
-static const uint8_t rvm_dtype_bytes[13] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2};
+static const uint8_t rvm_dtype_bytes[22] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
 enum {
     RVM_KIND_BOOL = 0,
     RVM_KIND_INT = 1,
     RVM_KIND_UINT = 2,
-    RVM_KIND_FLOAT = 3
+    RVM_KIND_FLOAT = 3,
+    RVM_KIND_STORED = 4
 };
 
-static const uint8_t rvm_dtype_kind[13] = {0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+static const uint8_t rvm_dtype_kind[22] = {0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 4};
 
 #define RVM_IMPORTS(X) X(memcpy) X(memmove) X(memset)
 

@@ -35,7 +35,7 @@ static PyObject *made_to_fit(const entry *self, const place *declared, PyObject 
         if ((PyObject *)PyArray_DESCR(array) == declared->descr && PyArray_NDIM(array) == declared->rank) {
             made = (PyObject *)PyArray_GETCONTIGUOUS(array);
         }
-    } else if (declared->dtype != RVM_DTYPE_BFLOAT16 && !PyArray_Check(value) &&
+    } else if (declared->dtype < RVM_DTYPE_BFLOAT16 && !PyArray_Check(value) &&
                PyObject_HasAttrString(value, "__dlpack__")) {
         made = PyObject_CallFunctionObjArgs(self->borrow, value, NULL);
         if (!made && PyErr_ExceptionMatches(PyExc_Exception)) {
@@ -109,7 +109,7 @@ static bool set_word(const place *declared, rvm_argument *slot, PyObject *value)
         return true;
     }
     /* numpy does not find the element in scalars of dtypes that are not its own. */
-    if (PyArray_IsScalar(value, Generic) && declared->dtype != RVM_DTYPE_BFLOAT16) {
+    if (PyArray_IsScalar(value, Generic) && declared->dtype < RVM_DTYPE_BFLOAT16) {
         PyArray_Descr *descr = PyArray_DescrFromScalar(value);
         const bool same = (PyObject *)descr == declared->descr;
         uint64_t element = 0;
