@@ -108,8 +108,10 @@ def write_number(data: np.ndarray) -> str | None:
     if dtype is BOOL:
         return "True" if data else "False"
     if not dtype.is_real:
-        suffix = "" if dtype is INT32 else dtype.short
-        return f"{int(number_of(data))}{suffix}"
+        value = int(number_of(data))
+        # Upper bits of a byte that no literal gives may be set.
+        is_exact = not dtype.is_stored or dtype.array(value).tobytes() == data.tobytes()
+        return f"{value}{'' if dtype is INT32 else dtype.short}" if is_exact else None
     suffix = "f" if dtype is FLOAT32 else dtype.short
     value = number_of(data)
     if isnan(value):

@@ -13,13 +13,13 @@ import pytest
 from test_machine import is_close, is_same, outcome, result_of
 
 import relayvm
-from relayvm.base.dtypes import DTYPES, dtype_of
+from relayvm.base.dtypes import COMPUTED, dtype_of
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.infer_types import infer_types
 
 FILES = sorted((Path(__file__).parent / "machine").glob("*.relay"))
 SIZES = "// sizes:"
-PLAIN = [row.name for row in DTYPES if row.name != "bool"]
+PLAIN = [row.name for row in COMPUTED if row.name != "bool"]
 
 
 def arguments(text: str, module: relayvm.Module) -> list[np.ndarray]:

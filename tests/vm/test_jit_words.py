@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from relayvm.base.dtypes import BFLOAT16, BOOL, DTYPES, FLOATS, DType
+from relayvm.base.dtypes import BFLOAT16, BOOL, COMPUTED, FLOATS, DType
 from relayvm.vm import isa
 from relayvm.vm.jit import make_native
 from relayvm.vm.jit.module import INLINE
@@ -17,7 +17,7 @@ from tests.vm.test_word_instructions import program, samples
 
 # Instructions whose C body is called from compiled code; all others are lowered in place.
 BY_BODY = {
-    *(isa.cast_name(d, BFLOAT16) for d in DTYPES if d.bits == 64),
+    *(isa.cast_name(d, BFLOAT16) for d in COMPUTED if d.bits == 64),
     "ref_new_word",
     "ref_new",
     "array_new",
@@ -54,12 +54,12 @@ PLACED = {
         *("tensor_dim", "tensor_rank", "unbox_word"),
         *("check_dim", "check_equal", "tensor_check"),
     },
-    "comparisons": {isa.word_name(n, d) for n in isa.COMPARISONS for d in DTYPES},
-    "integers": {isa.word_name(n, d) for n in isa.ARITHMETIC for d in DTYPES if d.is_integer},
-    "bits": {isa.word_name(n, d) for n in isa.BITWISE for d in DTYPES if not d.is_float},
+    "comparisons": {isa.word_name(n, d) for n in isa.COMPARISONS for d in COMPUTED},
+    "integers": {isa.word_name(n, d) for n in isa.ARITHMETIC for d in COMPUTED if d.is_integer},
+    "bits": {isa.word_name(n, d) for n in isa.BITWISE for d in COMPUTED if not d.is_float},
     "floats": {isa.word_name(n, d) for n in isa.ARITHMETIC for d in FLOATS},
-    "signs": {isa.word_name(n, d) for n in isa.UNARY for d in DTYPES if not d.is_bool},
-    "casts": {isa.cast_name(a, b) for a in DTYPES for b in DTYPES if a is not b} - BY_BODY,
+    "signs": {isa.word_name(n, d) for n in isa.UNARY for d in COMPUTED if not d.is_bool},
+    "casts": {isa.cast_name(a, b) for a in COMPUTED for b in COMPUTED if a is not b} - BY_BODY,
 }
 
 
@@ -84,7 +84,7 @@ def rows_of(dtype: DType) -> list[tuple[str, tuple[DType, ...], DType]]:
     if dtype.is_integer:
         rows += [(isa.word_name(n, dtype), (dtype, dtype), dtype) for n in isa.SHIFTS]
     rows += [(isa.word_name(n, dtype), (dtype, dtype), BOOL) for n in isa.COMPARISONS]
-    rows += [(isa.cast_name(dtype, t), (dtype,), t) for t in DTYPES if t is not dtype]
+    rows += [(isa.cast_name(dtype, t), (dtype,), t) for t in COMPUTED if t is not dtype]
     return rows
 
 
@@ -100,7 +100,7 @@ def edges(dtype: DType) -> list:
     return values
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", COMPUTED, ids=str)
 def test_the_three_ways_give_the_same_bits(dtype):
     rows = rows_of(dtype)
     exes = [program(rows) for _ in range(3)]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from relayvm.base.dtypes import DTYPES, NARROW, NUMERIC, DType
+from relayvm.base.dtypes import COMPUTED, NARROW, NUMERIC, DType
 from relayvm.vm import isa
 from relayvm.vm.executable import Executable
 from relayvm.vm.machine import VirtualMachine
@@ -138,10 +138,10 @@ def same(actual, expected) -> bool:
     return actual == expected and np.signbit(actual) == np.signbit(expected)
 
 
-BOOL = DTYPES[0]
+BOOL = COMPUTED[0]
 
 
-@pytest.mark.parametrize("dtype", [d for d in DTYPES if d.is_integer], ids=str)
+@pytest.mark.parametrize("dtype", [d for d in COMPUTED if d.is_integer], ids=str)
 def test_integer_arithmetic_wraps_and_never_traps(dtype):
     names = [*INTEGER_MEANING, "left_shift", "right_shift"]
     vm = machine([(isa.word_name(n, dtype), (dtype, dtype), dtype) for n in names])
@@ -171,7 +171,7 @@ def test_float_arithmetic_is_numpys(dtype):
                     assert same(actual, expected), (name, a, b, actual, expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", COMPUTED, ids=str)
 def test_comparisons_give_bools(dtype):
     vm = machine([(isa.word_name(n, dtype), (dtype, dtype), BOOL) for n in COMPARISONS])
     for name, meaning in COMPARISONS.items():
@@ -181,7 +181,7 @@ def test_comparisons_give_bools(dtype):
                 assert bool(actual) == bool(meaning(a, b)), (name, a, b)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", COMPUTED, ids=str)
 def test_unary_instructions(dtype):
     names = [n for n in ("negative", "abs", "bitwise_not") if isa.word_name(n, dtype) in isa.ISA]
     vm = machine([(isa.word_name(n, dtype), (dtype,), dtype) for n in names])
@@ -229,9 +229,9 @@ def cast_meaning(value, source: DType, target: DType):
     return min(max(math.trunc(float(value)), target.min), target.max)
 
 
-@pytest.mark.parametrize("source", DTYPES, ids=str)
+@pytest.mark.parametrize("source", COMPUTED, ids=str)
 def test_casts_saturate_from_floats_and_wrap_between_integers(source):
-    targets = [t for t in DTYPES if t is not source]
+    targets = [t for t in COMPUTED if t is not source]
     vm = machine([(isa.cast_name(source, t), (source,), t) for t in targets])
     extra = [0.5, 65519.0, 65520.0, 2049.0, -129.9, 1e10] if source.name == "float64" else []
     for target in targets:
@@ -245,7 +245,7 @@ def test_casts_saturate_from_floats_and_wrap_between_integers(source):
 
 
 def test_float16_rounds_as_numpy_does_everywhere():
-    float16, float64 = (next(d for d in DTYPES if d.name == n) for n in ("float16", "float64"))
+    float16, float64 = (next(d for d in COMPUTED if d.name == n) for n in ("float16", "float64"))
     vm = machine([("cast_f64_f16", (float64,), float16)])
     generator = np.random.default_rng(5)
     halves = np.arange(0, 0x7C00, 37, dtype=np.uint16).view(np.float16).astype(np.float64)
