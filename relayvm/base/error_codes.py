@@ -110,8 +110,7 @@ ERROR_CODES: dict[str, str] = {
     ),
     "too-deep": (
         "Types, patterns or attribute values are nested deeper than any program needs.\n\n"
-        "Expressions may nest as deep as you like, but where a program is written as Python, which "
-        "takes 90 levels of blocks."
+        "Expressions may nest as deep as you like."
     ),
     "too-large-type": (
         "A type is larger than any program needs.\n\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relayvm.base.diagnostics import RelayError, Trap
+from relayvm.base.diagnostics import Trap
 from relayvm.base.dtypes import FLOAT32
 from relayvm.compiler.evaluate import DataValue, Evaluator, Reference
 from relayvm.compiler.infer_types import infer_types
@@ -243,11 +244,72 @@ def test_deep_choices_in_a_loop_see_its_variables():
     ran(text.replace(", fn () -> int32 { %i + %a }", ", %f"), 3)
 
 
-def test_nesting_that_python_does_not_take_is_refused():
-    text = "def @main(%n: int32) { " + "fn () { " * 120 + "(let %y = %n; %y)" + " }" * 120 + " }"
-    with pytest.raises(RelayError, match="nests deeper") as caught:
-        to_python(parsed(text.replace("(let %y = %n; %y)", "let %y = %n * %n; (%y, %y)")))
-    assert caught.value.diagnostics[0].code == "too-deep"
+# What stands around an expression `$`, with its number `#`.
+NESTS = {
+    "ifs at the end": "if (%n > #) { let %k# = %n - #; $ } else { %n * # }",
+    "ifs in operands": "(%n + (if (%n > #) { let %k# = %n * #; $ + %k# } else { # }))",
+    "ifs in conditions": "(if ($ > %n) { # } else { %n - # })",
+    "matches at the end": "match (@cut(%n, #)) { Some(%k#) => $, None => %n * # }",
+    "matches in operands": "(%n - (match (@cut(%n, #)) { None => #, Some(%k#) => $ * 3 + %k# }))",
+    "functions": "{ let %f# = fn (%a#: int32) { $ + %a# }; %f#(#) }",
+    "recursive functions": "{ let %f# = fn (%a#: int32) -> int32 { "
+    "if (%a# > #) { $ + %a# } else { %f#(%a# + 1) } }; %f#(# - 2) }",
+    "functions in branches": "if (%n > #) { let %f# = fn (%a#: int32) { $ + %a# }; %f#(#) } "
+    "else { # }",
+    "writes": "if (ref_read(%r) > #) { ref_write(%r, ref_read(%r) - 1); let %k# = $; "
+    "ref_write(%r, ref_read(%r) + %k# * #); %k# } else { ref_read(%r) }",
+}
+CUT = "def @cut(%n: int32, %i: int32) -> Option[int32] { if (%n > %i) { Some(%n) } else { None } } "
+
+
+def nested(around: str, depth: int, inside: str) -> str:
+    """Return an expression of so many levels."""
+    before, after = around.split("$")
+    numbers = range(depth)
+    start = "".join(before.replace("#", str(i)) for i in numbers)
+    return start + inside + "".join(after.replace("#", str(i)) for i in reversed(numbers))
+
+
+DEEPEST = [("ifs at the end", 1_000), ("matches in operands", 1_000), ("ifs in conditions", 1_000)]
+
+
+@pytest.mark.parametrize(
+    ("around", "depth"),
+    [*((n, 150) for n in NESTS), *(pytest.param(*d, marks=pytest.mark.slow) for d in DEEPEST)],
+)
+def test_what_nests_deeper_than_python_can_is_cut_into_functions(around, depth):
+    inside = nested(NESTS[around], depth, "%n + 7")
+    start = f"{CUT}def @main(%n: int32) {{ let %r = ref(%n); "
+    at_end = f"{start}{inside} }}"
+    module = typed(
+        at_end if "end" in around else f"{start}let %v = {inside}; (%v, ref_read(%r)) }}"
+    )
+    program, evaluator = PythonProgram(module), Evaluator(module)
+    for number in (depth + 9, depth - 30, 3):
+        assert shown(program.call("main", [number])) == shown(evaluator.call("main", [number]))
+
+
+def test_sizes_and_arrays_reach_the_deepest_level():
+    around = "if (sum(%x) > #f) { let %k# = zeros(shape=[n, #], dtype='float32'); $ } else { %x }"
+    inside = "fn (%y: Tensor[(n), float32]) { broadcast_to(%y, shape=[2, n]) }(%x) + sum(%k7)"
+    inside = nested(around.replace("'", '"'), 200, f"sum({inside}, axis=[0])")
+    text = f"def @main[n](%x: Tensor[(n), float32]) -> Tensor[(n), float32] {{ {inside} }}"
+    ran(text, np.array([150, 120], np.float32))
+
+
+@pytest.mark.parametrize("last", ["%f", "fn () -> int32 { %i + %a }"])
+def test_a_loop_whose_turns_end_deep_inside_takes_no_stack(last):
+    inside = nested("if (%a > -#) { let %k# = %a + #; $ } else { # }", 150, "$")
+    again = f"@go(%i + 1, %k1 - %k0 + {'%f()' if last == '%f' else '1'}, {last})"
+    text = f"""
+    def @go(%i: int32, %a: int32, %f: fn () -> int32) -> int32 {{
+      if (%i == 3000) {{ %a + %f() }} else {{ {inside.replace("$", again)} }}
+    }}
+    def @main(%n: int32) {{ @go(%n, 1, fn () -> int32 {{ 5 }}) }}
+    """
+    ran(text, 2_800)
+    calls = re.findall(r".*\bgo\(.*", to_python(parsed(text)))
+    assert [line.split()[0] for line in calls] == ["def", "return"]  # The loop, and `@main`.
 
 
 def test_sizes_are_read_from_arguments_and_checked():

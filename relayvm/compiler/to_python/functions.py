@@ -12,7 +12,7 @@ from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import Scopes, is_atomic
 from relayvm.compiler.analysis.sizes import instance_types
 from relayvm.compiler.infer_types import needs_check
-from relayvm.compiler.to_python.frames import Frame, define
+from relayvm.compiler.to_python.frames import Frame, define, free_names, return_again
 from relayvm.compiler.to_python.patterns import bindings, conditions
 from relayvm.compiler.to_python.shared import Shared
 from relayvm.compiler.to_python.sizes import Sizes
@@ -56,6 +56,8 @@ MOST_OF_A_LAMBDA = 60
 # Choices inside of choices, where a value is wanted; what is deeper is a function of its own, in
 # which they return and so need not nest.
 MOST_LEVELS = 8
+# Python takes 100 levels of indentation: what is deeper is a function beside this one.
+MOST_DEPTH = 60
 
 
 class FunctionWriter:
@@ -70,14 +72,19 @@ class FunctionWriter:
         self.terms: dict[int, Term] = {}
         self.names = Names(shared.names.taken)
         self.sizes = Sizes(self.names, shared.uses)
+        self.outer_names = frozenset(self.names.taken)
+        self.parts: list[Suite] = []
         self.used = {id(c) for n in self.scopes.order for c in children(n) if isinstance(c, Var)}
 
     def write(self) -> Suite:
-        """Return the definition as a suite of its lines."""
+        """Return the definition as a suite of its lines, followed by those of its parts."""
         frame = Frame(self.function, self.shared.function_names[self.global_name])
+        frame.body.depth = 2
         trampoline(self.function_body(frame))
         result = Suite()
         define(frame, result, self.names, self.shared.uses)
+        for part in self.parts:
+            result.lines += ["", "", part]
         return result
 
     # -- Functions --------------------------------------------------------------------------------
@@ -106,12 +113,16 @@ class FunctionWriter:
             node = node.body
         if self.is_new(node, scope):
             match node:
+                case If() | Match() if suite.depth >= MOST_DEPTH:
+                    part = yield self.part(node, frame, suite, frame)
+                    suite.add(f"return {part.loose}")
+                    return
                 case If() | Match():
                     yield self.choose_tail(node, frame, suite, suite)
                     return
                 case Call() if self.is_self(node.op, frame):
                     terms = yield self.arguments(node, frame, suite, node.args)
-                    frame.repeats = True
+                    _note_loop(frame)
                     suite.lines.append(AgainLine(tuple(t.loose for t in terms)))
                     return
         term = yield self.value(node)
@@ -123,6 +134,8 @@ class FunctionWriter:
         suite.add(f"return {term.loose}")
 
     def is_self(self, callee: Expr, frame: Frame) -> bool:
+        while frame.tail_of is not None:
+            frame = frame.tail_of
         if isinstance(callee, GlobalVar):
             return frame.parent is None and callee.name == self.global_name
         known = isinstance(callee, Var) and frame.parent is not None
@@ -231,7 +244,7 @@ class FunctionWriter:
                 return Term(f"{term.tight}[{node.index}]", POSTFIX)
             case Function():
                 return (yield self.closure(node, frame, suite, ""))
-            case If() | Match() if suite.level >= MOST_LEVELS:
+            case If() | Match() if suite.level >= MOST_LEVELS or suite.depth >= MOST_DEPTH:
                 return (yield self.part(node, frame, suite))
             case If():
                 return (yield self.choose(node, frame, suite, hint))
@@ -313,8 +326,12 @@ class FunctionWriter:
 
     def closure(self, node: Function, frame: Frame, suite: Suite, name: str) -> Recursive[Term]:
         """Return the term of a function: a short one without a name is a lambda."""
+        if suite.depth >= MOST_DEPTH:
+            deep: Term = yield self.deep_closure(node, frame, suite, name)
+            return deep
         frame.has_functions = True
         inner = Frame(node, name or self.names.new("fn"), frame)
+        inner.body.depth = suite.depth + 2
         yield self.function_body(inner)
         lines = inner.body.lines
         if not name and len(lines) == 1 and not inner.dim_lines and isinstance(lines[0], str):
@@ -324,6 +341,38 @@ class FunctionWriter:
                 return Term(f"lambda{params}: {body}", LOOSE)
         define(inner, suite, self.names, self.shared.uses)
         return Term(inner.name)
+
+    def deep_closure(
+        self, node: Function, frame: Frame, suite: Suite, name: str
+    ) -> Recursive[Term]:
+        """Write a function in a part that returns it."""
+        part = self.new_part(frame)
+        term: Term = yield self.closure(node, part, part.body, name)
+        part.body.add(f"return {term.loose}")
+        made = self.finished_part(part)
+        if not name:
+            return made
+        suite.add(f"{name} = {made.text}")
+        return Term(name)
+
+    def new_part(self, frame: Frame, tail_of: Frame | None = None) -> Frame:
+        """Return a function beside this one, for what is too deep to stand in it."""
+        name = self.names.new("part")
+        while name in self.shared.names.taken:  # A part of another function has it.
+            name = self.names.new("part")
+        self.shared.names.taken.add(name)
+        part = Frame(frame.function, name, frame, tail_of)
+        part.body.depth = 1
+        return part
+
+    def finished_part(self, part: Frame) -> Term:
+        """Keep the definition of a part; return its call, with the variables that it needs."""
+        return_again(part.body, self.shared.uses)
+        part.params = free_names(part.body, self.is_local)
+        whole = Suite(flat=True)
+        define(part, whole, self.names, self.shared.uses)
+        self.parts.append(whole)
+        return Term(f"{part.name}({', '.join(part.params)})", POSTFIX)
 
     # -- Choices ----------------------------------------------------------------------------------
 
@@ -341,7 +390,7 @@ class FunctionWriter:
         term = yield self.condition(node, suite)
         mark = len(suite.lines)
         arms = self.arms(node, frame, into)
-        arms[1].level = into.level
+        arms[1].level, arms[1].depth = into.level, into.depth
         for scope, body in zip(self.scopes.opened(node), (node.true_branch, node.false_branch)):
             yield self.tail(body, scope)
         if len(suite.lines) > mark:
@@ -349,16 +398,22 @@ class FunctionWriter:
         into.add(f"if {term.loose}:")
         into.lines += [arms[0], Suite(arms[1].lines, flat=True)]
 
-    def part(self, node: If | Match, frame: Frame, suite: Suite) -> Recursive[Term]:
+    def is_local(self, name: str) -> bool:
+        """Tell whether a name is one of a variable here, no global one."""
+        is_global = name in self.outer_names or name in self.shared.names.taken
+        return name in self.names.taken and not is_global
+
+    def part(
+        self, node: If | Match, frame: Frame, suite: Suite, tail_of: Frame | None = None
+    ) -> Recursive[Term]:
         """Write a choice as a function that is called at once."""
-        inner = Frame(frame.function, self.names.new("part"), frame)
+        inner = self.new_part(frame, tail_of)
         yield self.choose_tail(node, inner, suite, inner.body)
-        frame.has_functions |= inner.has_functions
-        define(inner, suite, self.names, self.shared.uses)
-        return Term(f"{inner.name}()", POSTFIX)
+        return self.finished_part(inner)
 
     def arms(self, node: If | Match, frame: Frame, into: Suite) -> list[Suite]:
-        arms = [Suite(level=into.level + 1) for _ in self.scopes.opened(node)]
+        opened = self.scopes.opened(node)
+        arms = [Suite(level=into.level + 1, depth=into.depth + 1) for _ in opened]
         for scope, arm in zip(self.scopes.opened(node), arms):
             self.places[scope] = (frame, arm)
         return arms
@@ -390,7 +445,7 @@ class FunctionWriter:
         data = self.named(term, suite, len(suite.lines))
         arms = self.arms(node, frame, into)
         if target is None:
-            arms[-1].level = into.level
+            arms[-1].level, arms[-1].depth = into.level, into.depth
         for clause, scope, arm in zip(node.clauses, self.scopes.opened(node), arms):
             for var, path in bindings(clause.lhs, data.text):
                 self.terms[id(var)] = Term(self.names.new(var.name))
@@ -445,3 +500,12 @@ class FunctionWriter:
                 shape = tuple_text([self.sizes.text(d, frame) or "None" for d in wanted.shape])
                 suite.add(f"{self.shared.uses('check')}({text}, {shape}, {what!r})")
         return term
+
+
+def _note_loop(frame: Frame) -> None:
+    """Note that a function calls itself last; where a part of it does, the part tells it so."""
+    is_part = frame.tail_of is not None
+    while frame.tail_of is not None:
+        frame = frame.tail_of
+    frame.repeats = True
+    frame.has_functions |= is_part

@@ -6,7 +6,6 @@ import inspect
 import re
 from typing import Any
 
-from relayvm.base.diagnostics import error
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.to_python import support
 from relayvm.compiler.to_python.functions import FunctionWriter
@@ -17,8 +16,6 @@ from relayvm.ir.printer import print_type
 from relayvm.ops import numeric
 
 INDENT = "    "
-# Python refuses more.
-MOST_NESTED = 90
 # The type of a function stands beside it for people to read.
 _MOST_OF_A_COMMENT = 2000
 
@@ -40,7 +37,7 @@ def to_python(module: Module) -> str:
 
     It needs numpy alone, and the operator table for operators that numpy has no short spelling of.
     Tail calls of a function to itself are loops; other calls take Python's stack. Shape rules of
-    operators are not checked again. Raises RelayError `too-deep` where Python cannot nest so far.
+    operators are not checked again. What nests deeper than Python can is cut into functions.
     """
     return write(infer_types(module))[0]
 
@@ -107,10 +104,7 @@ def _function_text(shared: Shared, name: str) -> str:
     typed = print_type(kind, _MOST_OF_A_COMMENT) if kind is not None else ""
     lines = [f"# {place}@{name}: {typed}".replace("\n", " ")]
     for inside, index, depth in walk(suite):
-        if depth > MOST_NESTED:
-            message = f"`@{name}` nests deeper than the {MOST_NESTED} levels that Python takes"
-            raise error("too-deep", message, function.span)
-        lines.append(INDENT * depth + str(inside.lines[index]))
+        lines.append((INDENT * depth + str(inside.lines[index])).rstrip())
     return "\n".join(lines)
 
 

@@ -47,12 +47,13 @@ Line = Union[str, AgainLine, "Suite"]
 class Suite:
     """Statements of one indentation; a flat one has that of the suite around it.
 
-    `level` counts the choices around it in the same function.
+    `level` counts the choices around it in the same function, `depth` all that it is indented by.
     """
 
     lines: list[Line] = field(default_factory=list)
     flat: bool = False
     level: int = 0
+    depth: int = 0
 
     def add(self, line: Line) -> None:
         """Add one statement."""
