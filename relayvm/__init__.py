@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from relayvm.vm.machine import VirtualMachine as VirtualMachine
     from relayvm.vm.values import DataValue as DataValue
 
-from relayvm.base.version import VERSION as __version__
+from relayvm.base import VERSION as __version__
 
 logging.getLogger("relayvm").addHandler(logging.NullHandler())
 

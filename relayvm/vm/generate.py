@@ -10,9 +10,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from relayvm.base import abi
+from relayvm.base import VERSION, abi
 from relayvm.base.dtypes import DTYPES
-from relayvm.base.version import VERSION
 from relayvm.vm.file import format
 from relayvm.vm.isa import BY_OPCODE, KINDS, Instruction, Operand
 

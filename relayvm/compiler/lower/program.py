@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from relayvm.base import VERSION
 from relayvm.base.target import Target
-from relayvm.base.version import VERSION
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.lower.bytecode import SourceTable, emit_bytecode
 from relayvm.compiler.lower.code import type_of

@@ -1,3 +1,0 @@
-"""The version of RelayVM, which executables and code for its runtime name."""
-
-VERSION = "0.1.0"
