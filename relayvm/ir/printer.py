@@ -241,6 +241,7 @@ class _Printer:
         """Return `def @name...` of a function, with a final newline."""
         function = self.root
         assert isinstance(function, Function)
+        self.types.names.enter(function.type_params)
         head = self._head(function, f"def {write_name(name, '@')}")
         body = trampoline(self._block(function.body, self.scopes.binding[id(function)][0]))
         return _flatten([head, " {", 1, body, -1, "}", 0])
@@ -444,8 +445,10 @@ class _Printer:
         return f"{start}{type_params}(\n  " + ",\n  ".join(params) + f"\n{end}"
 
     def _function(self, node: Function) -> Recursive[Any]:
+        before = self.types.names.enter(node.type_params)
         head = self._head(node, "fn ")
         body = yield self._braces(node.body, self.scopes.binding[id(node)][0])
+        self.types.names.leave(before)
         return f"{head} {body}" if isinstance(body, str) else [head, " ", body]
 
     def _if(self, node: If) -> Recursive[Any]:

@@ -35,6 +35,8 @@ from relayvm.ir.types import (
 from relayvm.ir.visit import type_variables
 
 _NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_]|/(?=[A-Za-z0-9_]))*|(?:/(?=[A-Za-z_])[A-Za-z0-9_]*)+")
+# A name that was made by telling two apart.
+_NUMBERED = re.compile(r"(.+)_([1-9][0-9]*)")
 _RESERVED_TYPES = frozenset(
     {
         *RESERVED_NAMES,
@@ -53,6 +55,10 @@ def print_type(type_: Type, limit: int | None = None) -> str:
     return TypeNames().type(type_, limit)
 
 
+# Parameters with the names that they had before a place gave them others.
+Shadowed = list[tuple[TypeParam, str | None]]
+
+
 @dataclass(slots=True)
 class Names:
     """Gives each thing the name it asks for, or the next free one like it."""
@@ -69,10 +75,40 @@ class Names:
             name = self.given[thing] = self._free(wanted)
         return name
 
-    def release(self, things: Iterable[object]) -> None:
-        """Forget the names of things that are not in sight any more, which others may take."""
-        for thing in things:
-            self.taken.discard(self.given.pop(thing))
+    def enter(self, params: Sequence[TypeParam]) -> Shadowed:
+        """Give names to parameters from here to where `leave` is called with the result.
+
+        Each place that has parameters has them anew, whether or not other places share the objects:
+        reading the text makes own ones for each.
+        """
+        before = [(param, self.given.pop(param, None)) for param in params]
+        for param in params:
+            self.given[param] = self._apart(param.name)
+        return before
+
+    def _apart(self, wanted: str) -> str:
+        """Return the name of a parameter: a free one, which with `_1` behind it would be wanted by
+        who wants this. So it does not matter which of several texts a parameter was read from.
+        """
+        numbered = _NUMBERED.fullmatch(wanted)
+        base = numbered[1] if numbered else wanted
+        if base in self.taken:
+            number = self.next_number.get(base, 1)
+            while not self._is_free(f"{base}_{number}"):
+                number += 1
+            self.next_number[base] = number + 1
+            base = f"{base}_{number}"
+        return self._free(base)
+
+    def leave(self, before: Shadowed) -> None:
+        """Forget the names that were given by `enter`, which others may take now."""
+        for param, name in before:
+            gone = self.given.pop(param)
+            self.taken.discard(gone)
+            if numbered := _NUMBERED.fullmatch(gone):
+                self.next_number[numbered[1]] = int(numbered[2])
+            if name is not None:
+                self.given[param] = name
 
     def _free(self, wanted: str) -> str:
         if not _NAME.fullmatch(wanted):
@@ -106,12 +142,10 @@ def reserved_names(types: Iterable[str] = ()) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where the type ends that has these parameters; `named` are those that got their names in
-    it.
-    """
+    """Where the type ends that has these parameters."""
 
     params: tuple[TypeParam, ...]
-    named: tuple[TypeParam, ...]
+    before: Shadowed
 
 
 class TypeNames:
@@ -187,7 +221,7 @@ class TypeNames:
             self._bound[param] -= 1
             if not self._bound[param]:
                 del self._bound[param]
-        self.names.release(end.named)
+        self.names.leave(end.before)
 
     def _tensor(self, type_: TensorType) -> str:
         if not type_.shape:
@@ -202,11 +236,11 @@ class TypeNames:
                 comma = ",)" if len(type_.fields) == 1 else ")"
                 return ["(", *joined(type_.fields), comma]
             case FuncType():
-                own = tuple(p for p in type_.type_params if p not in self.names.given)
+                before = self.names.enter(type_.type_params)
                 params = self.params(type_.type_params, (*type_.arg_types, type_.ret_type))
                 constraints = self._where(type_.type_constraints)
                 pieces = ["(", *joined(type_.arg_types), ") -> ", type_.ret_type]
-                end = [_End(type_.type_params, own)] if type_.type_params else []
+                end = [_End(type_.type_params, before)] if type_.type_params else []
                 return [f"fn {params}", *pieces, *constraints, *end]
             case TypeRelation():
                 attrs = dict(type_.attrs or {})

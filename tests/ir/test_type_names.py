@@ -144,7 +144,7 @@ def test_type_of_parameters_gets_its_name_in_their_function():
     module = Module({"main": function([x, y], Tuple((x, local)), type_params=(a, n))})
     text = check_round_trip(module)
     assert text.startswith("def @main[\n  A,\n  n,\n  T = (")
-    assert "fn [A1, T1 = (" in text
+    assert "fn [A_1, T1 = (" in text
 
 
 def test_parameter_of_a_function_type_is_not_named_outside_of_it():
