@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from relayvm.base.diagnostics import Diagnostic
 from relayvm.base.dims import DimExpr, dims_equal
 from relayvm.base.trampoline import trampoline
+from relayvm.compiler.inference.choices import Choices
 from relayvm.compiler.inference.context import Context
+from relayvm.compiler.inference.holes import Choice
 from relayvm.compiler.inference.rebuild import Rebuild
 from relayvm.compiler.inference.recursion import callees_first
 from relayvm.compiler.inference.settle import settle
@@ -21,6 +23,10 @@ from relayvm.ir.types import POISON, FuncType, TensorType, TupleType, Type, Type
 from relayvm.ir.visit import binders, children, global_vars
 
 EMPTY = Module()
+
+# Each round finds at least one more place that needs a polymorphic function; places that get theirs
+# from others come later.
+MOST_ROUNDS = 12
 
 
 def infer_types(module: Module) -> Module:
@@ -37,10 +43,8 @@ def infer_types(module: Module) -> Module:
     kept = kept_functions(module)
     if len(kept) == len(module.functions):
         return module
-    context = Context(module, {})
-    check_type_definitions(module, context.sink)
-    _visit_functions(context, {n: f for n, f in module.functions.items() if n not in kept})
-    settle(context)
+    new = {n: f for n, f in module.functions.items() if n not in kept}
+    context = _settled(module, {}, lambda context: _visit_module(context, new))
     context.sink.raise_if_any()
     rebuild = Rebuild(context)
     functions: dict[str, Function] = {}
@@ -70,14 +74,15 @@ class Spoilt:
 
 def type_errors(module: Module, names: Collection[str], spoilt: Spoilt) -> tuple[Diagnostic, ...]:
     """Return the type errors of some functions; of all others only the signatures are looked at."""
-    context = Context(module, {})
-    context.vars.update((id(var), POISON) for var in spoilt.variables)
-    context.unclear = spoilt.functions
-    context.unclear_params |= spoilt.params
-    check_type_definitions(module, context.sink)
-    _visit_functions(context, {n: f for n, f in module.functions.items() if n in names})
-    settle(context)
-    return tuple(context.sink.diagnostics)
+    functions = {n: f for n, f in module.functions.items() if n in names}
+
+    def visit(context: Context) -> None:
+        context.vars.update((id(var), POISON) for var in spoilt.variables)
+        context.unclear = spoilt.functions
+        context.unclear_params |= spoilt.params
+        _visit_module(context, functions)
+
+    return tuple(_settled(module, {}, visit).sink.diagnostics)
 
 
 def infer_expr(expr: Expr, module: Module = EMPTY, env: Mapping[Var, Type] | None = None) -> Expr:
@@ -87,10 +92,12 @@ def infer_expr(expr: Expr, module: Module = EMPTY, env: Mapping[Var, Type] | Non
     Functions of the module that the expression uses must be annotated or inferable; they are not
     returned. Raises RelayError as `infer_types`.
     """
-    context = Context(module, env or {})
-    _visit_functions(context, _unfinished(module))
-    trampoline(Walk(context).visit(None, 0, expr))
-    settle(context)
+
+    def visit(context: Context) -> None:
+        _visit_functions(context, _unfinished(module))
+        trampoline(Walk(context).visit(None, 0, expr))
+
+    context = _settled(module, env or {}, visit)
     context.sink.raise_if_any()
     return Rebuild(context, keep_free_vars=True).expr(expr)
 
@@ -101,17 +108,20 @@ def infer_type_local(expr: Expr, module: Module = EMPTY) -> Type:
     Subexpressions that have a type are not looked at again; the others are inferred. Raises
     RelayError as `infer_types`.
     """
-    context = Context(module, {})
-    for var in binders(expr):
-        if var.checked_type is not None:
-            context.vars[id(var)] = var.checked_type
-    for child in children(expr):
-        if child.checked_type is not None:
-            context.types[id(child)] = child.checked_type
-    type_ = trampoline(Walk(context).visit(None, 0, expr))
-    settle(context)
+
+    def visit(context: Context) -> None:
+        for var in binders(expr):
+            if var.checked_type is not None:
+                context.vars[id(var)] = var.checked_type
+        for child in children(expr):
+            if child.checked_type is not None:
+                context.types[id(child)] = child.checked_type
+        context.result = trampoline(Walk(context).visit(None, 0, expr))
+
+    context = _settled(module, {}, visit)
     context.sink.raise_if_any()
-    return Rebuild(context).type_(type_)
+    assert context.result is not None
+    return Rebuild(context).type_(context.result)
 
 
 def type_of(expr: Expr, module: Module = EMPTY, env: Mapping[Var, Type] | None = None) -> Type:
@@ -175,6 +185,40 @@ def _keeps_signature(old: Function, new: Function | None) -> bool:
     args = tuple(p.type_annotation for p in new.params if p.type_annotation is not None)
     signature = FuncType(args, new.ret_type, new.type_params, new.type_constraints)
     return old.checked_type is not None and SameTypes()(old.checked_type, signature)
+
+
+def _settled(
+    module: Module, env: Mapping[Var, Type], visit: Callable[[Context], object]
+) -> Context:
+    """Return what one inference found.
+
+    Where polymorphic functions meet types to be found, these take one instance; those that so have
+    a part in an error take the polymorphic type instead, if nothing else comes there. Of what is
+    wrong whichever they take, the least is reported.
+    """
+    kept: set[Choice] = set()
+    refused: set[Choice] = set()
+    best: Context | None = None
+    for _ in range(MOST_ROUNDS):
+        choices = Choices(frozenset(kept), frozenset(refused))
+        context = Context(module, env, choices)
+        visit(context)
+        settle(context)
+        if not context.sink.diagnostics:
+            return context
+        if best is None or len(context.sink.diagnostics) < len(best.sink.diagnostics):
+            best = context
+        refused |= choices.refused
+        before, kept = kept, (kept | choices.disputed) - refused
+        if kept == before:
+            break
+    assert best is not None
+    return best
+
+
+def _visit_module(context: Context, functions: Mapping[str, Function]) -> None:
+    check_type_definitions(context.module, context.sink)
+    _visit_functions(context, functions)
 
 
 def _visit_functions(context: Context, functions: Mapping[str, Function]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from relayvm.base.diagnostics import DiagnosticSink, Note
 from relayvm.base.dims import Dim, DimVar, symbol
 from relayvm.base.source import Span
+from relayvm.compiler.inference.choices import Choices
 from relayvm.compiler.inference.holes import (
     DimHole,
     Hole,
@@ -149,7 +150,9 @@ class Context:
     what operators take.
     """
 
-    def __init__(self, module: Module, env: Mapping[Var, Type]) -> None:
+    def __init__(
+        self, module: Module, env: Mapping[Var, Type], choices: Choices | None = None
+    ) -> None:
         self.module = module
         self.env = env
         self.sink = DiagnosticSink()
@@ -161,6 +164,7 @@ class Context:
             self.reporter.too_large,
             self.constrain,
             self.assume,
+            choices or Choices(frozenset(), frozenset()),
         )
         self.assumed = Assumed(self.solver)
         self.constraint_solver: ConstraintSolver | None = None
@@ -176,6 +180,7 @@ class Context:
         self.deferred: list[Deferred] = []
         self._sharing = Sharing()
         self._constraint_texts: dict[int, tuple[TypeRelation, str]] = {}
+        self.result: Type | None = None
         self._checked: dict[int, Type] = {}
         self._tensors: dict[TensorType, TensorType] = {}
         self._applications: dict[tuple[int, ...], tuple[Type, tuple[object, ...]]] = {}
@@ -403,6 +408,18 @@ class Context:
             reason = Reason(span, "the result has type {actual}", scheme.ret_type, result)
             self.solver.flow(scheme.ret_type, result, reason, renaming=dims)
         return FuncType(body.arg_types, result), arguments
+
+    def value(self, scheme: Type, callee: Expr, span: Span | None) -> Type:
+        """Return the type of a global function or constructor that is a value, not called."""
+        if not isinstance(scheme, FuncType) or not scheme.type_params:
+            return scheme
+        if id(scheme) in self.open and not self.solver.rigid(scheme):
+            return self.instance(scheme, callee, span)[0]
+        name = callee_text(callee)
+        place = self.solver.choices.place(Owner(f"the type of {name}", span))
+        if place in self.solver.choices.kept:
+            return scheme
+        return self.solver.instantiate(scheme, name, span, place)[0]
 
     # -- Operators ------------------------------------------------------------------------------
 

@@ -102,6 +102,10 @@ class Owner:
     derived: bool = False
 
 
+# A place where a polymorphic function met a type to be found: what that is the type of, and its
+# number among the places of the same description.
+Choice = tuple[Owner, int]
+
 Renaming = Mapping[DimVar, Dim]
 
 
@@ -121,7 +125,8 @@ class HoleState:
     union-find parent.
 
     Holes of one group have types of one skeleton (equal up to dims). A `produced` one waits for
-    the result of an operator.
+    the result of an operator. `choices`, kept by the representative, are the places that made of a
+    polymorphic function the instance that the hole, or a type that it is a part of, was bound to.
     """
 
     owner: Owner
@@ -132,6 +137,7 @@ class HoleState:
     group: HoleState | None = None
     poisoned: bool = False
     produced: bool = False
+    choices: frozenset[Choice] = frozenset()
 
     def representative(self) -> HoleState:
         """Return the state that stands for the group."""
@@ -150,6 +156,7 @@ class HoleState:
         a, b = self.representative(), other.representative()
         if a is not b:
             a.group = b
+            b.choices |= a.choices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,9 +166,11 @@ class Hole(IncompleteType):
     state: HoleState = field(kw_only=True)
 
 
-def new_hole(owner: Owner, produced: bool = False) -> Hole:
+def new_hole(
+    owner: Owner, produced: bool = False, choices: frozenset[Choice] = frozenset()
+) -> Hole:
     """Return an empty hole."""
-    return Hole(state=HoleState(owner, produced=produced))
+    return Hole(state=HoleState(owner, produced=produced, choices=choices))
 
 
 class DimHole(DimVar):

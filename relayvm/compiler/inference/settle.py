@@ -31,6 +31,7 @@ def settle(context: Context) -> None:
         if not solver.dims.settle_rest():
             break
     solver.dims.check()
+    solver.choices.check(context.reporter.mismatch)
     _report_holes(context)
 
 
@@ -58,6 +59,7 @@ def _report_holes(context: Context) -> None:
     """
     groups: dict[int, list[Owner]] = {}
     for hole in _empty_holes(context):
+        context.solver.choices.dispute(hole)
         groups.setdefault(id(hole.state.representative()), []).append(hole.state.owner)
     # Holes of one group would all be known if one was.
     primary = [

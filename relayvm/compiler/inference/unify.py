@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable
 
 from relayvm.base.dims import Dim, DimVar, symbol
 from relayvm.base.source import Span
+from relayvm.compiler.inference.choices import Choices
 from relayvm.compiler.inference.dim_flow import DimSolver
 from relayvm.compiler.inference.holes import (
     MOST_PARTS,
+    Choice,
     DimHole,
     Hole,
     HoleState,
@@ -65,7 +67,9 @@ class TypeSolver:
         too_large: Callable[[Reason], None],
         constrain: Callable[[TypeRelation, TypeRelation, str, Span | None], None],
         assume: Callable[[Iterable[TypeRelation]], None],
+        choices: Choices,
     ) -> None:
+        self.choices = choices
         self.constrain = constrain
         self.assume = assume
         self.queue = Queue()
@@ -108,8 +112,8 @@ class TypeSolver:
         # Parts that both types share flow once. The types are kept: ids of dead ones would recur.
         seen: dict[tuple[int, int, int], tuple[Type, Type]] = {}
         while stack:
-            source, target, mode = stack.pop()
-            source, target = prune(source), prune(target)
+            given, wanted, mode = stack.pop()
+            source, target = prune(given), prune(wanted)
             if source is target and renaming is None:
                 continue
             if not isinstance(source, TensorType):
@@ -120,8 +124,9 @@ class TypeSolver:
             if source is POISON or target is POISON:
                 self._poison(source, target)
             elif isinstance(source, Hole) or isinstance(target, Hole):
-                self._flow_hole(source, target, reason, mode, renaming, stack)
-            elif not self._flow_known(source, target, reason, mode, renaming, stack):
+                self._flow_hole(given, wanted, reason, mode, renaming, stack)
+            elif not self._flow_known(given, wanted, reason, mode, renaming, stack):
+                self.choices.dispute(given, wanted)
                 self._mismatch(reason)
                 return
 
@@ -149,6 +154,7 @@ class TypeSolver:
         group = hole.state.representative()
         inner = () if self.rigid(skeleton) else type_holes(skeleton)
         if any(h.state.representative() is group for h in inner):
+            self.choices.dispute(hole, *inner)
             self._infinite(reason)
             self.poison(hole)
             return False
@@ -177,16 +183,23 @@ class TypeSolver:
                 self.queue.put(task)
 
     def instantiate(
-        self, type_: FuncType, of: str = "a polymorphic function", span: Span | None = None
+        self,
+        type_: FuncType,
+        of: str = "a polymorphic function",
+        span: Span | None = None,
+        choice: Choice | None = None,
     ) -> tuple[FuncType, tuple[Type, ...]]:
-        """Return a polymorphic type with holes for its parameters, and these."""
+        """Return a polymorphic type with holes for its parameters, and these; `choice` is the place
+        that could have had the type itself.
+        """
+        choices = frozenset((choice,) if choice else ())
         types: dict[TypeVar, Type] = {}
         dims: dict[DimVar, Dim] = {}
         arguments: list[Type] = []
         for parameter in type_.type_params:
             if isinstance(parameter, TypeVar):
                 owner = Owner(f"type argument `{parameter.name}` of {of}", span)
-                types[parameter] = new_hole(owner)
+                types[parameter] = new_hole(owner, choices=choices)
                 arguments.append(types[parameter])
             else:
                 dims[parameter] = symbol(DimHole(parameter.name, solves=True))
@@ -229,13 +242,14 @@ class TypeSolver:
 
     def _flow_hole(
         self,
-        source: Type,
-        target: Type,
+        given: Type,
+        wanted: Type,
         reason: Reason,
         mode: Mode,
         renaming: Renaming | None,
         stack: list[Flow],
     ) -> None:
+        source, target = prune(given), prune(wanted)
         if isinstance(source, Hole) and isinstance(target, Hole):
             source.state.above.append(Pending(target, reason, mode, renaming))
             target.state.below.append(Pending(source, reason, mode, renaming))
@@ -245,22 +259,41 @@ class TypeSolver:
             return
         hole, known = (source, target) if isinstance(source, Hole) else (target, source)
         assert isinstance(hole, Hole)
+        state = hole.state.representative()
+        state.choices |= self.choices.origins(wanted if hole is source else given)
         if isinstance(known, FuncType) and known.type_params:
-            known = self.instantiate(known)[0]
-            source, target = (source, known) if hole is source else (known, target)
+            # What goes where a polymorphic function is declared must be one.
+            place = None if hole is source else self.choices.place(hole.state.owner)
+            if place is not None:
+                state.choices |= {place}
+            if place is None or place in self.choices.kept:
+                self._bind_polymorphic(hole, known, reason)
+                return
+            source = known = self.instantiate(known, choice=place)[0]
         if self.bind(hole, known, reason):
             stack.append((source, target, mode))
 
+    def _bind_polymorphic(self, hole: Hole, type_: FuncType, reason: Reason) -> None:
+        """Let the hole be a polymorphic function."""
+        group = hole.state.representative()
+        if any(h.state.representative() is group for h in type_holes(type_)):
+            self._infinite(reason)
+            self.poison(hole)
+            return
+        hole.state.bound = type_
+        self._wake(hole)
+
     def _flow_known(
         self,
-        source: Type,
-        target: Type,
+        given: Type,
+        wanted: Type,
         reason: Reason,
         mode: Mode,
         renaming: Renaming | None,
         stack: list[Flow],
     ) -> bool:
         inner = mode if mode is Mode.EQUAL else Mode.STRICT
+        source, target = prune(given), prune(wanted)
         match source, target:
             case TensorType(), TensorType():
                 if source.rank != target.rank or source.dtype is not target.dtype:
@@ -283,7 +316,7 @@ class TypeSolver:
                 stack.append((source.value, target.value, Mode.EQUAL))
                 return True
             case FuncType(), FuncType():
-                return self._flow_functions(source, target, inner, stack)
+                return self._flow_functions(given, wanted, reason, inner, stack)
             case TypeVar(), TypeVar():
                 return source is target
             case GlobalTypeVar(), GlobalTypeVar():
@@ -291,11 +324,15 @@ class TypeSolver:
         return False
 
     def _flow_functions(
-        self, source: FuncType, target: FuncType, mode: Mode, stack: list[Flow]
+        self, given: Type, wanted: Type, reason: Reason, mode: Mode, stack: list[Flow]
     ) -> bool:
+        source, target = prune(given), prune(wanted)
+        assert isinstance(source, FuncType) and isinstance(target, FuncType)
         if target.type_params:
             # A declared polymorphic type: what comes must work for every choice of its parameters.
             self.assume(target.type_constraints)
+            if not source.type_params:
+                self.choices.meet(given, wanted, reason)
             target = FuncType(target.arg_types, target.ret_type)
         if source.type_params:
             source = self.instantiate(source)[0]
@@ -321,24 +358,24 @@ def _open(type_: Type, state: HoleState) -> Type:
     """Return the outermost part of a type with holes for its parts, which stand for parts of a
     hole.
     """
-    owner, produced = state.owner, state.produced
+    owner, produced, choices = state.owner, state.produced, state.representative().choices
     match type_:
         case TensorType() if type_.shape:
             return TensorType(tuple(fresh_dim(produced) for _ in type_.shape), type_.dtype)
         case TupleType():
-            return TupleType(tuple(new_hole(owner, produced) for _ in type_.fields))
+            return TupleType(tuple(new_hole(owner, produced, choices) for _ in type_.fields))
         case FuncType():
-            args = tuple(new_hole(owner, produced) for _ in type_.arg_types)
-            return FuncType(args, new_hole(owner, produced))
+            args = tuple(new_hole(owner, produced, choices) for _ in type_.arg_types)
+            return FuncType(args, new_hole(owner, produced, choices))
         case RefType():
-            return RefType(new_hole(owner, produced))
+            return RefType(new_hole(owner, produced, choices))
         case TypeCall():
             return TypeCall(
                 type_.func,
                 tuple(
                     ShapeArg(fresh_dim(produced))
                     if isinstance(a, ShapeArg)
-                    else new_hole(owner, produced)
+                    else new_hole(owner, produced, choices)
                     for a in type_.args
                 ),
             )

@@ -143,12 +143,10 @@ class Walk:
                 self.context.types[id(expr)] = type_
                 return type_
             case GlobalVar() | Constructor():
-                scheme = self.context.scheme(expr)
-                if isinstance(scheme, FuncType) and scheme.type_params:
-                    # A constructor is the same object everywhere: its place is its definition.
-                    own = expr.span if isinstance(expr, GlobalVar) else None
-                    span = own or (user.span if user else None) or expr.span
-                    scheme = self.context.instance(scheme, expr, span)[0]
+                # A constructor is the same object everywhere: its place is its definition.
+                own = expr.span if isinstance(expr, GlobalVar) else None
+                span = own or (user.span if user else None) or expr.span
+                scheme = self.context.value(self.context.scheme(expr), expr, span)
                 self.context.slots[id(user), place] = scheme
                 return scheme
             case Op():

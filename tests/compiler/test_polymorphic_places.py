@@ -1,0 +1,184 @@
+"""Types to be found that meet polymorphic functions: one instance where that fits all uses, else
+the function with its type parameters.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+import relayvm
+from relayvm.base.diagnostics import RelayError
+from relayvm.compiler.evaluate import Evaluator
+from relayvm.compiler.infer_types import infer_type_local, infer_types
+from relayvm.ir.printer import print_module, print_type
+from relayvm.ir.verify import verify_module
+from relayvm.ir.visit import post_order
+
+ID = "fn [A](%a: A) -> A { %a }"
+SAME = "fn [B](%b: B) -> B { let %z = (%b, 1); %z.0 }"
+POLY = "fn [A](A) -> A"
+HEAD = """type Pair[A, B] { Pair(A, B) }
+def @same[A](%a: A) -> A { %a }
+def @both(%f: fn [A](A) -> A, %x: int32) { (%f(%x), %f(True)) }
+def @size(%l: List[fn [A](A) -> A]) { @length(%l) }
+"""
+
+# The body of a function of `%x`, and the type of `%v` in it.
+PROGRAMS = {
+    "in a reference": (
+        f"let %v = ref({ID}); (ref_read(%v)(True), ref_read(%v)(%x))",
+        f"ref({POLY})",
+    ),
+    "a global in a reference": (
+        "let %v = ref(@same); (ref_read(%v)(True), ref_read(%v)(%x))",
+        f"ref({POLY})",
+    ),
+    "written": (
+        f"let %v = ref({ID}); ref_write(%v, {SAME}); (ref_read(%v)(True), ref_read(%v)(%x))",
+        f"ref({POLY})",
+    ),
+    "one type is enough, before": (
+        f"let %v = ref({ID}); ref_write(%v, fn (%b: int32) {{ %b + 1 }}); (ref_read(%v)(%x), 1)",
+        "ref(fn (int32) -> int32)",
+    ),
+    "one type is enough, after": (
+        f"""let %v = ref({ID}); let %a = ref_read(%v)(%x);
+        ref_write(%v, fn (%b: int32) {{ %b + 1 }}); (%a, ref_read(%v)(%x))""",
+        "ref(fn (int32) -> int32)",
+    ),
+    "a choice": (
+        f"let %v = if (%x < 1) {{ {ID} }} else {{ {SAME} }}; (%v(%x), %v(True))",
+        POLY,
+    ),
+    "a choice of one type": (f"let %v = if (%x < 1) {{ {ID} }} else {{ {SAME} }}; %v(%x)", None),
+    "a match": (
+        f"""let %v = match (Cons(%x, Nil)) {{ Nil => {ID}, Cons(_, _) => @same }};
+        (%v(%x), %v(True))""",
+        POLY,
+    ),
+    "in a list": (
+        f"let %v = Cons({ID}, Nil); match? (%v) {{ Cons(%g, _) => (%g(%x), %g(True)) }}",
+        f"List[{POLY}]",
+    ),
+    "in data that nothing looks at": (
+        f"let %i = {ID}; let %v = Pair(1, %i); %x",
+        f"Pair[int32, {POLY}]",
+    ),
+    "in a list that is only counted": (f"let %v = Cons({ID}, Nil); @length(%v)", f"List[{POLY}]"),
+    "given to a function that nothing looks at": (
+        f"let %i = {ID}; let %v = %i((5, %i)); %x",
+        f"(int32, {POLY})",
+    ),
+    "what a function gives back": (
+        f"let %i = {ID}; let %v = %i(%i); (%v(%x), %v(True))",
+        POLY,
+    ),
+    "a global in a tuple": ("let %v = (@same, 1); (%v.0(%x), %v.0(True))", f"({POLY}, int32)"),
+    "a global in a tuple that nothing looks at": ("let %v = (@same, 1); %x", f"({POLY}, int32)"),
+    "a constructor in a tuple": (
+        """let %v = (Some, 1);
+        match? ((%v.0(%x), %v.0(True))) { (Some(%y), Some(%z)) => (%y, %z) }""",
+        "(fn [A](A) -> Option[A], int32)",
+    ),
+    "one by way of another": (
+        f"""let %r = ref({ID}); let %s = ref(ref_read(%r)); let %v = ref((ref_read(%s), 1));
+        (ref_read(%v).0(True), ref_read(%v).0(%x))""",
+        f"ref(({POLY}, int32))",
+    ),
+    "each as it needs": (
+        f"""let %r = ref({ID}); ref_write(%r, fn (%b: int32) {{ %b * 2 }});
+        let %v = ref({ID}); (ref_read(%v)(True), ref_read(%v)(ref_read(%r)(%x)))""",
+        f"ref({POLY})",
+    ),
+    "a parameter that goes where one is declared": (
+        "let %v = fn (%f) { @both(%f, %x) }; %v(@same)",
+        f"fn ({POLY}) -> (int32, bool)",
+    ),
+    "where a list of them is declared": (
+        f"let %v = Cons({ID}, Cons(@same, Nil)); (@size(%v), @size(Nil))",
+        f"List[{POLY}]",
+    ),
+    "of each size": (
+        """
+        let %v = ref(fn [n, A](%t: Tensor[(n,), int32], %a: A) -> (int32, A) { (sum(%t), %a) });
+        (ref_read(%v)(full(%x, shape=[3], dtype="int32"), 1),
+         ref_read(%v)(full(%x, shape=[2], dtype="int32"), True))""",
+        "ref(fn [n, A](Tensor[(n), int32], A) -> (int32, A))",
+    ),
+}
+
+
+def module_of(body: str) -> relayvm.Module:
+    return infer_types(relayvm.parse(f"{HEAD}def @main(%x: int32) {{ {body} }}"))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_place_takes_the_polymorphic_function_where_no_instance_fits(name):
+    body, kind = PROGRAMS[name]
+    module = module_of(body)
+    verify_module(module, typed=True)
+    lets = {n.var.name: n.var for n in post_order(module["main"]) if hasattr(n, "var")}
+    if kind is not None:
+        assert print_type(lets["v"].type_annotation) == kind
+    text = print_module(module, show_types=True)
+    assert print_module(infer_types(relayvm.parse(text)), show_types=True) == text
+    expected = repr(Evaluator(module).call("main", [np.int32(3)]))
+    for level in range(4):
+        exe = relayvm.compile(module, opt_level=level, entries=["main"])
+        for engine in ("interpreter", "jit"):
+            machine = relayvm.VirtualMachine(exe, engine=engine)
+            assert repr(machine.run(np.int32(3))) == expected
+
+
+@pytest.mark.parametrize(
+    ("uses", "kind"),
+    [
+        (["ref_read(%v)(True)", "ref_read(%v)(%x)", f"ref_write(%v, {SAME})"], POLY),
+        (
+            ["ref_write(%v, fn (%b: int32) { %b })", "ref_read(%v)(%x)", f"ref_write(%v, {SAME})"],
+            "fn (int32) -> int32",
+        ),
+    ],
+)
+def test_the_order_of_the_uses_does_not_matter(uses, kind):
+    for some in permutations(uses):
+        module = module_of(f"let %v = ref({ID}); {'; '.join(some)}; %x")
+        assert print_type(module["main"].body.var.type_annotation) == f"ref({kind})"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "@both(fn (%y) { %y }, %x)",
+            "argument 1 of `@both` is `fn (A) -> A`, but must be `fn [A](A) -> A`",
+        ),
+        (
+            "let %k = fn (%f) { (@both(%f, %x), %f(1)) }; %k(fn (%y: int32) { %y + 1 })",
+            "argument 1 of `%k` is `fn (int32) -> int32`, but must be `fn [A](A) -> A`",
+        ),
+        (
+            """let %r = ref(Nil);
+            let %f: fn [A](A) -> A = fn (%a) { ref_write(%r, Cons(%a, Nil)); %a }; %f(1)""",
+            "`%f` is declared as `fn [A](A) -> A`, but its value is `fn (A) -> A`",
+        ),
+        (
+            f"let %r = ref({ID}); (ref_read(%r)(True) + 1, ref_read(%r)(%x))",
+            "operand `lhs` of `add` must be a tensor of numbers, got bool",
+        ),
+    ],
+    ids=["no parameters", "an instance", "a parameter that escapes", "another error"],
+)
+def test_what_is_no_polymorphic_function_is_not_taken_for_one(body, message):
+    with pytest.raises(RelayError) as caught:
+        module_of(body)
+    assert [d.message for d in caught.value.diagnostics] == [message]
+
+
+def test_the_type_of_one_node_may_hold_a_polymorphic_function():
+    module = module_of(PROGRAMS["in a reference"][0])
+    held = next(n for n in post_order(module["main"]) if type(n).__name__ == "RefCreate")
+    assert print_type(infer_type_local(held, module)) == f"ref({POLY})"
