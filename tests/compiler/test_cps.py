@@ -10,6 +10,7 @@ import relayvm
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.passes import run_passes
 from relayvm.compiler.transforms.cps import function_un_cps, is_cps
+from relayvm.ir.printer import print_type
 from relayvm.ir.types import FuncType
 
 PROGRAMS = {
@@ -41,6 +42,37 @@ PROGRAMS = {
       def @main(%n: int32) -> int32 {
         let %h = @compose2(fn (%x: int32) { add(%x, %n) }, fn (%x: int32) { multiply(%x, 3) });
         @compose2(%h, %h)(1) }""",
+}
+
+ID = "fn [A](%a: A) -> A { %a }"
+POLYMORPHIC = {
+    "a parameter": f"""
+      def @f(%g: fn [A](A) -> A, %x: int32) {{ (%g(%x), %g(True)) }}
+      def @main(%n: int32) {{ @f({ID}, %n) }}""",
+    "a parameter beside type parameters": """
+      def @f[B](%b: B, %g: fn [A](A, B) -> A) -> (int32, B) { (%g(1, %b), %g(%b, %b)) }
+      def @main(%n: int32) { @f(%n, fn [A](%a: A, %b: int32) -> A { %a }) }""",
+    "a parameter of sizes": """
+      def @f(%g: fn [k](Tensor[(k,), int32]) -> Tensor[(k,), int32], %x: int32) {
+        (sum(%g(full(%x, shape=[2], dtype="int32"))), sum(%g(full(%x, shape=[3], dtype="int32"))))
+      }
+      def @main(%n: int32) {
+        @f(fn [k](%t: Tensor[(k,), int32]) -> Tensor[(k,), int32] { add(%t, %t) }, %n)
+      }""",
+    "a result": f"""
+      def @f() -> fn [A](A) -> A {{ {ID} }}
+      def @main(%n: int32) {{ let %g = @f(); (%g(%n), %g(True)) }}""",
+    "in a reference": f"""
+      def @main(%n: int32) {{ let %r = ref({ID}); (ref_read(%r)(%n), ref_read(%r)(True)) }}""",
+    "in data": f"""type Q {{ Q(fn [A](A) -> A), Nothing }}
+      def @call(%q: Q, %n: int32) {{
+        match (%q) {{ Q(%h) => (%h(%n), %h(True)), Nothing => (0, False) }}
+      }}
+      def @main(%n: int32) {{ (@call(Q({ID}), %n), @call(Nothing, %n)) }}""",
+    "data without functions in it": """
+      type Box { Box(fn (int32) -> int32), Held(ref(Box)), Empty }
+      def @f(%n: int32) -> int32 { %n }
+      def @main(%n: int32) { let %v = (let %u = @f(%n); ref(Empty)); %n }""",
 }
 
 
@@ -81,3 +113,30 @@ def test_a_parameter_that_is_a_function_of_data_gets_a_continuation():
     assert isinstance(kind, FuncType) and len(kind.arg_types) == 2
     back = function_un_cps(after["apply_cps"])
     assert back.params[0].type_annotation == typed(text)["apply"].params[0].type_annotation
+
+
+@pytest.mark.parametrize("name", POLYMORPHIC)
+def test_polymorphic_functions_have_continuations(name):
+    module = typed(POLYMORPHIC[name])
+    expected = plain(Evaluator(module).call("main", [4]))
+    for passes in (["to_cps"], ["to_cps", "un_cps"], ["to_cps", "partial_evaluate"]):
+        after = run_passes(module, [*passes, "infer_types"], verify=True)
+        assert plain(Evaluator(after).call("main", [4])) == expected
+    after = run_passes(module, ["to_cps", "infer_types"])
+    back = {n: function_un_cps(f) for n, f in after.functions.items() if is_cps(f)}
+    whole = run_passes(
+        after.with_functions({**after.functions, "main": back["main_cps"]}),
+        ["infer_types"],
+        verify=True,
+    )
+    assert plain(Evaluator(whole).call("main", [4])) == expected
+    for level in (0, 3):
+        exe = relayvm.compile(whole, opt_level=level, entries=["main"])
+        assert plain(relayvm.VirtualMachine(exe).run(4)) == expected
+
+
+def test_a_polymorphic_parameter_has_its_plain_type_again():
+    after = run_passes(typed(POLYMORPHIC["a parameter"]), ["to_cps", "infer_types"])
+    back = function_un_cps(after["f_cps"])
+    assert print_type(back.params[0].type_annotation) == "fn [A](A) -> A"
+    run_passes(after.with_functions({**after.functions, "f": back}), ["infer_types"], verify=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
+from relayvm.base.dims import Dim, DimVar, symbol
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import is_primitive, same_scope_children, scope_bodies
 from relayvm.compiler.transforms.blocks import Binding, split_block
@@ -32,12 +34,13 @@ from relayvm.ir.expr import (
     Var,
 )
 from relayvm.ir.module import Module
-from relayvm.ir.types import FuncType, Type, TypeVar
+from relayvm.ir.types import FuncType, ShapeArg, Type, TypeParam, TypeRelation, TypeVar
 from relayvm.ir.visit import (
     fresh_binders,
     global_vars,
     post_order,
     substitute,
+    substitute_in_type,
     substitute_types,
     type_variables,
 )
@@ -159,7 +162,7 @@ class _Conversion:
         assert isinstance(copy, Function)
         arities = {new: self.module.functions[n].type_params for n, new in self.names.items()}
         convert = _Converter(answer, {n: len(p) for n, p in arities.items()}, copy)
-        convert.data = {data.header.name for data in answers.types.values()}
+        convert.data = {d.header.name: len(d.type_params) - 1 for d in answers.types.values()}
         result = substitute(trampoline(convert.function(copy)), convert.renamed)
         assert isinstance(result, Function)
         return replace(result, type_params=(*result.type_params, answer))
@@ -192,9 +195,27 @@ def _with_continuation(param: Var, kind: Type, answer: Type) -> Expr:
     """Return a function of the host's kind as one that takes a continuation."""
     if not isinstance(kind, FuncType):
         return param
-    inner = tuple(Var(f"a{i}", t) for i, t in enumerate(kind.arg_types))
-    after = Var("k", FuncType((kind.ret_type,), answer))
-    return Function((*inner, after), Call(after, (Call(param, inner),)), answer)
+    # Both the function and its type have parameters: each has its own.
+    own = {p: _renewed(p) for p in kind.type_params}
+    rename: dict[TypeParam, Type | Dim] = {
+        p: symbol(q) if isinstance(q, DimVar) else q for p, q in own.items()
+    }
+    inner = tuple(Var(f"a{i}", substitute_in_type(t, rename)) for i, t in enumerate(kind.arg_types))
+    after = Var("k", FuncType((substitute_in_type(kind.ret_type, rename),), answer))
+    type_args = tuple(ShapeArg(symbol(p)) if isinstance(p, DimVar) else p for p in own.values())
+    body = Call(after, (Call(param, inner, type_args=type_args),))
+    constraints = tuple(substitute_in_type(c, rename) for c in kind.type_constraints)
+    return Function(
+        (*inner, after),
+        body,
+        answer,
+        tuple(own.values()),
+        type_constraints=cast("tuple[TypeRelation, ...]", constraints),
+    )
+
+
+def _renewed(param: TypeParam) -> TypeParam:
+    return DimVar(param.name) if isinstance(param, DimVar) else TypeVar(param.name, param.kind)
 
 
 class _Converter:
@@ -205,7 +226,7 @@ class _Converter:
         self.arities = arities
         self.calling = _calling(root)
         self.renamed: dict[Var, Expr] = {}
-        self.data: Collection[str] = ()
+        self.data: Mapping[str, int] = {}
 
     def function(self, node: Function) -> Recursive[Function]:
         kind = node.checked_type
@@ -303,8 +324,10 @@ class _Converter:
                     rhs = yield self.plain_block(clause.rhs)
                     clauses.append(replace(clause, rhs=rhs))
                 return replace(expr, clauses=tuple(clauses), checked_type=None)
-            case Call(op=Constructor(belong_to=head)) if expr.type_args and head.name in self.data:
-                return replace(expr, type_args=(*expr.type_args, self.answer))
+            case Call(op=Constructor(belong_to=head)) if head.name in self.data:
+                # Fields that are functions say what the answer is, but there may be none.
+                if len(expr.type_args) == self.data[head.name]:
+                    return replace(expr, type_args=(*expr.type_args, self.answer))
         return expr
 
     def plain_block(self, expr: Expr) -> Recursive[Expr]:
