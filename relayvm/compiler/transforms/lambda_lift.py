@@ -9,6 +9,7 @@ from dataclasses import replace
 from relayvm.base.trampoline import Recursive
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.transforms.lift_closures import Lifter
+from relayvm.compiler.transforms.lift_generics import Lifts
 from relayvm.ir.expr import Expr, Function, GlobalVar, Let, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import FuncType
@@ -19,12 +20,18 @@ def lambda_lift(module: Module) -> Module:
     """Make local functions global ones.
 
     `let %g = fn (%y) { .. }; %g(%x)` -> `@f_g(%x)` where the function captures nothing; otherwise
-    `let %g = @f_g(%a); %g(%x)` with `def @f_g(%a, Closure=1) { fn (%y) { .. } }`. Local functions
-    with type parameters that capture something stay. Requires TYPED and ANF.
+    `let %g = @f_g(%a); %g(%x)` with `def @f_g(%a, Closure=1) { fn (%y) { .. } }`. Calls of a local
+    function with type parameters hand over what it captures: `@f_g[A, int32](%a, %x)`; where it is
+    a value, a function stays that is one such call. Requires TYPED and ANF.
     """
-    lifter = _LambdaLifter(set(module.functions))
+    names = set(module.functions)
+    lifter, generics = _LambdaLifter(names), Lifts(names)
     functions: dict[str, Function] = {}
     for name, function in module.functions.items():
+        kept = is_primitive(function) or function.attrs.get("Closure")
+        functions[name] = function if kept else generics.run(name, function)
+    functions.update(generics.functions)
+    for name, function in functions.items():
         kept = is_primitive(function) or function.attrs.get("Closure")
         functions[name] = function if kept else lifter.run(name, function)
     functions.update(lifter.lifted)
