@@ -103,7 +103,8 @@ def test_sizes_are_compared_part_by_part() -> None:
 
 def test_types_that_grow_without_end_are_told_from_large_ones() -> None:
     grows = "{ if (%n < 0) { 0 } else { @f(%n - 1, (%a, %a)) } }"
-    endless = f"def @f[A](%n: int32, %a: A) -> int32 {grows} def @main(%x: int32) {{ @f(%x, 1) }}"
+    start = "def @main(%x: int32) { fn () { @f(%x, 1) }() }"
+    endless = f"def @f[A](%n: int32, %a: A) -> int32 {grows} {start}"
     with pytest.raises(RelayError, match="grow without end"):
         run_passes(relayvm.parse(endless), ["defunctionalize"])
     nested = "type Box[A] { Box(A) }\ndef @main(%x: int32) { let %b = " + "Box(" * 70 + "%x"

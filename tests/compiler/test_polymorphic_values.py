@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import relayvm
-from relayvm.base.diagnostics import RelayError
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.passes import run_passes
@@ -192,21 +191,3 @@ def test_a_long_way_of_names_and_tuples_to_a_function_is_followed():
     instances = run_passes(module, ["instantiate"])
     assert not needs_uniform(instances)
     assert Evaluator(instances).call("main", [np.int32(3), np.bool_(True)]) == 3
-
-
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        (
-            f"let %m = fn () {{ {ID} }}; let %f = %m(); {BOTH}",
-            "a polymorphic function is passed on as one",
-        ),
-        (
-            "let %g = fn (%f: fn [A](A) -> A) { (%f(%x), %f(%c)) }; %g(@same)",
-            "a polymorphic function is passed on as one",
-        ),
-    ],
-)
-def test_what_cannot_be_listed_is_told_with_its_reason(body, reason):
-    with pytest.raises(RelayError, match=reason):
-        run_passes(program(body), ["defunctionalize"])

@@ -17,21 +17,24 @@ from relayvm.compiler.analysis.sizes import size_suppliers
 from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.compiler.transforms.cps_types import data_with_functions, holds_functions
 from relayvm.compiler.transforms.eta_expand import expanded
-from relayvm.compiler.transforms.instantiate import needs_uniform, why_not_instantiated
+from relayvm.compiler.transforms.generics_as_data import (
+    apply_function,
+    fresh,
+    never,
+    with_generics_as_data,
+)
+from relayvm.compiler.transforms.instantiate import needs_uniform
 from relayvm.compiler.transforms.lift_closures import Lifter
 from relayvm.compiler.transforms.to_anf import function_to_anf
 from relayvm.ir.expr import (
     Call,
-    Clause,
     Constructor,
     Expr,
     Function,
     GlobalVar,
     Let,
-    Match,
     Op,
     PatternConstructor,
-    PatternVar,
     Var,
 )
 from relayvm.ir.module import Module, TypeData
@@ -53,18 +56,20 @@ def defunctionalize(module: Module) -> Module:
     `let %g = fn (%y) { add(%x, %y) }; %g(%z)` -> `let %g = Fn_f_g(%x); @apply_Fn(%g, %z)` with
     `type Fn { Fn_f_g(int32) }`, `def @apply_Fn(%f: Fn, %y) { match (%f) { Fn_f_g(%x) => @f_g(%x,
     %y) } }`. Functions may be passed, returned, and held by tuples, references and data types.
-    Requires TYPED, MONOMORPHIC and ANF. Raises RelayError `higher-order-entry` if what the host
-    calls takes or returns functions, `polymorphic-entry` where instances do not close.
+    Polymorphic functions that are values at no type in particular become data before: see
+    `with_generics_as_data`. Requires TYPED, MONOMORPHIC and ANF. Raises RelayError
+    `higher-order-entry` if what the host calls takes or returns functions, `polymorphic-entry`
+    where instances have no end, as in polymorphic recursion.
     """
-    _check(module)
+    _check_entries(module)
     if not _has_function_values(module):
         return module
+    if needs_uniform(module):
+        module = with_generics_as_data(module)
     return _Defunctionalizer(module).run()
 
 
-def _check(module: Module) -> None:
-    if needs_uniform(module):
-        raise why_not_instantiated(module)
+def _check_entries(module: Module) -> None:
     data = data_with_functions(module)
     chosen = module.attrs.get("entries")
     for name in chosen if isinstance(chosen, tuple) else ("main",):
@@ -152,10 +157,7 @@ class _Types(TypeMap):
         return found.type
 
     def fresh(self, name: str) -> str:
-        while name in self.names:
-            name += "_"
-        self.names.add(name)
-        return name
+        return fresh(name, self.names)
 
 
 def _mapped(change: TypeMap, type_: FuncType) -> FuncType:
@@ -310,25 +312,10 @@ def _type(var: Var) -> Type:
 
 
 def _definition(data: _FunctionData) -> TypeData:
-    constructors = tuple(data.constructors) or (_never(data),)
+    constructors = tuple(data.constructors) or (never(data.header),)
     return TypeData(data.header, (), constructors)
 
 
-def _never(data: _FunctionData) -> Constructor:
-    """Return the constructor of a type whose functions the program mentions and never makes."""
-    return Constructor(f"{data.header.name}_none", (), data.header, 0)
-
-
 def _apply_function(data: _FunctionData) -> Function:
-    target = Var("f", data.type)
-    args = tuple(Var(f"a{i}", t) for i, t in enumerate(data.kind.arg_types))
-    clauses: list[Clause] = []
-    for constructor, callee in zip(data.constructors, data.callees):
-        held = tuple(Var(f"c{i}", t) for i, t in enumerate(constructor.inputs))
-        pattern = PatternConstructor(constructor, tuple(PatternVar(v) for v in held))
-        clauses.append(Clause(pattern, Call(GlobalVar(callee), (*held, *args))))
-    if not clauses:
-        again = Call(GlobalVar(data.apply), (target, *args))
-        clauses.append(Clause(PatternConstructor(_never(data)), again))
-    body = Match(target, tuple(clauses))
-    return Function((target, *args), body, data.kind.ret_type)
+    cases = list(zip(data.constructors, data.callees))
+    return apply_function(data.apply, data.type, data.kind.arg_types, data.kind.ret_type, cases)

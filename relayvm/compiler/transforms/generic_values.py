@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-from relayvm.base.dims import Dim
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.transforms.copies import Copier, TypeMap
+from relayvm.compiler.transforms.generic_places import GenericTypes, Places
 from relayvm.compiler.transforms.instances import (
     NotClosed,
     match_types,
@@ -28,38 +27,19 @@ from relayvm.ir.expr import (
     PatternTuple,
     PatternVar,
     PatternWildcard,
-    RefCreate,
-    RefWrite,
     Tuple,
     TupleGetItem,
     Var,
 )
 from relayvm.ir.intrinsics import Intrinsic
 from relayvm.ir.module import Module
-from relayvm.ir.types import UNIT, FuncType, RefType, ShapeArg, TupleType, Type, TypeCall, TypeParam
+from relayvm.ir.types import UNIT, FuncType, TupleType, Type
 from relayvm.ir.visit import (
-    SomePart,
     children,
     post_order,
     rebuild,
-    substitute_in_type,
     with_children,
 )
-
-
-class GenericTypes:
-    """Tells which types are, or hold, those of functions with type parameters of kind Type."""
-
-    def __init__(self) -> None:
-        self._holds_one = SomePart(_has_type_params)
-
-    def __call__(self, type_: Type | None) -> bool:
-        """Return True for a type of values that have more than one instance."""
-        return type_ is not None and self._holds_one(type_)
-
-
-def _has_type_params(part: Type) -> bool:
-    return isinstance(part, FuncType) and bool(type_params_only(part.type_params))
 
 
 def with_named_instances(function: Function, module: Module) -> Function:
@@ -210,7 +190,7 @@ class _Instances:
     """Adds the lets that name the instances."""
 
     def __init__(self, module: Module, generic: GenericTypes, known: _KnownValues) -> None:
-        self.module = module
+        self.places = Places(module)
         self.generic = generic
         self.known = known
 
@@ -228,7 +208,7 @@ class _Instances:
         for place, part in enumerate(children(before)):
             if isinstance(part, Var):
                 parts[place] = self.known.atom(part)
-        for place, wanted in self.wanted(before):
+        for place, wanted in self.places.wanted(before):
             actual = children(before)[place].checked_type
             if self.generic(actual) and not self.generic(wanted):
                 assert actual is not None
@@ -239,42 +219,6 @@ class _Instances:
             if isinstance(known, Tuple) and self.generic(known.checked_type):
                 return self.known.matched(new)
         return new
-
-    def wanted(self, node: Expr) -> Iterator[tuple[int, Type]]:
-        """Yield the places of a node that take values, and the types of these."""
-        kind = node.checked_type
-        match node:
-            case Call():
-                yield from enumerate(self.parameters(node), 1)
-            case Let() if node.var.checked_type is not None:
-                yield 0, node.var.checked_type
-            case Function() if isinstance(kind, FuncType):
-                yield 0, kind.ret_type
-            case If() | Match() if kind is not None:
-                yield from ((place, kind) for place in range(1, len(children(node))))
-            case RefCreate() if isinstance(kind, RefType):
-                yield 0, kind.value
-            case RefWrite() if isinstance(node.ref.checked_type, RefType):
-                yield 1, node.ref.checked_type.value
-
-    def parameters(self, call: Call) -> tuple[Type, ...]:
-        """Return the types of the arguments that a call takes; none for operators."""
-        op, given = call.op, call.type_args
-        if isinstance(op, Constructor):
-            data = self.module.types[op.belong_to.name]
-            applied = call.checked_type
-            assert isinstance(applied, TypeCall)
-            known = _bound(data.type_params, applied.args)
-            return tuple(substitute_in_type(t, known) for t in op.inputs)
-        kind = op.checked_type
-        if isinstance(op, Intrinsic):
-            kind = op.type
-        elif isinstance(op, GlobalVar):
-            kind = self.module.functions[op.name].checked_type
-        if not isinstance(kind, FuncType):
-            return ()
-        known = _bound(kind.type_params, given)
-        return tuple(substitute_in_type(t, known) for t in kind.arg_types)
 
     def taken(self, expr: Expr, actual: Type, wanted: Type) -> Recursive[Expr]:
         """Return the instance of a polymorphic value that is of the type that is wanted."""
@@ -314,10 +258,6 @@ class _Instances:
                 field = yield self.taken(field, kind, own)
             fields.append(field)
         return Tuple(tuple(fields), span=expr.span, checked_type=wanted)
-
-
-def _bound(params: tuple[TypeParam, ...], given: tuple[Type, ...]) -> dict[TypeParam, Type | Dim]:
-    return {p: a.dim if isinstance(a, ShapeArg) else a for p, a in zip(params, given)}
 
 
 def _instance(function: Function, actual: FuncType, wanted: FuncType) -> Function:

@@ -7,7 +7,7 @@ that differ in dims only are one, since a value of `List[Tensor[(5,)]]` may flow
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from relayvm.base.dims import ANY, Dim, DimExpr, DimVar
@@ -142,6 +142,10 @@ class Instances:
     extent: Extent = field(default_factory=Extent)
     place: Span | None = None
 
+    def closing(self, types: Mapping[TypeVar, Type]) -> TypeMap:
+        """Return the map of types to the arguments of instances that they are."""
+        return ClosedTypes(types)
+
     def collect(self) -> None:
         """Find all instances; raises NotClosed."""
         for name, data in self.module.types.items():
@@ -178,15 +182,16 @@ class Instances:
 
     def visit_data(self, name: str, args: Args) -> None:
         data = self.module.types[name]
-        closed = ClosedTypes(dict(zip(type_params_only(data.type_params), args)))
+        closed = self.closing(dict(zip(type_params_only(data.type_params), args)))
         self.place = data.span
         for constructor in data.constructors:
             for field_type in constructor.inputs:
                 self.visit_type(closed(field_type))
 
     def visit_function(self, name: str, args: Args) -> None:
+        """Note the instances that an instance of a function needs."""
         function = self.module.functions[name]
-        closed = ClosedTypes(dict(zip(type_params_only(function.type_params), args)))
+        closed = self.closing(dict(zip(type_params_only(function.type_params), args)))
         for node in post_order(function):
             self.place = node.span
             for type_ in types_at(node):

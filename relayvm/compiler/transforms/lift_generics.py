@@ -45,6 +45,9 @@ class Lifts:
     """The globals that were made of local polymorphic functions."""
 
     names: set[str]
+    # Whether a function that is one call is lifted, but for another name of a global; else those
+    # that capture something are left.
+    all_values: bool = False
     functions: dict[str, Function] = field(default_factory=dict)
 
     def run(self, name: str, function: Function) -> Function:
@@ -57,7 +60,7 @@ class Lifts:
         """
         if not any(map(is_generic, post_order(function.body))):
             return function
-        lifting = _Lifting(name, function, self.names)
+        lifting = _Lifting(name, function, self)
         new = lifting.rewritten()
         self.functions.update(lifting.done)
         return new
@@ -77,15 +80,25 @@ def _is_one_call(function: Function) -> bool:
     )
 
 
+def _is_name(function: Function) -> bool:
+    """Return True for `fn [A](%a: A) { @f[A](%a) }`."""
+    body = function.body
+    if not _is_one_call(function) or not isinstance(body, Call):
+        return False
+    same = body.type_args == type_args(function.type_params)
+    return same and body.args == function.params
+
+
 # The functions around a place, the innermost first.
 _Scope = tuple[Function, "_Scope | None"]
 
 
 class _Lifting:
-    def __init__(self, name: str, function: Function, names: set[str]) -> None:
+    def __init__(self, name: str, function: Function, lifts: Lifts) -> None:
         self.name = name
         self.root = function
-        self.names = names
+        self.names = lifts.names
+        self.all_values = lifts.all_values
         self.variables = TypeVariables()
         self.by_var: dict[Var, Lifted] = {}
         self.by_function: dict[int, Lifted] = {}
@@ -129,7 +142,8 @@ class _Lifting:
             params.update(dict.fromkeys(self.variables(type_)))
         params.update(dict.fromkeys(free_type_vars(function, self.variables)))
         outer = tuple(p for p in params if p not in set(function.type_params))
-        if captures and _is_one_call(function):
+        stays = _is_name(function) if self.all_values else captures and _is_one_call(function)
+        if stays:
             return
         name = self.fresh(var.name if var is not None else "lambda")
         made = Lifted(name, function, var, scope[0], tuple(captures), outer)
