@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.diagnostics import error
 from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar
 from relayvm.base.dtypes import DType
 from relayvm.ir.expr import Attrs, AttrValue, Constant, Function
@@ -32,7 +33,7 @@ from relayvm.ir.types import (
     TypeRelation,
     TypeVar,
 )
-from relayvm.ir.visit import type_variables
+from relayvm.ir.visit import TypeWords, type_variables, type_walk
 
 _NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_]|/(?=[A-Za-z0-9_]))*|(?:/(?=[A-Za-z_])[A-Za-z0-9_]*)+")
 # A name that was made by telling two apart.
@@ -50,9 +51,31 @@ _RESERVED_TYPES = frozenset(
 )
 
 
+# A type of more words has names for parts even where it stands alone.
+MOST_WORDS = 1 << 16
+MOST_CHARACTERS = 1 << 18
+# A text that is to be read again has types of no more words and signs than these.
+MOST_PIECES = 1 << 20
+
+
 def print_type(type_: Type, limit: int | None = None) -> str:
-    """Return a type as text, which ends in `...` where it is longer than `limit`."""
-    return TypeNames().type(type_, limit)
+    """Return a type as text, which ends in `...` where it is longer than `limit`.
+
+    A type that shares its parts and would be far too long has names for them in front: `type T =
+    (int32, ...);`. What of it can have none ends in `...`.
+    """
+    if limit is not None or TypeWords()(type_) <= MOST_WORDS:
+        return TypeNames().type(type_, limit)
+    data = {part.name for part in type_walk(type_) if isinstance(part, GlobalTypeVar)}
+    data |= {part.func.name for part in type_walk(type_) if isinstance(part, TypeCall)}
+    short = Abbreviations()
+    short.count((type_,))
+    short.settle()
+    names = top_names(short, reserved_names(data))
+    types = TypeNames(reserved_names(data).union(names.values()))
+    types.shorten(short, names)
+    lines = [f"type {line};\n" for line in types.abbreviations(None, MOST_CHARACTERS)]
+    return "".join([*lines, types.type(type_, MOST_CHARACTERS)])
 
 
 # Parameters with the names that they had before a place gave them others.
@@ -169,12 +192,13 @@ class TypeNames:
         self._short = short
         self._short_names = names
 
-    def abbreviations(self, function: Function | None) -> list[str]:
+    def abbreviations(self, function: Function | None, limit: int | None = None) -> list[str]:
         """Return `T = (int32, int32)` for each type that gets its name at a function, or at the
-        top of the text.
+        top of the text; types longer than `limit` end in `...`.
         """
         found = self._short.at(function) if self._short else []
-        return [f"{self._name(n)} = {self._joined(self._pieces(type_))}" for n, type_ in found]
+        texts = [(number, self._joined(self._pieces(type_), limit)) for number, type_ in found]
+        return [f"{self._name(number)} = {text}" for number, text in texts]
 
     def _name(self, number: int) -> str:
         name = self._short_names.get(number)
@@ -188,7 +212,7 @@ class TypeNames:
 
     def _joined(self, pieces: Sequence[str | Type | _End], limit: int | None = None) -> str:
         parts: list[str] = []
-        size = 0
+        size, pieces_left = 0, MOST_PIECES
         # Types may nest deeply: what is still to be written waits here, the next last.
         waiting = [*reversed(pieces)]
         self._enter(pieces)
@@ -202,6 +226,10 @@ class TypeNames:
                 below = self._pieces(item) if number is None else [self._name(number)]
                 self._enter(below)
                 waiting.extend(reversed(below))
+                pieces_left -= len(below)
+                if limit is None and pieces_left < 0:
+                    message = "the text of a type is too long, and parts of it can have no names"
+                    raise error("too-large-type", message, item.span)
                 continue
             parts.append(item if isinstance(item, str) else self._tensor(item))
             size += len(parts[-1])

@@ -39,7 +39,7 @@ class Type(_Hashed):
     span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _Compound(Type):
     """A type made of types: however deep these are, comparing takes no recursion."""
 
@@ -51,9 +51,44 @@ class _Compound(Type):
             _find_hash(self)
         return self._hash
 
+    def __repr__(self) -> str:
+        parts: list[str] = []
+        size = 0
+        waiting: list[object] = [self]
+        while waiting and size <= MOST_SHOWN:
+            item = waiting.pop()
+            if isinstance(item, (_Compound, tuple)):
+                waiting.extend(reversed(_shown(item)))
+            else:
+                parts.append(item if isinstance(item, _Text) else repr(item))
+                size += len(parts[-1])
+        return "".join(parts) + ("..." if waiting else "")
+
     def inside(self) -> tuple[object, ...]:
         """Return what decides on equality, types and all else."""
         return tuple(getattr(self, f.name) for f in fields(self) if f.compare)
+
+
+# Types that share their parts may be longer than any memory where all is shown.
+MOST_SHOWN = 10_000
+
+
+class _Text(str):
+    """A finished text among the fields of a type, which may be texts themselves."""
+
+    __slots__ = ()
+
+
+def _shown(item: _Compound | tuple[object, ...]) -> list[object]:
+    """Return the texts and values of which the whole consists that is shown of a type."""
+    if isinstance(item, tuple):
+        found = [part for value in item for part in (_Text(", "), value)][1:]
+        return [_Text("("), *found, _Text(",)" if len(item) == 1 else ")")]
+    found = []
+    for row in fields(item):
+        if row.repr:
+            found += [_Text(f"{', ' if found else ''}{row.name}="), getattr(item, row.name)]
+    return [_Text(f"{type(item).__name__}("), *found, _Text(")")]
 
 
 def _find_hash(root: _Compound) -> None:
@@ -113,14 +148,14 @@ class TensorType(Type):
         return len(self.shape)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TupleType(_Compound):
     """The type of tuples; no fields is the unit type `()`."""
 
     fields: tuple[Type, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FuncType(_Compound):
     """The type of functions. A `DimVar` among the type parameters is one of kind ShapeVar; each
     use solves the constraints for its type arguments.
@@ -132,7 +167,7 @@ class FuncType(_Compound):
     type_constraints: tuple[TypeRelation, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TypeRelation(_Compound):
     """A constraint on type parameters, `add(A, B, C)`: the last of `args` is the type of what the
     operator `name` gives for operands of the others. `attrs` are attributes of the operator.
@@ -148,7 +183,7 @@ class TypeRelation(_Compound):
         return len(self.args) - 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RefType(_Compound):
     """The type of references to a value."""
 
@@ -170,7 +205,7 @@ class GlobalTypeVar(Type):
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TypeCall(_Compound):
     """A data type applied to arguments: `List[A]`. An argument for a ShapeVar parameter is a
     `ShapeArg`.

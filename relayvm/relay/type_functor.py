@@ -9,6 +9,7 @@ from relayvm.base.diagnostics import Diagnostic
 from relayvm.base.dims import DimVar
 from relayvm.ir import types as ir
 from relayvm.ir.module import TypeData
+from relayvm.ir.visit import TypeWords
 from relayvm.relay.expr_functor import MissingMethod
 
 _METHODS: dict[type, str] = {
@@ -26,11 +27,38 @@ _METHODS: dict[type, str] = {
 }
 
 
+# A larger type, written out, shares its parts: each of these is visited once, wherever it stands.
+MOST_WORDS = 1 << 16
+
+# What a functor knows while it visits a type that is not that large.
+_PLAIN: dict[int, tuple[Any, Any]] = {}
+
+
 class TypeFunctor:
-    """Calls the method for the class of a type."""
+    """Calls the method for the class of a type.
+
+    Parts are visited wherever they stand, but for types of more than 65,536 words: there each
+    object is visited once.
+    """
+
+    _known: dict[int, tuple[Any, Any]] | None = None
 
     def visit(self, typ: Any) -> Any:
         """Return what the method for this type gives."""
+        known = self._known
+        if known is None:
+            self._known = {} if _is_large(typ) else _PLAIN
+            try:
+                return self._visit(typ)
+            finally:
+                self._known = None
+        if known is _PLAIN:
+            return self._visit(typ)
+        if id(typ) not in known:
+            known[id(typ)] = (typ, self._visit(typ))
+        return known[id(typ)][1]
+
+    def _visit(self, typ: Any) -> Any:
         name = _METHODS.get(type(typ))
         method = getattr(self, name, None) if name else None
         if method is None:
@@ -38,6 +66,14 @@ class TypeFunctor:
             message = f"functor `{own}` has no method for `{kind}`"
             raise MissingMethod(Diagnostic("bad-node", message))
         return method(typ)
+
+
+def _is_large(item: Any) -> bool:
+    parts = (item,) if isinstance(item, ir.Type) else ()
+    if isinstance(item, TypeData):
+        parts = tuple(t for constructor in item.constructors for t in constructor.inputs)
+    words = TypeWords()
+    return sum(map(words, parts)) > MOST_WORDS
 
 
 class TypeVisitor(TypeFunctor):

@@ -4,6 +4,8 @@ written, read, compared and hashed in a time that grows with the program.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import relayvm
@@ -17,14 +19,18 @@ from relayvm.ir.expr import Tuple, Var
 from relayvm.ir.json.decode import load_json
 from relayvm.ir.json.encode import save_json
 from relayvm.ir.module import Module
-from relayvm.ir.parser import parse_expr
-from relayvm.ir.printer import print_expr, print_module
+from relayvm.ir.parser import parse_expr, parse_type
+from relayvm.ir.printer import print_expr, print_module, print_type
 from relayvm.ir.types import (
     FuncType,
+    GlobalTypeVar,
     IncompleteType,
+    RefType,
     TensorType,
     TupleType,
     Type,
+    TypeCall,
+    TypeRelation,
     TypeVar,
     scalar_type,
 )
@@ -240,3 +246,60 @@ def test_sizes_of_equal_names_in_two_functions_are_two(size):
         for show_types in (False, True):
             again = relayvm.parse(print_module(module, show_types=show_types))
             assert structural_equal(infer_types(again), module)
+
+
+def doubled(type_: Type, form: Callable[[Type], Type]) -> Type:
+    for _ in range(100):
+        type_ = form(type_)
+    return type_
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda t: TupleType((t, t)),
+        lambda t: RefType(TupleType((t, t))),
+        lambda t: FuncType((t,), t),
+    ],
+)
+def test_a_type_alone_has_names_where_it_would_fill_any_memory(
+    form: Callable[[Type], Type],
+) -> None:
+    whole = doubled(scalar_type(INT32), form)
+    text = print_type(whole)
+    assert len(text) < 5000
+    assert parse_type(text) == whole
+    assert len(repr(whole)) < 11_000
+
+
+def test_what_of_a_type_can_have_no_name_ends_in_dots() -> None:
+    own = TypeVar("A")
+    inside = doubled(own, lambda t: TupleType((t, t)))
+    assert print_type(FuncType((inside,), own, (own,))).endswith("...")
+
+
+def test_names_of_parts_differ_from_all_others() -> None:
+    free, data = TypeVar("T"), TypeCall(GlobalTypeVar("T1"), ())
+    whole = doubled(TupleType((free, data)), lambda t: TupleType((t, t)))
+    text = print_type(whole)
+    names = [line.split()[1] for line in text.splitlines() if line.startswith("type ")]
+    assert "T1" not in names
+    assert len(set(names)) == len(names)
+    assert text.replace("(", " ").split()[3].rstrip(",") not in names
+
+
+def test_what_a_type_shows_of_itself_is_what_makes_it() -> None:
+    inner = TupleType((scalar_type(INT32),))
+    shown = "TupleType(fields=(TensorType(shape=(), dtype=int32),))"
+    assert repr(inner) == shown
+    assert repr(RefType(inner)) == f"RefType(value={shown})"
+    relation = TypeRelation("add", (inner,))
+    assert repr(relation) == f"TypeRelation(name='add', args=({shown},), attrs=None)"
+
+
+def test_a_program_with_such_a_type_is_not_printed() -> None:
+    own = TypeVar("A")
+    inside = doubled(own, lambda t: TupleType((t, t)))
+    taken = Var("f", FuncType((inside,), own, (own,)))
+    with pytest.raises(RelayError, match="too-large-type"):
+        print_expr(function([taken], Tuple(())))

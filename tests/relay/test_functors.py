@@ -222,3 +222,31 @@ def test_functors_of_users_go_down_long_chains_by_any_kind_of_call():
     f = relay.Function([x], chain)
     assert relay.testing.count_ops(Renames().visit(f)) == {"exp": 20_000}
     assert Calls().visit(f) is f
+
+
+def test_a_type_that_shares_its_parts_is_visited_part_by_part():
+    type_ = relay.scalar_type("int32")
+    for _ in range(100):
+        type_ = relay.TupleType([type_, type_])
+
+    class Widen(relay.TypeMutator):
+        def visit_tensor_type(self, tt):
+            return relay.scalar_type("int64")
+
+    class Count(relay.TypeVisitor):
+        seen = 0
+
+        def visit_tensor_type(self, tt):
+            self.seen += 1
+
+    wide = Widen().visit(type_)
+    for _ in range(100):
+        assert wide.fields[0] is wide.fields[1]
+        wide = wide.fields[0]
+    assert wide == relay.scalar_type("int64")
+    count = Count()
+    count.visit(type_)
+    assert count.seen == 1
+    small = relay.scalar_type("int32")
+    count.visit(relay.TupleType([small, small]))
+    assert count.seen == 3

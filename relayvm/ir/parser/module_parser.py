@@ -175,8 +175,10 @@ class ModuleParser(ExprParser):
         return result
 
     def single_type(self) -> Type:
-        """Read one type up to the end of the text."""
+        """Read one type up to the end of the text, with names for its parts in front."""
         try:
+            while self.kind == "type":
+                self.type_abbreviation()
             result = self.whole_type()
             self.expect("eof")
         except SyntaxAbort:

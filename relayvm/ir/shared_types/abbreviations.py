@@ -36,6 +36,15 @@ class Abbreviations:
 
     def add(self, scopes: Scopes, written: Iterable[Type | None]) -> None:
         """Count the types that the text of one expression has."""
+        self.count(written)
+        for node in scopes.nodes:
+            if isinstance(node, Function) and node.type_params:
+                binder = (scopes.binding[id(node)][0].depth, node)
+                for param in node.type_params:
+                    self._binders.setdefault(param, []).append(binder)
+
+    def count(self, written: Iterable[Type | None]) -> None:
+        """Count types that a text has."""
         for type_ in written:
             if type_ is None or isinstance(type_, TensorType):
                 continue
@@ -43,11 +52,6 @@ class Abbreviations:
                 self._judged[id(type_)] = (type_, is_long(type_))
             if self._judged[id(type_)][1]:
                 self._counts[self._table.name(type_)] += 1
-        for node in scopes.nodes:
-            if isinstance(node, Function) and node.type_params:
-                binder = (scopes.binding[id(node)][0].depth, node)
-                for param in node.type_params:
-                    self._binders.setdefault(param, []).append(binder)
 
     def _note(self, number: int, key: Key, type_: Type, free: tuple[Hashable, ...]) -> None:
         _, inside = key
