@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relayvm.cli import overhead_commands
 from relayvm.cli.options import add_command, positive
+
+if TYPE_CHECKING:
+    from relayvm.cli.bench.kernels import Product
 
 
 def add_commands(commands: Any) -> None:
@@ -36,6 +39,20 @@ def add_commands(commands: Any) -> None:
         "--grid",
         action="store_true",
         help="all of them: float32 and int8, rows known and not, one and two threads",
+    )
+    for option, number in (("--size", "the size"), ("--threads", "the number of threads")):
+        kernels.add_argument(
+            option,
+            type=positive,
+            action="append",
+            metavar="N",
+            help=f"only products for which this is {number}; may be given several times",
+        )
+    kernels.add_argument("--dtype", choices=("float32", "int8"), help="only products of this dtype")
+    kernels.add_argument(
+        "--rows",
+        choices=("static", "symbolic"),
+        help="only products whose number of rows is known, or is not",
     )
     kernels.set_defaults(run=run_kernels)
     operators = add_command(kinds, "operators", "single operators beside numpy and PyTorch")
@@ -93,7 +110,7 @@ def run_kernels(options: argparse.Namespace) -> int:
     from relayvm.cli.bench import kernels
 
     console = Console()
-    products = list(kernels.grid(options.grid))
+    products = [p for p in kernels.grid(options.grid) if _is_asked_for(p, options)]
     console.print(
         f"{'rows':>5} {'size':>5} {'dtype':>8} {'rows are':>9} {'threads':>7} {'kernel us':>10} "
         f"{'Gop/s':>7} {'of floor':>8} {'call us':>10} {'torch / ours':>12}",
@@ -111,6 +128,15 @@ def run_kernels(options: argparse.Namespace) -> int:
             soft_wrap=True,
         )
     return 0
+
+
+def _is_asked_for(product: Product, options: argparse.Namespace) -> bool:
+    return (
+        (options.size is None or product.size in options.size)
+        and (options.threads is None or product.threads in options.threads)
+        and options.dtype in (None, product.dtype)
+        and options.rows in (None, "symbolic" if product.symbolic else "static")
+    )
 
 
 def run_operators(options: argparse.Namespace) -> int:

@@ -173,6 +173,24 @@ def test_bench_of_kernels_prints_a_line_a_product(command, monkeypatch) -> None:
     ]
 
 
+def test_a_part_of_the_grid_is_chosen_by_what_products_have(command, monkeypatch) -> None:
+    measured = []
+
+    def measure(product):
+        measured.append(product)
+        return kernels.Measured(product, 1e-6, 1e-6, None, 1e-6)
+
+    monkeypatch.setattr(kernels, "measure", measure)
+    chosen = ("--size", "512", "--size", "150", "--threads", "2", "--rows", "symbolic")
+    assert command("bench", "kernels", "--grid", *chosen, "--dtype", "int8").code == 0
+    expected = [
+        p
+        for p in kernels.grid(full=True)
+        if p.size in (150, 512) and p.threads == 2 and p.symbolic and p.dtype == "int8"
+    ]
+    assert measured == expected and len(expected) == 2 * len(kernels.ROWS)
+
+
 def test_the_grid_holds_every_size_twice_for_each_choice() -> None:
     every = set(kernels.grid(full=True))
     assert len(every) == 8 * 6 * 2 * 2 * 2
