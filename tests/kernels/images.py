@@ -10,6 +10,7 @@ import numpy as np
 
 from relayvm.base.abi import Image
 from relayvm.base.dims import dim_value
+from relayvm.base.dtypes import dtype_of
 
 _LIBC = ctypes.CDLL(None)
 _PHASE = ctypes.CFUNCTYPE(
@@ -25,6 +26,15 @@ _PHASE = ctypes.CFUNCTYPE(
 def own_memory(signature, sizes):
     """Return the bytes of scratch and private memory of a kernel for the values of its dims."""
     return [dim_value(d, sizes) for d in (signature.scratch_bytes, signature.private_bytes)]
+
+
+def same_bits(a, b):
+    """Return where elements have the same bits, or are both NaN."""
+    if not dtype_of(a.dtype).is_float:
+        return a == b
+    bits = f"uint{a.dtype.itemsize * 8}"
+    with np.errstate(invalid="ignore"):  # ml_dtypes tells of signalling NaNs
+        return (a.view(bits) == b.view(bits)) | (np.isnan(a) & np.isnan(b))
 
 
 class LoadedImage:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from ml_dtypes import finfo
 
-from relayvm.base.dtypes import BOOL, COMPUTED, INT64, dtype_of
+from relayvm.base.dtypes import BOOL, COMPUTED, INT64
 from relayvm.base.link import link_object
 from relayvm.base.target import Target
 from relayvm.kernels.codegen.cpu import target_cpu
@@ -12,7 +12,7 @@ from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_object, module_text
 from relayvm.kernels.loops import Buffer, Call, Cast, Const, For, Load, Nest, Phase, Store, Var
 from relayvm.kernels.scalar_ops import SCALAR_OPS, cast_array
-from tests.kernels.images import LoadedImage
+from tests.kernels.images import LoadedImage, same_bits
 
 CASES = [(op, dtype) for op in SCALAR_OPS.values() for dtype in op.dtypes]
 CASTS = [(a, b) for a in COMPUTED for b in COMPUTED if a is not b]
@@ -95,18 +95,10 @@ def _values(dtype, seed):
     return values
 
 
-def _same_bits(a, b):
-    if not dtype_of(a.dtype).is_float:
-        return a == b
-    bits = f"uint{a.dtype.itemsize * 8}"
-    with np.errstate(invalid="ignore"):  # ml_dtypes tells of signalling NaNs
-        return (a.view(bits) == b.view(bits)) | (np.isnan(a) & np.isnan(b))
-
-
 def _check(image, name, operands, expected):
     result = np.empty_like(expected)
     assert image.call(name, [*operands, result]) == 0
-    wrong = ~_same_bits(result, expected)
+    wrong = ~same_bits(result, expected)
     rows = [(*(o[k] for o in operands), result[k], expected[k]) for k in np.nonzero(wrong)[0][:3]]
     assert not wrong.any(), f"{name}: {wrong.sum()} differ, (operands, got, expected): {rows}"
 
