@@ -109,10 +109,16 @@ def probe_stage(context: Context, stage: Stage, extents: tuple[n.Expr, ...]) -> 
         emitter.prover.add_range(axis, n.const(0), extent)
     lengths = tuple(product(_extents(context, r.reduction)) for r in records)
     for number, (record, length) in enumerate(zip(records, lengths)):
-        k = n.Var(f"pk{number}")
+        variable = n.Var(f"pk{number}")
         rule = lane_rule(record.reduction, context.dots)
         full = s.mul(s.floordiv(length, n.const(rule.width)), n.const(rule.width))
-        emitter.prover.add_range(k, n.const(0), full, rule.width)
+        if full == n.const(0):
+            # Nothing is known of a loop that never runs, as all would be true in it.
+            emitter.mask = n.Mask(length, rule.width)
+        else:
+            emitter.prover.add_range(variable, n.const(0), full, rule.width)
+            emitter.mask = None
+        k = n.const(0) if emitter.mask is not None else variable
         acc = n.Var("va", rule.dtype, n.LANES)
         frame = inside(emitter, record, k, rule.width)
         value = combined(emitter, rule, record.reduction.body, frame, acc)
