@@ -7,6 +7,7 @@ selections can yield.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
@@ -42,7 +43,9 @@ MAX_INDEX = 2**63 - 1
 _LANE = Var("<lane>")
 
 
-Edges = tuple[list[Polynomial], list[Polynomial]]
+# What is not above and not below a variable, and a number that is greater for inner variables.
+Edges = tuple[list[Polynomial], list[Polynomial], int]
+_ranks = itertools.count()
 # Least and greatest value; None for no greatest.
 Interval = tuple[int, Union[int, None]]
 ProofKey = tuple[frozenset[tuple[Monomial, int]], int]
@@ -53,7 +56,7 @@ Fact = tuple[Polynomial, frozenset[Expr]]
 class Prover:
     """Facts that hold at one place of a nest; `child` adds to them for a nested place.
 
-    `edges` holds what each variable is at least and at most, outer variables first; `intervals`
+    `edges` holds what each variable is at least and at most; `intervals`
     the same as numbers where they are known, which decide most questions; `facts` polynomials that
     are at least 0, each with its atoms.
     """
@@ -79,6 +82,8 @@ class Prover:
     )
     _depth: int = field(default=0, repr=False)
     _fuel: int = field(default=0, repr=False)
+    # Whether the search ended somewhere because it was too deep or long.
+    _was_cut: bool = field(default=False, repr=False)
     _failed: dict[frozenset[tuple[tuple[Expr, ...], int]], int] = field(
         default_factory=dict, repr=False
     )
@@ -177,7 +182,7 @@ class Prover:
             self._proved, self.parent = {}, None
         self._masked, self._laned, self._refused, self._below = {}, {}, {}, {}
         self.edges.pop(var, None)
-        self.edges[var] = (lows, highs)
+        self.edges[var] = (lows, highs, next(_ranks))
         least = [e for e in map(self._least, lows) if e is not None]
         most = [-e for e in (self._least(poly_add({}, h, -1)) for h in highs) if e is not None]
         self.intervals.pop(var, None)
@@ -228,7 +233,7 @@ class Prover:
     def _both_above(self, a: Polynomial, b: Polynomial, low: Polynomial) -> bool:
         return all(self.at_least_zero(poly_add(e, low, -1)) for e in (a, b))
 
-    def _multiple_edges(self, poly: Polynomial) -> Edges:
+    def _multiple_edges(self, poly: Polynomial) -> tuple[list[Polynomial], list[Polynomial]]:
         """Bound `begin + w * (length // w)` by `begin` and `begin + length`."""
         low, high = poly, poly
         for monomial, c in poly.items():
@@ -309,7 +314,7 @@ class Prover:
             return self
         if lanes not in self._laned:
             inner = self._laned[lanes] = self.child()
-            inner.edges[_LANE] = ([{}], [{(): lanes - 1}])
+            inner.edges[_LANE] = ([{}], [{(): lanes - 1}], next(_ranks))
         return self._laned[lanes]
 
     def decide(self, condition: Expr) -> bool | None:
@@ -382,19 +387,28 @@ class Prover:
             ends = [end for end in self.broadcasts if any(extent == d for d in _parts(end))]
             low = poly_add({(): -1}, value, -1)
             goals = [poly_add(polynomial(end), low) for end in (*ends, reach(extent))]
-            self._below[key] = any(self._within(g, limit) for limit in LIMITS for g in goals)
+            self._below[key] = self._shown_by_search(*goals)
         return self._below[key]
 
     def at_least_zero(self, poly: Polynomial, depth: int = MAX_DEPTH) -> bool:
         """Return whether a polynomial is proved to be at least 0; the search is bounded."""
         if self._depth:
             return self._deeper(poly, depth)
-        return any(self._within(poly, limit) for limit in LIMITS)
+        return self._shown_by_search(poly)
 
-    def _within(self, poly: Polynomial, depth: int) -> bool:
-        self._fuel = LIMITS[depth]
-        self._failed = {}
-        return self._deeper(poly, depth)
+    def _shown_by_search(self, *goals: Polynomial) -> bool:
+        """Return whether one of some polynomials is proved to be at least 0."""
+        for depth, fuel in LIMITS.items():
+            ended = True
+            for goal in goals:
+                self._fuel = fuel
+                self._failed, self._was_cut = {}, False
+                if self._deeper(goal, depth):
+                    return True
+                ended = ended and not self._was_cut
+            if ended:  # a deeper search would find no more
+                break
+        return False
 
     def _deeper(self, poly: Polynomial, depth: int) -> bool:
         self._depth += 1
@@ -407,7 +421,10 @@ class Prover:
         if self._is_natural(poly):
             return True
         self._fuel -= 1
-        if depth <= 0 or self._fuel <= 0 or set(poly) == {()}:
+        if set(poly) == {()}:
+            return False
+        if depth <= 0 or self._fuel <= 0:
+            self._was_cut = True
             return False
         key = frozenset(poly.items())
         if self._failed.get(key, 0) >= depth:
@@ -424,21 +441,25 @@ class Prover:
         A variable inside another atom waits: the atom goes first.
         """
         atoms = {a for m in poly for a in m}
-        inside = [variables_in(a) for a in atoms if not isinstance(a, (Var, DimRef))]
-        for var in reversed(self.edges):
-            if var not in atoms or any(var in held for held in inside):
-                continue
-            sign = _sign_of(poly, var)
-            if sign == 0:
-                return None
-            ends = self.edges[var][0 if sign > 0 else 1]
-            # A fact about the variable itself may be sharper than its range.
-            facts = [f for f, atoms in self.facts if var in atoms and _sign_of(f, var) == sign]
-            sharper = [poly_add(poly, f, -_times(poly, f, var)) for f in facts]
-            return [p for p in sharper if not any(var in m for m in p)] + [
-                _substitute(poly, var, end) for end in ends
-            ]
-        return None
+        held: set[Var] = set()
+        for atom in atoms:
+            if not isinstance(atom, (Var, DimRef)):
+                held |= variables_in(atom)
+        edges = self.edges
+        known = [a for a in atoms if isinstance(a, Var) and a in edges and a not in held]
+        if not known:
+            return None
+        var = max(known, key=lambda v: edges[v][2])
+        sign = _sign_of(poly, var)
+        if sign == 0:
+            return None
+        lows, highs, _ = edges[var]
+        # A fact about the variable itself may be sharper than its range.
+        facts = [f for f, about in self.facts if var in about and _sign_of(f, var) == sign]
+        sharper = [poly_add(poly, f, -_times(poly, f, var)) for f in facts]
+        return [p for p in sharper if not any(var in m for m in p)] + [
+            _substitute(poly, var, end) for end in (lows if sign > 0 else highs)
+        ]
 
     def _by_facts(self, poly: Polynomial, depth: int) -> bool:
         for fact, _ in self.facts:
@@ -479,7 +500,7 @@ class Prover:
             inner = self.child()
             inner.add_condition(atom.condition, truth)
             proved = inner.at_least_zero(_substitute(poly, atom, polynomial(arm)), depth)
-            self._fuel = inner._fuel
+            self._fuel, self._was_cut = inner._fuel, self._was_cut or inner._was_cut
             if not proved:
                 return False
         return True
@@ -514,6 +535,7 @@ class Prover:
         if not self.at_least_zero(poly_add(polynomial(divisor), {(): -1}), depth - 1):
             return []
         found = []
+        self._was_cut = self._was_cut or depth <= 1
         for high in self._quotient_highs(a, depth - 1) if depth > 1 else ():
             product = s.from_polynomial(poly_add(high, {(): 1}))
             quotient, rest = s.divide_polynomial(product, divisor)
