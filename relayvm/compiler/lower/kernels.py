@@ -8,6 +8,7 @@ for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from relayvm.base.abi import DimCheck, Kernel, KernelSignature
@@ -18,6 +19,7 @@ from relayvm.base.dims import (
     Dim,
     DimExpr,
     DimVar,
+    dim_substitute,
     dim_variables,
     symbol,
 )
@@ -74,24 +76,28 @@ class KernelTable:
         op = call.op
         assert isinstance(op, Operator)
         name = self._name([op.name])
-        tracer, second = _Tracer(name), _Tracer(name)
         kinds = [_without_symbols(_tensor_type(a.checked_type)) for a in call.args]
-        inputs = [tracer.input(kind) for kind in kinds]
-        attrs = op.complete_attrs(call.attrs)
-        sizes = op.apply("value_dims", *inputs, **attrs)
-        own = [second.input(kind) for kind in kinds]
-        dims = tuple(second.scalar_dim() for _ in sizes)
-        for checked, tensors in ((tracer, inputs), (second, own)):
+        tracers = []
+        for _ in range(2):
+            tracer = _Tracer(name)
+            for kind in kinds:
+                tracer.input(kind)
             with shape_context() as context:
-                op.result_type(tuple(map(_type_of, tensors)), call.attrs)
-            checked.require(context.checks, op.name)
-        result = op.lower(own, call.attrs, dims)
+                op.result_type(tuple(map(_type_of, tracer.inputs)), call.attrs)
+            tracer.require(context.checks, op.name)
+            tracers.append(tracer.agreed() or tracer)
+        first, second = tracers
+        attrs = op.complete_attrs(call.attrs)
+        sizes = op.apply("value_dims", *first.inputs, **attrs)
+        operands = tuple(second.inputs)
+        dims = tuple(second.scalar_dim() for _ in sizes)
+        result = op.lower(operands, call.attrs, dims)
         outputs = tuple(map(_as_output, result if isinstance(result, tuple) else (result,)))
         body = KernelPlan(self._add(second.request(name, outputs)))
         if not sizes:
             return None, body, 0
-        first = tracer.request(f"{name}_dims", tuple(sizes))
-        return KernelPlan(self._add(first)), body, len(sizes)
+        lengths = first.request(f"{name}_dims", tuple(sizes))
+        return KernelPlan(self._add(lengths)), body, len(sizes)
 
     def build(self, target: Target, opt_level: int, native: bool) -> list[Kernel]:
         """Return the built kernels, in the order of their numbers."""
@@ -140,6 +146,7 @@ class _Tracer:
         self.checks: list[DimCheck] = []
         self.strided_vars: set[DimVar] = set()
         self.extra: list[Dim] = []
+        self.equal: list[tuple[Dim, Dim]] = []
         self.renamed: dict[DimVar, Dim] = {}
 
     def input(self, kind: TensorType, named: dict[Dim, Dim] | None = None) -> Tensor:
@@ -178,9 +185,29 @@ class _Tracer:
             row = DimCheck(a, b, check.what if named else f"`{operator}`: {check.what}")
             if all((row.a, row.b) != (known.a, known.b) for known in self.checks):
                 self.checks.append(row)
-            if check.broadcast:
+            if not check.broadcast:
+                self.equal.append((a, b))
+            else:
                 self.strided_vars.update(dim_variables(check.a))
                 self.strided_vars.update(dim_variables(check.b))
+
+    def agreed(self) -> _Tracer | None:
+        """Return a tracer of the same inputs and checks in whose shapes sizes are one that the
+        checks say are equal; None where no check does.
+
+        A nest over them needs no masks where they differ, for which it would never run.
+        """
+        renamed = _one_for_each(self.equal, self.strided_vars)
+        if not renamed:
+            return None
+        result = _Tracer(self.name)
+        for tensor in self.inputs:
+            shape = tuple(dim_substitute(d, renamed) for d in tensor.shape)
+            result.inputs.append(placeholder(tensor.name, shape, tensor.dtype))
+        result.sources, result.checks = dict(self.sources), list(self.checks)
+        result.strided_vars, result.extra = set(self.strided_vars), list(self.extra)
+        result.renamed = renamed
+        return result
 
     def request(self, name: str, outputs: tuple[Tensor, ...]) -> KernelRequest:
         mentioned = [v for t in (*self.inputs, *outputs) for d in t.shape for v in dim_variables(d)]
@@ -209,16 +236,42 @@ def _request_of(function: Function, name: str) -> tuple[KernelRequest, tuple[Dim
     tracer = _Tracer(name)
     kinds = [_tensor_type(p.checked_type or p.type_annotation) for p in function.params]
     named = _name_composites(kinds, tracer)
-    values: dict[Expr, object] = {}
-    for param, kind in zip(function.params, kinds):
-        values[param] = tracer.input(kind, named)
-    bindings, tail = split_block(function.body)
-    for binding in bindings:
-        values[binding.var] = _evaluate(binding.value, values, tracer)
-    result = _evaluate(tail, values, tracer)
+    for kind in kinds:
+        tracer.input(kind, named)
+    result = _results(function, tracer)
+    agreed = tracer.agreed()
+    if agreed is not None:
+        tracer, result = agreed, _results(function, agreed)
     outputs = result if isinstance(result, tuple) else (result,)
     outputs = tuple(_as_output(o) for o in outputs)
     return tracer.request(name, outputs), tuple(tracer.extra)
+
+
+def _results(function: Function, tracer: _Tracer) -> object:
+    """Return what a primitive function computes of the tracer's inputs."""
+    values: dict[Expr, object] = dict(zip(function.params, tracer.inputs))
+    bindings, tail = split_block(function.body)
+    for binding in bindings:
+        values[binding.var] = _evaluate(binding.value, values, tracer)
+    return _evaluate(tail, values, tracer)
+
+
+def _one_for_each(equal: Sequence[tuple[Dim, Dim]], kept: AbstractSet[DimVar]) -> dict[DimVar, Dim]:
+    """Return for each variable that equations decide what it is equal to, with no such variable in
+    it; those `kept` are left alone.
+    """
+    found: dict[DimVar, Dim] = {}
+    for pair in equal:
+        a, b = (dim_substitute(d, found) for d in pair)
+        for left, right in ((b, a), (a, b)):
+            variable = left.variable if isinstance(left, DimExpr) else None
+            others = dim_variables(right)
+            if variable is None or variable in others or not kept.isdisjoint((variable, *others)):
+                continue
+            found = {v: dim_substitute(d, {variable: right}) for v, d in found.items()}
+            found[variable] = right
+            break
+    return found
 
 
 def _name_composites(kinds: Sequence[TensorType], tracer: _Tracer) -> dict[Dim, Dim]:

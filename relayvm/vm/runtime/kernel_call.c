@@ -136,14 +136,7 @@ static int32_t check_input(rvm_machine *m, const kernel_run *run, uint32_t i) {
 
 static int32_t check_sizes(rvm_machine *m, const kernel_run *run) {
     const rvm_kernel *kernel = run->kernel;
-    for (uint32_t i = 0; i < kernel->num_inputs; i++) {
-        if (kernel->operands[i].access != RVM_ACCESS_SCALAR) {
-            int32_t trap = check_input(m, run, i);
-            if (trap) {
-                return trap;
-            }
-        }
-    }
+    /* First, because they say what of the program does not hold; that shapes are as required may follow from it. */
     for (uint32_t i = 0; i < kernel->num_checks; i++) {
         const rvm_dim_check *check = &kernel->checks[i];
         int64_t a, b;
@@ -155,6 +148,14 @@ static int32_t check_sizes(rvm_machine *m, const kernel_run *run) {
         if (a != b) {
             return trap_set(m, RVM_TRAP_SHAPE_MISMATCH, "%s: %lld and %lld", check->what, (long long)a,
                             (long long)b);
+        }
+    }
+    for (uint32_t i = 0; i < kernel->num_inputs; i++) {
+        if (kernel->operands[i].access != RVM_ACCESS_SCALAR) {
+            int32_t trap = check_input(m, run, i);
+            if (trap) {
+                return trap;
+            }
         }
     }
     return 0;
