@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -54,16 +55,40 @@ _PURE = (
 )
 
 
+_NAME = re.compile(r"%\w+")
+
+
+class _Scope:
+    """What is computed where a block may not have run, by the text of its instruction.
+
+    `before` are lines that run once before a loop: what does not change in it goes there.
+    """
+
+    __slots__ = ("before", "known")
+
+    def __init__(self, before: list[str] | None = None) -> None:
+        self.before = before
+        self.known: dict[str, str] = {}
+
+
 class Emitter:
     """Collects the instructions of one function; `block` is the label being written."""
 
     def __init__(self) -> None:
         self.entry: list[str] = []
-        self.lines: list[str] = []
         self.block = "entry"
         self.tile_bytes = 0
         self._count = 0
-        self._known: list[dict[str, str]] = [{}]
+        self._scopes = [_Scope()]
+        # How many scopes are around the place of a name; none says 0, as of parameters.
+        self._depths: dict[str, int] = {}
+        self._lines: list[str] = []
+        self._parts = [self._lines]
+
+    @property
+    def lines(self) -> list[str]:
+        """The instructions and labels in order."""
+        return [line for part in self._parts for line in part]
 
     def fresh(self, prefix: str = "t") -> str:
         """Return a name that nothing else in the function has, without its `%`."""
@@ -74,33 +99,63 @@ class Emitter:
         """Write an instruction and return the name of its result.
 
         A pure instruction whose result is at hand already is not written again: nests repeat
-        index arithmetic and masks, and LLVM's time grows with what it must clean up.
+        index arithmetic and masks, and LLVM's time grows with what it must clean up. Scalar ones
+        go before the loops in which they do not change; vectors would take registers there.
         """
         pure = text.startswith(_PURE) or ("@llvm.masked" not in text and text.startswith("call"))
-        if pure:
-            for scope in self._known:
-                if text in scope:
-                    return scope[text]
-        name = f"%{self.fresh()}"
-        self.lines.append(f"  {name} = {text}")
-        if pure:
-            self._known[-1][text] = name
+        depth = len(self._scopes) - 1
+        if not pure:
+            return self._written(text, depth, self._lines)
+        for scope in self._scopes:
+            if text in scope.known:
+                return scope.known[text]
+        lines = self._lines
+        if "<" not in text:
+            fixed = self.depth(text)
+            while depth > fixed and (before := self._scopes[depth].before) is not None:
+                lines, depth = before, depth - 1
+        name = self._scopes[depth].known[text] = self._written(text, depth, lines)
         return name
 
+    def _written(self, text: str, depth: int, lines: list[str]) -> str:
+        name = f"%{self.fresh()}"
+        lines.append(f"  {name} = {text}")
+        self._depths[name] = depth
+        return name
+
+    def depth(self, text: str) -> int:
+        """Return how many scopes are around the innermost of the values that a text names."""
+        depths = self._depths
+        return max((depths.get(name, 0) for name in _NAME.findall(text)), default=0)
+
+    def before_loop(self) -> list[str]:
+        """Return the place for what a loop that begins here needs but does not change."""
+        before: list[str] = []
+        self._lines = []
+        self._parts += [before, self._lines]
+        return before
+
     @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Forget at the end what was computed inside: a loop or an arm may not have run."""
-        self._known.append({})
+    def scope(
+        self, before: list[str] | None = None, variables: Sequence[str] = ()
+    ) -> Iterator[None]:
+        """Forget at the end what was computed inside: a loop or an arm may not have run.
+
+        `variables` are the names that change in a loop with a place `before` it.
+        """
+        self._scopes.append(_Scope(before))
+        for name in variables:
+            self._depths[name] = len(self._scopes) - 1
         yield
-        self._known.pop()
+        self._scopes.pop()
 
     def do(self, text: str) -> None:
         """Write an instruction without result."""
-        self.lines.append(f"  {text}")
+        self._lines.append(f"  {text}")
 
     def label(self, name: str) -> None:
         """Begin a block."""
-        self.lines.append(f"{name}:")
+        self._lines.append(f"{name}:")
         self.block = name
 
     def branch(self, label: str) -> None:

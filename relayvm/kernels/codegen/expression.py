@@ -39,8 +39,10 @@ from relayvm.kernels.loops import (
     TileLoad,
     Tree,
     Var,
+    const,
 )
 from relayvm.kernels.scalar_ops import SCALAR_OPS
+from relayvm.kernels.scalars.arithmetic import DIVISIONS_BY_POSITIVE
 from relayvm.kernels.scalars.conversion import cast
 from relayvm.kernels.scalars.value import Value
 
@@ -69,8 +71,7 @@ class ExpressionEmitter:
             case DimRef():
                 return self.dims[expr.name]
             case Call():
-                values = [self._value(a) for a in expr.args]
-                return str(SCALAR_OPS[expr.name].program(*values).raw)
+                return self._call(expr)
             case Cast():
                 return str(cast(self._value(expr.value), expr.dtype).raw)
             case Select():
@@ -84,6 +85,15 @@ class ExpressionEmitter:
                 return self.emitter.splat(value, type_text(expr.dtype), expr.lanes)
             case _:
                 return self._emit_vector(expr)
+
+    def _call(self, call: Call) -> str:
+        values = [self._value(a) for a in call.args]
+        program = DIVISIONS_BY_POSITIVE.get(call.name)
+        if program is not None and call.dtype.is_integer:
+            divisor = call.args[1].value if isinstance(call.args[1], Broadcast) else call.args[1]
+            if isinstance(divisor, Const) and divisor.value > 0:
+                return str(program(values[0], int(divisor.value)).raw)
+        return str(SCALAR_OPS[call.name].program(*values).raw)
 
     def _emit_vector(
         self,
@@ -447,7 +457,29 @@ def element_offset(
 def element_pointer(emitter: ExpressionEmitter, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
     """Return the address of a buffer's element."""
     base = emitter.pointers[buffer.name]
-    offset = element_offset(emitter, buffer, indices)
-    if offset == "0":
-        return base
-    return emitter.emitter.value(f"getelementptr {buffer.dtype.llvm}, ptr {base}, i64 {offset}")
+    for offset in _offsets(emitter, buffer, indices):
+        if offset != "0":
+            base = emitter.emitter.value(
+                f"getelementptr {buffer.dtype.llvm}, ptr {base}, i64 {offset}"
+            )
+    return base
+
+
+def _offsets(
+    emitter: ExpressionEmitter, buffer: Buffer, indices: tuple[Expr, ...]
+) -> tuple[str, ...]:
+    """Return offsets whose sum is that of an element; the first does not change in inner loops."""
+    last = indices[-1] if indices else None
+    if buffer.access is not Access.STRIDED and last is not None:
+        if len(indices) > 1:
+            # What stands before the last index begins a row.
+            row = element_offset(emitter, buffer, (*indices[:-1], const(0)))
+            parts = row, emitter.emit(last)
+        elif isinstance(last, Call) and last.name == "add":
+            parts = emitter.emit(last.args[0]), emitter.emit(last.args[1])
+        else:
+            return (emitter.emit(last),)
+        first, second = sorted(parts, key=emitter.emitter.depth)
+        if emitter.emitter.depth(first) < emitter.emitter.depth(second):
+            return first, second
+    return (element_offset(emitter, buffer, indices),)

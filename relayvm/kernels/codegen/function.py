@@ -12,8 +12,15 @@ from dataclasses import dataclass, field
 
 from relayvm.base.abi import ALIGN_BYTES, TEXT_SYMBOL, Access, TrapCode
 from relayvm.base.diagnostics import assert_never
+from relayvm.base.dtypes import INT64
 from relayvm.kernels.codegen.cpu import Cpu
-from relayvm.kernels.codegen.emitter import Emitter, intrinsic_suffix, memory_type, type_text
+from relayvm.kernels.codegen.emitter import (
+    Emitter,
+    LlvmMachine,
+    intrinsic_suffix,
+    memory_type,
+    type_text,
+)
 from relayvm.kernels.codegen.expression import ExpressionEmitter, element_pointer
 from relayvm.kernels.loops import (
     Buffer,
@@ -215,16 +222,17 @@ class StatementEmitter:
     ) -> None:
         """Write a counted loop, which ends early where the condition does not hold."""
         e = self.emitter
-        head, inside, latch, after = (e.fresh(p) for p in ("head", "body", "latch", "done"))
+        inside, latch, after = (e.fresh(p) for p in ("body", "latch", "done"))
         variable, following = f"%{e.fresh('i')}", f"%{e.fresh('n')}"
+        # The condition is at the end, as LLVM wants loops; before them it is asked once more.
+        runs = LlvmMachine(e, 1).apply("less", INT64, (begin, end))
+        invariant = e.before_loop()
         before = e.block
-        e.branch(head)
-        e.label(head)
-        e.do(f"{variable} = phi i64 [{begin}, %{before}], [{following}, %{latch}]")
-        e.branch_if(e.value(f"icmp slt i64 {variable}, {end}"), inside, after)
+        e.branch_if(runs, inside, after)
         e.label(inside)
+        e.do(f"{variable} = phi i64 [{begin}, %{before}], [{following}, %{latch}]")
         self.expressions.names[name] = variable
-        with e.scope():
+        with e.scope(invariant, (variable,)):
             if condition is not None:
                 goes_on = e.fresh("on")
                 e.branch_if(self.expressions.emit(condition), goes_on, after)
@@ -233,7 +241,9 @@ class StatementEmitter:
         e.branch(latch)
         e.label(latch)
         e.do(f"{following} = add nsw i64 {variable}, {step}")
-        e.branch(head)
+        again = e.fresh()
+        e.do(f"%{again} = icmp slt i64 {following}, {end}")
+        e.branch_if(f"%{again}", inside, after)
         e.label(after)
 
     def _if(self, statement: If) -> None:

@@ -43,33 +43,37 @@ def module_text(functions: str, cpu: Cpu) -> str:
     return head + functions + f"\nattributes #0 = {{ {' '.join(attributes)} }}\n"
 
 
-# Nests are explicit in vectors, unrolling and common subexpressions, so little is left to do:
-# LLVM's own pipeline took 6 times as long for code of the same speed.
-_PASSES = ("sroa", "simplify_cfg", "loop_rotate", "instruction_combine", "simplify_cfg")
+# Nests are explicit in vectors and unrolling, and the emitter leaves out what is computed already
+# and moves what loops do not change out of them, so little is left to do: LLVM's own pipeline took
+# 6 times as long for code of the same speed.
+_PASSES = ("sroa", "simplify_cfg")
+# Combining makes chains of arithmetic up to a fifth faster, which are short loops over memory; so
+# does LLVM's reduction of what loops step through. Where loops are many, as for each size of a
+# tile, they take up to half of all time, and the loops are as fast without.
+_SHORT_LINES = 1000
+_SHORT_PASSES = (*_PASSES, "instruction_combine")
 
 
-def _optimised(text: str, machine: Any) -> Any:
+def _optimised(text: str, machine: Any, is_short: bool) -> Any:
     module = llvm.parse_assembly(text)
     module.verify()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))
     manager = llvm.create_new_module_pass_manager()
-    for name in _PASSES:
+    for name in _SHORT_PASSES if is_short else _PASSES:
         getattr(manager, f"add_{name}_pass")()
     manager.run(module, builder)
     return module
 
 
-# LLVM's reduction of what loops step through makes short loops over memory up to a sixth faster,
-# but takes up to half of all time where loops are many. Those of long nests are as fast without.
-_REDUCED_LINES = 1000
 # The switch is one for the whole process; code compiled meanwhile elsewhere is right either way.
 _reduction = threading.Lock()
 
 
 def _emitted(text: str, cpu: Cpu, speed: int, emit: str) -> Any:
     machine = _target_machine(cpu, speed)
-    module = _optimised(text, machine)
-    if text.count("\n") <= _REDUCED_LINES:
+    is_short = text.count("\n") <= _SHORT_LINES
+    module = _optimised(text, machine, is_short)
+    if is_short:
         return getattr(machine, emit)(module)
     with _reduction:
         llvm.set_option("relayvm", "-disable-lsr=1")

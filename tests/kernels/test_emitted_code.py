@@ -1,0 +1,92 @@
+"""What the emitter leaves out, moves out of loops, and writes shorter; results stay the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relayvm.base.dtypes import INTEGERS, DType
+from relayvm.base.target import Target
+from relayvm.kernels.codegen.cpu import target_cpu, without_extras
+from relayvm.kernels.codegen.function import nest_functions
+from relayvm.kernels.parser import parse_nest
+from relayvm.kernels.scalar_ops import SCALAR_OPS
+from relayvm.kernels.scalars.arithmetic import DIVISIONS_BY_POSITIVE
+from relayvm.kernels.scalars.numpy_machine import run_program
+
+TILES = """nest @tiles {
+  dims $m, $n
+  input in0: float32[$m, $n]
+  output out0: float32[$m, $n]
+  phase b0 < $m {
+    for i0 = 0 to (floor_divide($n, 16) * 16) step 16 {
+      out0[b0, i0] = in0[b0, i0]:16
+    }
+    for i1 = (floor_divide($n, 16) * 16) to $n {
+      out0[b0, i1] = in0[b0, i1]
+    }
+  }
+}
+"""
+
+
+def emitted(text: str) -> list[str]:
+    cpu = without_extras(target_cpu(Target()))
+    return nest_functions(parse_nest(text), "kernel", (), cpu).splitlines()
+
+
+def loops(lines: list[str]) -> list[list[str]]:
+    """Return the instructions of each loop without another inside, whose label it jumps back to."""
+    found = []
+    begins: dict[str, int] = {}
+    for number, line in enumerate(lines):
+        if line.endswith(":"):
+            begins[line[:-1]] = number
+        for label, begin in begins.items():
+            if f"label %{label}," in line and line.strip().startswith("br i1"):
+                found.append(lines[begin:number])
+    return [a for a in found if not any(b is not a and set(b) < set(a) for b in found)]
+
+
+def test_what_a_loop_does_not_change_is_computed_before_it() -> None:
+    lines = emitted(TILES)
+    inner = loops(lines)
+    assert len(inner) == 2
+    assert not [line for body in inner for line in body if " mul " in line or "sdiv" in line]
+    # Rows begin at one place for both loops.
+    assert sum(" mul i64 %i" in line for line in lines) == 1
+
+
+def test_what_may_trap_or_reads_memory_stays_in_its_loop() -> None:
+    text = TILES.replace("in0[b0, i1]", "in0[b0, index(trap, i1, $n)]")
+    trapping = [body for body in loops(emitted(text)) if any("%trap" in line for line in body)]
+    assert len(trapping) == 1
+    assert any(" load float," in line for line in trapping[0])
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize("name", sorted(DIVISIONS_BY_POSITIVE))
+def test_divisions_by_literals_are_those_by_any_number(name: str, dtype: DType) -> None:
+    rng = np.random.default_rng(3)
+    edges = [dtype.min, dtype.min + 1, dtype.max - 1, dtype.max, 0, 1]
+    inner = rng.integers(dtype.min, dtype.max, 60, dtype.numpy, True)
+    values = np.concatenate([np.array(edges, dtype.numpy), inner])
+    for divisor in (1, 2, 3, 7, 16, 64, 100, int(dtype.max)):
+        program = DIVISIONS_BY_POSITIVE[name]
+        found = run_program(lambda x, d=divisor, p=program: p(x, d), [values], [dtype])
+        expected = SCALAR_OPS[name](values, np.full_like(values, divisor))
+        np.testing.assert_array_equal(found, expected, f"{name} by {divisor}")
+
+
+def test_vectors_are_divided_by_literals_without_divisions() -> None:
+    text = """nest @halves {
+  input in0: int32[64]
+  output out0: int32[64]
+  phase b0 < 4 {
+    out0[(b0 * 16)] = floor_divide(in0[(b0 * 16)]:16, broadcast(int32(8), 16))
+  }
+}
+"""
+    lines = emitted(text)
+    assert any("ashr <16 x i32>" in line for line in lines)
+    assert not any("sdiv" in line for line in lines)
