@@ -12,7 +12,6 @@ from relayvm.compiler.transforms.combine_parallel import (
     combine_parallel_conv2d,
     combine_parallel_dense,
 )
-from relayvm.compiler.transforms.dynamic_to_static import dynamic_to_static
 from relayvm.compiler.transforms.fake_quantization_to_integer import fake_quantization_to_integer
 from relayvm.compiler.transforms.fast_math import div_to_mul, fast_math
 from relayvm.compiler.transforms.fold_padding import flatten_atrous_conv, fold_explicit_padding
@@ -61,7 +60,6 @@ OPERATOR_PASSES = (
     _row(fast_math, "approximate exponential functions", rounds=True),
     _row(fold_explicit_padding, "let convolutions and poolings pad by themselves"),
     _row(flatten_atrous_conv, "write convolutions of interleaved blocks as dilated ones"),
-    _row(dynamic_to_static, "write what constants decide as attributes", keeps_types=False),
     _row(
         combine_parallel_conv2d,
         "compute convolutions of one tensor as one",

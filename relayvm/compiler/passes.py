@@ -12,6 +12,7 @@ from relayvm.compiler.steps import Step
 from relayvm.compiler.transforms.canonicalize_qnn import canonicalize_qnn
 from relayvm.compiler.transforms.compile_matches import compile_matches
 from relayvm.compiler.transforms.constant_parameters import constant_parameters
+from relayvm.compiler.transforms.dynamic_to_static import dynamic_to_static
 from relayvm.compiler.transforms.eliminate_common_subexpressions import (
     eliminate_common_subexpressions,
 )
@@ -26,6 +27,7 @@ from relayvm.compiler.transforms.inline import inline
 from relayvm.compiler.transforms.instantiate import instantiate
 from relayvm.compiler.transforms.lay_out_weights import lay_out_weights
 from relayvm.compiler.transforms.lift_closures import lift_closures
+from relayvm.compiler.transforms.name_sizes import name_sizes
 from relayvm.compiler.transforms.primitives import open_primitives
 from relayvm.compiler.transforms.simplify_inference import simplify_inference
 from relayvm.compiler.transforms.to_anf import to_anf
@@ -74,6 +76,22 @@ PASSES: dict[str, Pass] = {
             "turn parameters that never change into constants",
             requires=_TYPED,
             breaks=_TYPED,
+            opt_level=1,
+        ),
+        Pass(
+            "name_sizes",
+            name_sizes,
+            "name sizes that parameters leave open and shapes are computed from",
+            requires=_TYPED,
+            breaks=_SHAPE_OF_TERMS | _TYPED,
+            opt_level=1,
+        ),
+        Pass(
+            "dynamic_to_static",
+            dynamic_to_static,
+            "write what constants and sizes decide as attributes",
+            requires=_TYPED,
+            breaks=_SHAPE_OF_TERMS | _TYPED,
             opt_level=1,
         ),
         Pass(

@@ -13,10 +13,11 @@ from relayvm.compiler.lower.kernels import signatures_of
 from relayvm.compiler.lower.memory import make_memory_explicit
 from relayvm.compiler.lower.select import Selector
 from relayvm.compiler.lower.unit import Unit, is_lifted
+from relayvm.compiler.transforms.name_sizes import with_open_sizes
 from relayvm.ir.expr import Function
 from relayvm.ir.module import Module
-from relayvm.ir.types import TupleType
-from relayvm.vm.manifest import Entry, Parameter
+from relayvm.ir.types import TupleType, Type
+from relayvm.vm.manifest import Entry, Parameter, ValueType
 from relayvm.vm.program import Program
 
 
@@ -69,10 +70,12 @@ def lower_module(
 
 def _entry(unit: Unit, name: str, function: Function, lowered: str) -> Entry:
     assert function.ret_type is not None, lowered
-    parameters = tuple(
-        Parameter(p.name, unit.layouts.value_type(type_of(p))) for p in function.params
-    )
-    result = unit.layouts.value_type(function.ret_type)
+
+    def shown(kind: Type) -> ValueType:
+        return unit.layouts.value_type(with_open_sizes(function, kind))
+
+    parameters = tuple(Parameter(p.name, shown(type_of(p))) for p in function.params)
+    result = shown(function.ret_type)
     count = len(function.ret_type.fields) if isinstance(function.ret_type, TupleType) else 1
     names = ("output",) if count == 1 else tuple(f"output{i}" for i in range(count))
     return Entry(name, 0, parameters, result, names)

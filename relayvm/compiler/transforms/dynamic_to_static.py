@@ -7,28 +7,52 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.dims import Dim, never_negative
 from relayvm.base.dtypes import number_of
 from relayvm.base.narrow.arrays import readable
 from relayvm.compiler.rewriting import CallRule, Site, rewrite_calls
 from relayvm.compiler.rewriting.build import attrs_of, call, constant, is_static, tensor
-from relayvm.ir.expr import Call, Constant, Expr, Tuple
+from relayvm.compiler.transforms.known_sizes import LARGEST_SHAPE, OPERATORS, KnownSizes
+from relayvm.ir.expr import Call, Constant, Expr, Function, Tuple
 from relayvm.ir.module import Module
 from relayvm.ir.types import TensorType
+from relayvm.ir.visit import post_order
 from relayvm.ops import OPS
 from relayvm.ops.operator import Fusion, Operator
 
 
 def dynamic_to_static(module: Module) -> Module:
-    """Write what constants decide as attributes.
+    """Write what constants and sizes decide as attributes.
 
     `dyn.reshape(%x, meta[relay.Constant][0])` -> `reshape(%x, newshape=[3, 2])`. Shapes that types
-    tell, and arithmetic on them, count as constants.
+    tell, and arithmetic on them, count as constants; of those with symbols, `shape_of(%x)` of a
+    `Tensor[(n, 4), float32]` in the place of a shape becomes `[n, 4]`.
     """
+    if not any(uses_shapes(f) for f in module.functions.values()):
+        return module
+    known = KnownSizes()
+
+    def note(node: Call, site: Site) -> None:
+        known.note(node, site)
+
     rules = [CallRule(f"static {name}", name, _static) for name in _STATIC]
+    rules += [
+        CallRule(f"sized {name}", name, lambda node, site: _sized(node, site, known))
+        for name in _SIZED
+    ]
     rules += [CallRule("shape_of", "shape_of", _known_shape)]
     rules += [CallRule("ndarray_size", "ndarray_size", _known_size)]
     rules += [CallRule("fold", name, _folded) for name in _SHAPE_ARITHMETIC]
+    rules += [CallRule("note", name, note) for name in OPERATORS]
     return rewrite_calls(module, rules, refines=True)
+
+
+def uses_shapes(function: Function) -> bool:
+    """Tell whether there is anything to do: most programs have no such operators."""
+    return any(
+        isinstance(node, Call) and isinstance(node.op, Operator) and node.op.name in _BEGINNINGS
+        for node in post_order(function)
+    )
 
 
 # Operators of programs that compute shapes.
@@ -38,7 +62,6 @@ _SHAPE_ARITHMETIC = tuple(
     if row.name in ("take", "concatenate", "strided_slice", "where", "prod", "stack", "gather")
     or row.fusion in (Fusion.ELEMENTWISE, Fusion.BROADCAST)
 )
-_LARGEST_SHAPE = 64
 
 
 def _known_shape(node: Call, site: Site) -> Expr | None:
@@ -66,7 +89,7 @@ def _folded(node: Call, site: Site) -> Expr | None:
     if not kind.dtype.is_integer and not kind.dtype.is_bool:
         return None
     data = node.op.evaluate(values, node.attrs)
-    if not isinstance(data, np.ndarray) or data.size > _LARGEST_SHAPE:
+    if not isinstance(data, np.ndarray) or data.size > LARGEST_SHAPE:
         return None
     exact = TensorType(data.shape, kind.dtype)
     return Constant(data, span=node.span, checked_type=exact)
@@ -78,9 +101,9 @@ def _value(expr: Expr, site: Site) -> np.ndarray | tuple[np.ndarray, ...] | None
     if isinstance(found, Tuple):
         parts = [site.definition(part) for part in found.fields]
         arrays = [part.data for part in parts if isinstance(part, Constant)]
-        small = all(data.size <= _LARGEST_SHAPE for data in arrays)
+        small = all(data.size <= LARGEST_SHAPE for data in arrays)
         return tuple(arrays) if small and len(arrays) == len(parts) else None
-    if isinstance(found, Constant) and found.data.size <= _LARGEST_SHAPE:
+    if isinstance(found, Constant) and found.data.size <= LARGEST_SHAPE:
         return found.data if found.data.dtype.kind in "iub" else None
     return None
 
@@ -132,6 +155,48 @@ _STATIC: dict[str, tuple[int, Sequence[tuple[str, Callable[[Expr], Any]]]]] = {
     "dyn.topk": (1, [("k", _one)]),
     "dyn.zeros": (0, [("shape", _ints)]),
 }
+
+
+# For each operator that may have symbolic sizes as an attribute: how many operands stay, and the
+# attribute.
+_SIZED: dict[str, tuple[int, str]] = {
+    "dyn.broadcast_to": (1, "shape"),
+    "dyn.full": (1, "shape"),
+    "dyn.ones": (0, "shape"),
+    "dyn.reshape": (1, "newshape"),
+    "dyn.zeros": (0, "shape"),
+}
+
+
+def _sized(node: Call, site: Site, known: KnownSizes) -> Expr | None:
+    """Return a call with sizes of other tensors as an attribute."""
+    name = node.op.name  # type: ignore[attr-defined]
+    kept, attribute = _SIZED[name]
+    dims = known.of(node.args[kept], site)
+    if dims is None or not all(isinstance(d, int) or never_negative(d) for d in dims):
+        return None
+    attrs = attrs_of(node)
+    if name == "dyn.reshape" and not attrs["allowzero"] and not _are_sizes(dims, node):
+        return None
+    attrs[attribute] = dims
+    return call(name.removeprefix("dyn."), node.args[:kept], node.span, **attrs)
+
+
+def _are_sizes(dims: Sequence[Dim], node: Call) -> bool:
+    """Tell whether a 0 among the sizes means the same as a size and as "that of the operand".
+
+    It does where that is the size, and where no other size can be 0.
+    """
+    shape = tensor(node.args[0]).shape
+    others = [
+        d
+        for i, d in enumerate(dims)
+        if not isinstance(d, int) and not (i < len(shape) and shape[i] == d)
+    ]
+    return len(others) <= 1
+
+
+_BEGINNINGS = frozenset({*_STATIC, "ndarray_size", "shape_of"})
 
 
 def _static(node: Call, site: Site) -> Expr | None:

@@ -1,0 +1,110 @@
+"""Names for the sizes that parameters of global functions leave open, so that arithmetic on them
+can be written in types and attributes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from relayvm.base.dims import ANY, AnyDim, Dim, DimVar, symbol
+from relayvm.compiler.analysis.scopes import is_primitive
+from relayvm.compiler.transforms.dynamic_to_static import uses_shapes
+from relayvm.ir.expr import Attrs, Call, Expr, Function, GlobalVar, Var
+from relayvm.ir.module import Module
+from relayvm.ir.types import TensorType, TupleType, Type, TypeParam
+from relayvm.ir.visit import children, post_order, rebuild, substitute_in_type
+
+# The attribute of a function that lists the names which the program did not write.
+UNNAMED = "unnamed_sizes"
+
+
+def name_sizes(module: Module) -> Module:
+    """Give each `?` of a parameter a symbol, where the function computes with shapes.
+
+    `def @f(%x: Tensor[(?, 4), float32]) { .. shape_of(%x) .. }` ->
+    `def @f[x_0](%x: Tensor[(x_0, 4), float32]) { .. }`. Functions that are values keep their types,
+    as do those whose calls have type arguments.
+    """
+    chosen = {n: f for n, f in module.functions.items() if _is_open(f) and uses_shapes(f)}
+    if not chosen:
+        return module
+    for name in _kept(module):
+        chosen.pop(name, None)
+    named = {name: _named(function) for name, function in chosen.items()}
+    return module.with_functions({**module.functions, **named})
+
+
+def with_open_sizes(function: Function, type_: Type) -> Type:
+    """Return a type of a function as the program wrote it."""
+    names = function.attrs.get(UNNAMED, ())
+    assert isinstance(names, tuple)
+    open_: dict[TypeParam, Type | Dim] = {
+        p: ANY for p in function.type_params if isinstance(p, DimVar) and p.name in names
+    }
+    return substitute_in_type(type_, open_)
+
+
+def _is_open(function: Function) -> bool:
+    types = [_type_of(p) for p in function.params]
+    return not is_primitive(function) and any(_has_open_size(t) for t in types)
+
+
+def _has_open_size(type_: Type | None) -> bool:
+    if isinstance(type_, TupleType):
+        return any(map(_has_open_size, type_.fields))
+    return isinstance(type_, TensorType) and any(isinstance(d, AnyDim) for d in type_.shape)
+
+
+def _kept(module: Module) -> set[str]:
+    """Return the functions that are values, or are called at type arguments."""
+    kept: set[str] = set()
+    for function in module.functions.values():
+        for node in post_order(function):
+            used = [c.name for c in children(node) if isinstance(c, GlobalVar)]
+            callee = node.op if isinstance(node, Call) else None
+            if isinstance(callee, GlobalVar) and not module[callee.name].type_params:
+                used.remove(callee.name)
+            kept.update(used)
+    return kept
+
+
+def _named(function: Function) -> Function:
+    fresh: list[DimVar] = []
+    replaced: dict[int, Expr] = {}
+    params: list[Var] = []
+    for param in function.params:
+        kind = _with_names(_type_of(param), param.name, fresh)
+        new = param if kind is _type_of(param) else Var(param.name, kind, span=param.span)
+        replaced[id(param)] = new
+        params.append(new)
+    body = rebuild(function.body, lambda before, after: replaced.get(id(before), after))
+    unnamed = tuple(variable.name for variable in fresh)
+    return replace(
+        function,
+        params=tuple(params),
+        body=body,
+        type_params=(*function.type_params, *fresh),
+        attrs=Attrs(function.attrs, **{UNNAMED: unnamed}),
+        checked_type=None,
+    )
+
+
+def _type_of(param: Var) -> Type | None:
+    return param.type_annotation or param.checked_type
+
+
+def _with_names(type_: Type | None, name: str, fresh: list[DimVar]) -> Type | None:
+    if not _has_open_size(type_):
+        return type_
+    if isinstance(type_, TupleType):
+        fields = enumerate(type_.fields)
+        parts = [_with_names(field, f"{name}_{i}", fresh) for i, field in fields]
+        return TupleType(tuple(part for part in parts if part is not None))
+    assert isinstance(type_, TensorType)
+    shape: list[Dim] = []
+    for axis, dim in enumerate(type_.shape):
+        if isinstance(dim, AnyDim):
+            fresh.append(DimVar(f"{name}_{axis}"))
+            dim = symbol(fresh[-1])
+        shape.append(dim)
+    return TensorType(tuple(shape), type_.dtype)
