@@ -133,6 +133,14 @@ def test_a_place_takes_the_polymorphic_function_where_no_instance_fits(name):
             assert repr(machine.run(np.int32(3))) == expected
 
 
+def test_a_long_way_of_places_needs_no_recursion():
+    steps = "".join(f"let %r{i + 1} = ref(ref_read(%r{i})); " for i in range(1_000))
+    module = module_of(f"let %r0 = ref({ID}); {steps} ref_read(%r1000)(%x)")
+    lets = {n.var.name: n.var for n in post_order(module["main"]) if hasattr(n, "var")}
+    types = {print_type(var.type_annotation) for name, var in lets.items() if name != "x"}
+    assert types == {"ref(fn (int32) -> int32)"}
+
+
 @pytest.mark.parametrize(
     ("uses", "kind"),
     [

@@ -80,6 +80,8 @@ class TypeSolver:
         self.same_type = SameTypes()
         self._memo: Memo = {}
         self._opened = 0
+        self._due: list[tuple[Type, Type, Pending]] = []
+        self._is_waking = False
         self._mismatch = mismatch
         self._infinite = infinite
         self._too_large = too_large
@@ -233,12 +235,20 @@ class TypeSolver:
         state = hole.state
         above, below, listeners = state.above, state.below, state.listeners
         state.above, state.below, state.listeners = [], [], []
-        for p in above:
-            self._flow(hole, p.other, p.reason, p.mode, p.renaming)
-        for p in below:
-            self._flow(p.other, hole, p.reason, p.mode, p.renaming)
         for task in listeners:
             self.queue.put(task)
+        due = [(hole, p.other, p) for p in above] + [(p.other, hole, p) for p in below]
+        # Those that wake others are not nested in each other, however many there are.
+        self._due += reversed(due)
+        if self._is_waking:
+            return
+        self._is_waking = True
+        try:
+            while self._due:
+                source, target, p = self._due.pop()
+                self._flow(source, target, p.reason, p.mode, p.renaming)
+        finally:
+            self._is_waking = False
 
     def _flow_hole(
         self,
