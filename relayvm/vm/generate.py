@@ -13,6 +13,8 @@ from pathlib import Path
 from relayvm.base import VERSION, abi
 from relayvm.base.dtypes import DTYPES
 from relayvm.vm.file import format
+from relayvm.vm.fused import FUSED
+from relayvm.vm.fused.handlers import fused_blocks, fused_rows
 from relayvm.vm.isa import BY_OPCODE, KINDS, Instruction, Operand
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,10 +96,11 @@ def _dim_op_name(name: str) -> str:
 
 def opcodes_header() -> str:
     """Return the opcodes as an enumeration, and what distinguishes them from other versions'."""
-    rows = "\n".join(f"    RVM_OP_{i.name} = {i.opcode}," for i in BY_OPCODE)
+    rows = "\n".join(f"    RVM_OP_{name} = {opcode}," for name, opcode in _opcodes())
     return (
         f"{NOTICE}#ifndef RVM_OPCODES_H\n#define RVM_OPCODES_H\n\nenum {{\n{rows}\n}};\n"
         f"\n#define RVM_NUM_OPCODES {len(BY_OPCODE)}\n"
+        f"#define RVM_NUM_FUSED {len(FUSED)} /* their opcodes follow */\n"
         f"/* Of the version and of the instructions: see rvm_native_abi. */\n"
         f"#define RVM_NATIVE_SALT UINT64_C({_native_salt():#018x})\n\n#endif\n"
     )
@@ -109,8 +112,13 @@ def _native_salt() -> int:
 
 
 def opcodes_list() -> str:
-    """Return X(name, opcode) for every instruction, in order of opcodes."""
-    return NOTICE + "".join(f"X({i.name}, {i.opcode})\n" for i in BY_OPCODE)
+    """Return X(name, opcode) for every instruction and every fused one, in order of opcodes."""
+    return NOTICE + "".join(f"X({name}, {opcode})\n" for name, opcode in _opcodes())
+
+
+def _opcodes() -> list[tuple[str, int]]:
+    rows = [(i.name, i.opcode) for i in BY_OPCODE]
+    return rows + [(row.name, row.opcode) for row in FUSED.values()]
 
 
 def operands_table() -> str:
@@ -262,6 +270,7 @@ int32_t rvm_program_set_phase(rvm_program *program, uint32_t kernel, uint32_t ph
 int64_t rvm_program_first_unlinked(const rvm_program *program);
 int32_t rvm_program_share_code(rvm_program *program, rvm_program *other);
 uint32_t rvm_program_num_late_constants(const rvm_program *program);
+const char *rvm_program_fused(const rvm_program *program, uint32_t function, uint32_t unit);
 const uint8_t *rvm_program_section(const rvm_program *program, uint32_t section, size_t *size);
 uint64_t rvm_checksum(const void *bytes, size_t size);
 int rvm_host_has_feature(const char *name, size_t bytes);
@@ -297,7 +306,19 @@ def instructions_page() -> str:
                 text = " ".join([i.name, *(f"{o.name}:{o.kind.name}" for o in i.operands)])
                 effect = i.effect.replace("|", "\\|")
                 lines.append(f"| {i.opcode} | `{text}` | {effect} |")
+    lines += ["", "## Fused instructions", "", FUSED_INTRODUCTION.strip(), ""]
+    lines += ["| opcode | fused | its expansion |", "|---|---|---|"]
+    lines += [f"| {row.opcode} | `{row.name}` | `{row.text}` |" for row in FUSED.values()]
     return "\n".join(lines) + "\n"
+
+
+FUSED_INTRODUCTION = """
+Files hold none of these. When a program is loaded and verified, its code is copied, and where a row
+below fits the instructions that begin somewhere, its opcode takes the place of the first one's. All
+else stays, so a jump into the middle finds the instructions themselves. Registers with one name are
+one register; `w`, `o` and `b` are the classes of items, `x` is any, `(...)` a list of any length.
+*In place* is a tail call of the function itself whose arguments stand where its parameters are.
+"""
 
 
 EXECUTABLE_INTRODUCTION = """\
@@ -352,6 +373,8 @@ FILES = {
     GENERATED / "bodies.inc": bodies_list,
     GENERATED / "native.inc": native_list,
     GENERATED / "dispatch.inc": dispatch_blocks,
+    GENERATED / "fused.inc": lambda: NOTICE + fused_blocks(),
+    GENERATED / "fused_rows.inc": lambda: NOTICE + fused_rows(),
     GENERATED / "cdef.h": cdef_text,
     Path("docs/reference/instructions.md"): instructions_page,
     Path("docs/reference/executable.md"): executable_page,

@@ -9,6 +9,7 @@
 #include "reference.h"
 #include "tensor.h"
 
+#define LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 static inline void body_move_object(uint64_t *dst, uint64_t src) {
@@ -34,7 +35,7 @@ static inline void body_constant(rvm_machine *m, uint64_t *dst, uint16_t k) {
 }
 
 static inline const rvm_layout *body_layout(const rvm_machine *m, uint16_t type) {
-    return &m->program->layouts[type];
+    return &m->layouts[type];
 }
 
 static inline int32_t body_wrong_layout(rvm_machine *m, uint16_t type) {

@@ -32,7 +32,6 @@ static rvm_segment *segment_new(rvm_machine *m, uint64_t bytes) {
     segment->previous = segment->next = NULL;
     segment->bytes = bytes;
     m->stack_bytes += bytes;
-    segment->top = segment->start;
     segment->end = (uint8_t *)segment + bytes;
     return segment;
 }
@@ -61,7 +60,7 @@ static void free_after(rvm_machine *m, rvm_segment *segment) {
 
 static void make_current(rvm_machine *m, rvm_segment *segment) {
     m->segment = segment;
-    m->top = segment->top;
+    m->base = segment->start;
     m->limit = segment->end;
 }
 
@@ -103,7 +102,7 @@ static uint64_t next_segment_bytes(const rvm_machine *m, uint64_t needed) {
 }
 
 rvm_frame *frame_push_slow(rvm_machine *m, const rvm_function *function) {
-    uint64_t needed = sizeof(rvm_segment) + frame_bytes(function);
+    uint64_t needed = sizeof(rvm_segment) + function->frame_bytes;
     rvm_segment *segment = m->segment->next;
     if (segment && segment->bytes < needed) {
         free_after(m, m->segment);
@@ -120,8 +119,6 @@ rvm_frame *frame_push_slow(rvm_machine *m, const rvm_function *function) {
         segment->previous = m->segment;
         m->segment->next = segment;
     }
-    m->segment->top = m->top;
-    segment->top = segment->start + frame_bytes(function);
     make_current(m, segment);
     rvm_frame *frame = (rvm_frame *)(void *)segment->start;
     frame->function = function;
@@ -129,32 +126,11 @@ rvm_frame *frame_push_slow(rvm_machine *m, const rvm_function *function) {
     return frame;
 }
 
-void frame_pop_slow(rvm_machine *m, rvm_frame *frame) {
-    if ((uint8_t *)frame != m->segment->start || !m->segment->previous) {
-        m->top = (uint8_t *)frame;
-        return;
-    }
-    m->segment->top = m->segment->start;
-    make_current(m, m->segment->previous);
+void frame_pop_slow(rvm_machine *m) {
+    if (m->segment->previous) {
+        make_current(m, m->segment->previous);
 #ifdef RVM_STRESS
-    free_after(m, m->segment);
+        free_after(m, m->segment);
 #endif
-}
-
-rvm_frame *frame_replace(rvm_machine *m, rvm_frame *frame, const rvm_function *function) {
-    rvm_frame *caller = frame->caller;
-#ifndef RVM_STRESS
-    if ((size_t)(m->limit - (uint8_t *)frame) >= frame_bytes(function)) {
-        m->top = (uint8_t *)frame + frame_bytes(function);
-        frame->function = function;
-        frame_clear(frame, function);
-        return frame;
     }
-#endif
-    frame_pop(m, frame);
-    rvm_frame *moved = frame_push(m, function);
-    if (moved) {
-        moved->caller = caller;
-    }
-    return moved;
 }

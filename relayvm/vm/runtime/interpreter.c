@@ -1,7 +1,7 @@
 /* The loop that runs bytecode: control instructions here, all others from the instruction table through their
  * bodies. Verified code is trusted in what the verifier proves and in nothing else. */
 #include "bodies_tensor.h"
-#include "generated/opcodes.h"
+#include "fuse.h"
 
 #include "generated/bodies.inc"
 
@@ -42,13 +42,14 @@ static inline void scatter(const uint64_t *values, const uint16_t *p, uint32_t n
     }
 }
 
-/* Moves arguments from the registers of a caller to those of a new frame. */
-static inline void pass_arguments(const rvm_function *callee, rvm_frame *frame, const uint16_t *p, uint32_t n,
-                                  uint64_t *r) {
-    const uint16_t *slot = callee->param_slot;
+/* Moves arguments from the registers of a caller to those of a new frame, from parameter `first` on. */
+static inline void pass_arguments(const rvm_function *callee, rvm_frame *frame, uint32_t first, const uint16_t *p,
+                                  uint32_t n, uint64_t *r) {
+    const uint16_t *slot = callee->param_slot + first;
+    const uint8_t *classes = callee->param_class + first;
     for (uint32_t i = 0; i < n; i++) {
         frame->slots[slot[i]] = r[p[i]];
-        if (callee->param_class[i] == RVM_CLASS_OWNED) {
+        if (classes[i] == RVM_CLASS_OWNED) {
             r[p[i]] = 0;
         }
     }
@@ -79,15 +80,15 @@ static inline void pass_to_itself(rvm_machine *m, const rvm_function *callee, co
     scatter(gather_classes(m->gather, p, n, r, callee->param_class), slot, n, r);
 }
 
-static int32_t closure_target(rvm_machine *m, uint64_t word, uint16_t signature, const rvm_function **callee) {
-    const rvm_object *object = word_object(word);
-    if (object->kind == RVM_CELL) {
-        const rvm_layout *shape = ((const rvm_cell *)(const void *)object)->shape;
-        if (shape->kind == RVM_LAYOUT_CLOSURE && shape->signature == signature) {
-            *callee = &m->program->functions[shape->function];
-            return 0;
-        }
+static inline bool is_closure(uint64_t word, uint16_t signature) {
+    if (UNLIKELY(word_object(word)->kind != RVM_CELL)) {
+        return false;
     }
+    const rvm_layout *shape = word_cell(word)->shape;
+    return LIKELY(shape->callee && shape->signature == signature);
+}
+
+static int32_t not_callable(rvm_machine *m) {
     return trap_set(m, RVM_TRAP_BAD_VALUE, "a value is not the function that the program expects");
 }
 
@@ -95,19 +96,38 @@ static int32_t out_of_depth(rvm_machine *m) {
     return trap_set(m, RVM_TRAP_OUT_OF_DEPTH, "calls are nested %llu deep", (unsigned long long)m->max_depth);
 }
 
+/* What the loop keeps in registers besides pc and the registers `r` of the innermost frame: in `state` the fuel, in its
+ * upper half, and how many more calls may be nested, in the lower. */
+#define ONE_STEP ((int64_t)1 << 32)
+#define FRAME frame_of(r)
+#define DEPTH() (whole_depth - (uint32_t)state)
+#define SAVE_FUEL() (m->fuel = state >> 32)
+#define LOAD_FUEL() (state = (int64_t)((uint64_t)m->fuel << 32 | (uint32_t)state))
+
+/* Each entry of a function changes it: a compiler that sees hundreds of blocks of which few do would keep it in memory. */
+#if defined __x86_64__ && defined __GNUC__ && !defined __clang__
+#define IN_REGISTER(name) __asm__(name)
+#else
+#define IN_REGISTER(name)
+#endif
+
+static inline rvm_frame *frame_of(uint64_t *slots) {
+    return (rvm_frame *)(void *)((uint8_t *)slots - offsetof(rvm_frame, slots));
+}
+
 #define READ_IMM64(p) read_imm64(p)
 #define READ_IMM32(p) read_u32(p)
 #ifdef RVM_PROFILED
-#define PROFILE_ENTER() profile_enter(m->profile, callee->index, m->depth)
+#define PROFILE_ENTER() profile_enter(m->profile, callee->index, DEPTH())
 #define PROFILE_REPEAT() profile_repeat(m->profile)
-#define PROFILE_BACK() profile_back(m->profile, m->depth)
+#define PROFILE_BACK() profile_back(m->profile, DEPTH())
 #else
 #define PROFILE_ENTER() (void)0
 #define PROFILE_REPEAT() (void)0
 #define PROFILE_BACK() (void)0
 #endif
 #define GATHER(p, n) gather_words(m->gather, p, n, r)
-#define GATHER_FIELDS(layout, p, n) gather_classes(m->gather, p, n, r, m->program->layouts[layout].field_class)
+#define GATHER_FIELDS(layout, p, n) gather_classes(m->gather, p, n, r, m->layouts[layout].field_class)
 #define RESULTS(n) (m->results)
 #define SCATTER(buffer, p, n) scatter(buffer, p, n, r)
 #define TRAP(code)                                                                                \
@@ -126,7 +146,8 @@ static int32_t out_of_depth(rvm_machine *m) {
 #define ENTER_CODE(target)                                                                        \
     do {                                                                                          \
         pc = (target);                                                                            \
-        if (UNLIKELY(--fuel < 0)) {                                                               \
+        state -= ONE_STEP;                                                                        \
+        if (UNLIKELY(state < 0)) {                                                                \
             goto safepoint;                                                                       \
         }                                                                                         \
         DISPATCH();                                                                               \
@@ -138,9 +159,36 @@ static int32_t out_of_depth(rvm_machine *m) {
         ENTER_CODE(target);                                                                       \
     } while (0)
 
+/* The frame of a call, `entered`, which is current once the arguments are in it and the results have their list. */
+#define BEGIN_CALL(target)                                                                        \
+    callee = (target);                                                                            \
+    if (UNLIKELY((uint32_t)state == 0)) {                                                         \
+        TRAP(out_of_depth(m));                                                                    \
+    }                                                                                             \
+    rvm_frame *const entered = frame_push(m, frame_end(FRAME), callee);                           \
+    if (UNLIKELY(!entered)) {                                                                     \
+        TRAP(trap_out_of_memory(m));                                                              \
+    }
+#define ENTER_FRAME(list)                                                                         \
+    do {                                                                                          \
+        FRAME->results = (list);                                                                  \
+        entered->caller = FRAME;                                                                  \
+        r = entered->slots;                                                                       \
+        state--;                                                                                  \
+        ENTER(callee->code);                                                                      \
+    } while (0)
+
+#include "fused_steps.h"
+
 #if defined RVM_STRESS || defined RVM_TRACED || defined RVM_PROFILED || defined RVM_LEAVING
 #define ONE_DISPATCH
-#define OP(name) case RVM_OP_##name:
+#if defined RVM_TRACED || defined RVM_PROFILED || defined RVM_LEAVING
+#define ONE_BY_ONE
+#endif
+#define OP(name)                                                                                  \
+    case RVM_OP_##name:                                                                           \
+    op_##name:                                                                                    \
+    __attribute__((unused));
 #define DISPATCH() goto dispatch
 #else
 #define OP(name) op_##name:
@@ -153,11 +201,11 @@ static int32_t out_of_depth(rvm_machine *m) {
     } while (0)
 
 #ifdef RVM_TRACED
-static int32_t show(const rvm_machine *m, rvm_frame *frame, const uint16_t *pc) {
+static int32_t show(const rvm_machine *m, rvm_frame *frame, const uint16_t *pc, uint64_t depth) {
     const rvm_function *function = frame->function;
     rvm_trace_event event = {
         .slots = frame->slots,
-        .depth = m->depth,
+        .depth = depth,
         .run = m->invocations,
         .function = function->index,
         .unit = (uint32_t)(pc - function->code),
@@ -167,26 +215,30 @@ static int32_t show(const rvm_machine *m, rvm_frame *frame, const uint16_t *pc) 
 #endif
 
 #ifdef RVM_LEAVING
-int32_t interpreter_leave(rvm_machine *m, rvm_frame *frame, const uint16_t *pc, uint64_t *results) {
+int32_t interpreter_leave(rvm_machine *machine, rvm_frame *frame, const uint16_t *pc, uint64_t *results) {
 #else
-int32_t interpreter_run(rvm_machine *m, rvm_frame *frame, uint64_t *results) {
+int32_t interpreter_run(rvm_machine *machine, rvm_frame *frame, uint64_t *results) {
     const uint16_t *pc = frame->function->code;
 #endif
 #ifndef ONE_DISPATCH
-    static const void *const labels[RVM_NUM_OPCODES] = {
+    static const void *const labels[RVM_NUM_OPCODES + RVM_NUM_FUSED] = {
 #define X(name, opcode) [opcode] = &&op_##name,
 #include "generated/opcodes.inc"
 #undef X
     };
 #endif
+    register rvm_machine *m IN_REGISTER("r13") = machine;
     uint64_t *r = frame->slots;
-    int64_t fuel = m->fuel;
+    const uint64_t calls_left = m->max_depth - m->depth;
+    register int64_t state IN_REGISTER("r15") = calls_left < UINT32_MAX ? (int64_t)calls_left : UINT32_MAX;
+    const uint64_t whole_depth = m->depth + (uint32_t)state;
+    LOAD_FUEL();
     int32_t trap = 0;
     const rvm_function *callee = frame->function;
 #ifdef RVM_LEAVING
     m->switches++;
     if (pc == callee->code) {
-        fuel++; /* who is entered counts the step, which has been counted here too */
+        state += ONE_STEP; /* who is entered counts the step, which has been counted here too */
         goto compiled;
     }
     DISPATCH();
@@ -194,17 +246,21 @@ int32_t interpreter_run(rvm_machine *m, rvm_frame *frame, uint64_t *results) {
     ENTER(pc);
 #endif
 
+#ifndef RVM_LEAVING
 safepoint:
-    m->fuel = fuel;
+    SAVE_FUEL();
+#endif
+safepoint_of_machine: /* where kernels may have used up more than fits the register */
     trap = trap_safepoint(m);
-    fuel = m->fuel;
+    LOAD_FUEL();
     if (trap) {
         goto trapped;
     }
 #if !defined RVM_LEAVING && !defined RVM_TRACED && !defined RVM_PROFILED
     native_consider(m, m->steps);
     if (UNLIKELY(native_is_ready(m))) {
-        return interpreter_leave(m, frame, pc, results);
+        m->depth = DEPTH();
+        return interpreter_leave(m, FRAME, pc, results);
     }
 #endif
     DISPATCH();
@@ -212,20 +268,27 @@ safepoint:
 #ifdef ONE_DISPATCH
 dispatch:
 #ifdef RVM_TRACED
-    if (show(m, frame, pc)) {
+    if (show(m, FRAME, pc, DEPTH())) {
         TRAP(trap_set(m, RVM_TRAP_INTERRUPTED, "the run was interrupted"));
     }
 #endif
 #ifdef RVM_PROFILED
     profile_instruction(m->profile, pc);
 #endif
+#ifdef ONE_BY_ONE
+    switch (plain_opcode(*pc)) {
+#else
     switch (*pc) {
+#endif
 #endif
 
 #include "generated/dispatch.inc"
+#ifndef ONE_BY_ONE
+#include "generated/fused.inc"
+#endif
 
     OP(goto) {
-        pc = frame->function->code + read_u32(pc + 1);
+        pc += read_u32(pc + 1);
         DISPATCH();
     }
 
@@ -233,7 +296,7 @@ dispatch:
         if (r[pc[1]]) {
             NEXT(4);
         }
-        pc = frame->function->code + read_u32(pc + 2);
+        pc += read_u32(pc + 2);
         DISPATCH();
     }
 
@@ -242,7 +305,7 @@ dispatch:
         if (UNLIKELY(tag >= pc[3])) {
             TRAP(body_wrong_layout(m, pc[2]));
         }
-        pc = frame->function->code + read_u32(pc + 4 + 2 * tag);
+        pc += read_u32(pc + 4 + 2 * tag);
         DISPATCH();
     }
 
@@ -251,78 +314,48 @@ dispatch:
     }
 
     OP(return) {
-        rvm_frame *caller = frame->caller;
+        rvm_frame *caller = FRAME->caller;
         uint32_t n = pc[1];
         if (!caller) {
             gather_words(results, pc + 2, n, r);
-            frame_pop(m, frame);
-            m->fuel = fuel;
+            frame_pop(m, FRAME);
+            SAVE_FUEL();
             return 0;
         }
         const uint16_t *list = caller->results + 1;
         for (uint32_t i = 0; i < n; i++) {
             caller->slots[list[i]] = r[pc[2 + i]];
         }
-        frame_pop(m, frame);
-        m->depth--;
+        frame_pop(m, FRAME);
+        state++;
         PROFILE_BACK();
-        frame = caller;
-        r = frame->slots;
+        r = caller->slots;
         NEXT_AT(list + n);
     }
 
     OP(call) {
-        callee = &m->program->functions[pc[1]];
         uint32_t n = pc[2];
-        if (UNLIKELY(m->depth >= m->max_depth)) {
-            TRAP(out_of_depth(m));
-        }
-        rvm_frame *callee_frame = frame_push(m, callee);
-        if (UNLIKELY(!callee_frame)) {
-            TRAP(trap_out_of_memory(m));
-        }
-        pass_arguments(callee, callee_frame, pc + 3, n, r);
-        frame->results = pc + 3 + n;
-        callee_frame->caller = frame;
-        frame = callee_frame;
-        m->depth++;
-        r = frame->slots;
-        ENTER(callee->code);
+        BEGIN_CALL(&m->functions[pc[1]]);
+        pass_arguments(callee, entered, 0, pc + 3, n, r);
+        ENTER_FRAME(pc + 3 + n);
     }
 
     OP(call_closure) {
         uint32_t n = pc[3];
-        trap = closure_target(m, r[pc[1]], pc[2], &callee);
-        if (UNLIKELY(trap)) {
-            goto trapped;
+        if (UNLIKELY(!is_closure(r[pc[1]], pc[2]))) {
+            TRAP(not_callable(m));
         }
-        if (UNLIKELY(m->depth >= m->max_depth)) {
-            TRAP(out_of_depth(m));
-        }
-        rvm_frame *callee_frame = frame_push(m, callee);
-        if (UNLIKELY(!callee_frame)) {
-            TRAP(trap_out_of_memory(m));
-        }
-        callee_frame->slots[callee->param_slot[0]] = r[pc[1]];
+        BEGIN_CALL(word_cell(r[pc[1]])->shape->callee);
+        entered->slots[callee->param_slot[0]] = r[pc[1]];
         r[pc[1]] = 0;
-        for (uint32_t i = 0; i < n; i++) {
-            callee_frame->slots[callee->param_slot[i + 1]] = r[pc[4 + i]];
-            if (callee->param_class[i + 1] == RVM_CLASS_OWNED) {
-                r[pc[4 + i]] = 0;
-            }
-        }
-        frame->results = pc + 4 + n;
-        callee_frame->caller = frame;
-        frame = callee_frame;
-        m->depth++;
-        r = frame->slots;
-        ENTER(callee->code);
+        pass_arguments(callee, entered, 1, pc + 4, n, r);
+        ENTER_FRAME(pc + 4 + n);
     }
 
     OP(tail_call) {
-        callee = &m->program->functions[pc[1]];
+        callee = &m->functions[pc[1]];
         uint32_t n = pc[2];
-        if (callee == frame->function) {
+        if (callee == FRAME->function) {
             pass_to_itself(m, callee, pc + 3, n, r);
             PROFILE_REPEAT();
             ENTER_CODE(callee->code);
@@ -333,51 +366,38 @@ dispatch:
 
     OP(tail_call_closure) {
         uint32_t n = pc[3];
-        trap = closure_target(m, r[pc[1]], pc[2], &callee);
-        if (UNLIKELY(trap)) {
-            goto trapped;
+        if (UNLIKELY(!is_closure(r[pc[1]], pc[2]))) {
+            TRAP(not_callable(m));
         }
+        callee = word_cell(r[pc[1]])->shape->callee;
         m->gather[0] = r[pc[1]];
         r[pc[1]] = 0;
-        for (uint32_t i = 0; i < n; i++) {
-            m->gather[i + 1] = r[pc[4 + i]];
-            if (callee->param_class[i + 1] == RVM_CLASS_OWNED) {
-                r[pc[4 + i]] = 0;
-            }
-        }
+        gather_classes(m->gather + 1, pc + 4, n, r, callee->param_class + 1);
         goto enter_tail;
     }
 
     OP(kernel) {
         const rvm_kernel *kernel = &m->program->kernels[pc[1]];
         const uint16_t *outputs = pc + 3 + kernel->num_inputs;
-        m->fuel = fuel;
+        SAVE_FUEL();
         trap = kernel_call(m, kernel, 0, pc + 2, outputs, r);
-        fuel = m->fuel;
         if (UNLIKELY(trap)) {
-            goto trapped;
+            goto trapped_in_machine;
         }
         pc = outputs + 1 + kernel->num_outputs;
-        if (UNLIKELY(fuel < 0)) {
-            goto safepoint;
-        }
-        DISPATCH();
+        goto called_kernel;
     }
 
     OP(kernel_reuse) {
         const rvm_kernel *kernel = &m->program->kernels[pc[1]];
         const uint16_t *outputs = pc + 5 + kernel->num_inputs;
-        m->fuel = fuel;
+        SAVE_FUEL();
         trap = kernel_call(m, kernel, read_u32(pc + 2), pc + 4, outputs, r);
-        fuel = m->fuel;
         if (UNLIKELY(trap)) {
-            goto trapped;
+            goto trapped_in_machine;
         }
         pc = outputs + 1 + kernel->num_outputs;
-        if (UNLIKELY(fuel < 0)) {
-            goto safepoint;
-        }
-        DISPATCH();
+        goto called_kernel;
     }
 
 #ifdef ONE_DISPATCH
@@ -386,33 +406,42 @@ dispatch:
     }
 #endif
 
+called_kernel:
+    if (UNLIKELY(m->fuel < 0)) {
+        goto safepoint_of_machine;
+    }
+    LOAD_FUEL();
+    DISPATCH();
+
 enter_tail: { /* the arguments of `callee` stand in m->gather, the frame is given up */
-    rvm_frame *caller = frame->caller;
-    frame = frame_replace(m, frame, callee);
-    if (UNLIKELY(!frame)) {
+    rvm_frame *caller = FRAME->caller, *entered = frame_replace(m, FRAME, callee);
+    if (UNLIKELY(!entered)) {
         for (uint32_t i = 0; i < callee->num_params; i++) {
             if (callee->param_class[i] == RVM_CLASS_OWNED) {
                 object_release(&m->heap, word_object(m->gather[i]));
             }
         }
-        frame = caller;
-        pc = frame ? frame->results - 1 : pc;
-        TRAP(trap_out_of_memory(m));
+        pc = caller ? caller->results - 1 : pc;
+        SAVE_FUEL();
+        trap = trap_out_of_memory(m);
+        trap_unwind(m, caller, pc, trap);
+        return trap;
     }
-    r = frame->slots;
+    r = entered->slots;
     scatter(m->gather, callee->param_slot, callee->num_params, r);
     ENTER(callee->code);
 }
 
 #ifdef RVM_LEAVING
 compiled: { /* where a function is entered its parameters are all that is live */
-    callee = frame->function;
-    rvm_frame *caller = frame->caller;
+    rvm_frame *caller = FRAME->caller;
+    callee = FRAME->function;
     for (uint32_t i = 0; i < callee->num_params; i++) {
-        m->gather[i] = frame->slots[callee->param_slot[i]];
+        m->gather[i] = r[callee->param_slot[i]];
     }
-    frame_pop(m, frame);
-    m->fuel = fuel;
+    frame_pop(m, FRAME);
+    SAVE_FUEL();
+    m->depth = DEPTH();
     trap = native_run(m, callee, m->gather, caller ? m->results : results);
     if (UNLIKELY(trap)) {
         trap_unwind_callers(m, caller);
@@ -421,17 +450,17 @@ compiled: { /* where a function is entered its parameters are all that is live *
     if (!caller) {
         return 0;
     }
-    m->depth--;
-    frame = caller;
-    r = frame->slots;
-    fuel = m->fuel;
-    scatter(m->results, frame->results + 1, *frame->results, r);
-    NEXT_AT(frame->results + 1 + *frame->results);
+    LOAD_FUEL();
+    state++;
+    r = caller->slots;
+    scatter(m->results, caller->results + 1, *caller->results, r);
+    NEXT_AT(caller->results + 1 + *caller->results);
 }
 #endif
 
 trapped:
-    m->fuel = fuel;
-    trap_unwind(m, frame, pc, trap);
+    SAVE_FUEL();
+trapped_in_machine:
+    trap_unwind(m, FRAME, pc, trap);
     return trap;
 }

@@ -1,6 +1,6 @@
 /* Opens an executable: header, sections, checksums; then tables, verifier and runtime in turn.
  * Everything but the constants is copied to private memory before it is looked at. */
-#include "loader.h"
+#include "fuse.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -240,6 +240,7 @@ static int read_tables(rvm_reader *reader) {
     uint64_t work = 0;
     for (uint32_t f = 0; f < program->num_functions; f++)
         if (rvm_verify_function(program, &program->functions[f], &work, reader->error)) return -1;
+    if (reader_fuse(reader)) return -1;
     if (rvm_program_prepare(program)) return out_of_memory(reader->error);
     program->prepared = 1;
     return 0;

@@ -20,6 +20,8 @@ rvm_machine *rvm_machine_new(rvm_program *program, uint64_t max_memory, uint64_t
     m->heap.program = program;
     rvm_program_retain(program);
     m->program = program;
+    m->functions = program->functions;
+    m->layouts = program->layouts;
     m->max_steps = max_steps;
     m->max_depth = max_depth;
     m->num_threads = m->num_cores = 1;
@@ -115,7 +117,7 @@ static int32_t start(rvm_machine *m, const rvm_function *function, const uint64_
                                                                       : !m->native.interpret_first)) {
         return start_native(m, function, args, results);
     }
-    rvm_frame *frame = m->max_depth ? frame_push(m, function) : NULL;
+    rvm_frame *frame = m->max_depth ? frame_push(m, m->base, function) : NULL;
     if (!frame) {
         for (unsigned i = 0; i < function->num_params; i++) {
             if (function->param_class[i] == RVM_CLASS_OWNED) {
@@ -264,11 +266,28 @@ static rvm_tensor *constant_object(const rvm_constant *constant) {
     return tensor;
 }
 
+static void prepare_function(rvm_function *function) {
+    uint32_t owned_params = 0;
+    for (uint32_t i = 0; i < function->num_params; i++) {
+        owned_params += function->param_class[i] == RVM_CLASS_OWNED;
+    }
+    function->frame_bytes = (uint32_t)(sizeof(rvm_frame) + function->slots * sizeof(uint64_t));
+    function->first_empty = function->words + owned_params;
+    function->end_of_empty = (uint32_t)function->words + function->owned;
+}
+
 int rvm_program_prepare(rvm_program *program) {
     for (uint32_t i = 0; i < program->num_layouts; i++) {
         rvm_layout *layout = &program->layouts[i];
         uint64_t bytes = sizeof(rvm_cell) + layout->num_fields * sizeof(uint64_t);
         layout->size_class = (uint8_t)heap_size_class(bytes);
+        const rvm_object head = {
+            .count = 1, .layout = layout->number, .kind = RVM_CELL, .size_class = layout->size_class};
+        memcpy(&layout->head, &head, sizeof head);
+        layout->callee = layout->kind == RVM_LAYOUT_CLOSURE ? &program->functions[layout->function] : NULL;
+    }
+    for (uint32_t i = 0; i < program->num_functions; i++) {
+        prepare_function(&program->functions[i]);
     }
     program->constant_objects = calloc(program->num_constants + 1, sizeof *program->constant_objects);
     if (!program->constant_objects) {

@@ -24,10 +24,9 @@ typedef struct rvm_frame {
 
 typedef struct rvm_segment {
     struct rvm_segment *previous, *next;
-    uint8_t *top; /* of the frames in it, while another segment is current */
     uint8_t *end;
     uint64_t bytes;
-    uint64_t unused[3];
+    uint64_t unused[4];
     uint8_t start[];
 } rvm_segment;
 
@@ -74,11 +73,13 @@ typedef struct rvm_machine {
     rvm_heap heap;
     rvm_native native;
     rvm_program *program;
+    const rvm_function *functions; /* of the program, like `layouts` */
+    const rvm_layout *layouts;
     struct rvm_lender *lender; /* of results that the host keeps */
     rvm_segment *segment;
-    uint8_t *top, *limit; /* of the current segment */
+    uint8_t *base, *limit; /* of the current segment */
     uint64_t stack_bytes; /* of all segments */
-    uint64_t depth, max_depth;
+    uint64_t depth, max_depth; /* open calls, while no interpreter counts them in a register */
     int64_t fuel;       /* left of the slice, while no interpreter holds it in a register */
     int64_t slice;      /* steps handed out with it */
     uint64_t steps, max_steps; /* handed out and used up in earlier slices; the limit */
@@ -148,9 +149,8 @@ void frame_close(rvm_machine *m);
 void frame_trim(rvm_machine *m);
 /* A frame on a new segment; null when memory is out. */
 rvm_frame *frame_push_slow(rvm_machine *m, const rvm_function *function);
-void frame_pop_slow(rvm_machine *m, rvm_frame *frame);
-/* Gives the innermost frame room for another function; its registers are lost. May move it, or return null. */
-rvm_frame *frame_replace(rvm_machine *m, rvm_frame *frame, const rvm_function *function);
+/* Leaves the segment that began with the frame. */
+void frame_pop_slow(rvm_machine *m);
 
 /* trap.c */
 int32_t trap_set(rvm_machine *m, int32_t code, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -186,11 +186,8 @@ bool kernel_buffers_init(rvm_machine *m);
 void kernel_buffers_free(rvm_machine *m);
 void kernel_scratch_free(rvm_machine *m);
 
-static inline size_t frame_bytes(const rvm_function *function) {
-    return sizeof(rvm_frame) + function->slots * sizeof(uint64_t);
-}
-
-/* Registers of a new activation: owned ones are empty; the others are written before they are read. */
+/* Owned registers of a new activation are empty; the others, and those that take arguments, are written before they are
+ * read. */
 static inline void frame_clear(rvm_frame *frame, const rvm_function *function) {
     uint64_t *slots = frame->slots;
 #ifdef RVM_STRESS
@@ -198,18 +195,23 @@ static inline void frame_clear(rvm_frame *frame, const rvm_function *function) {
         slots[i] = 0xdeaddeaddeaddeadu;
     }
 #endif
-    for (unsigned i = function->words, end = i + function->owned; i < end; i++) {
+    for (uint32_t i = function->first_empty, end = function->end_of_empty; i < end; i++) {
         slots[i] = 0;
     }
 }
 
-/* The innermost frame, with empty registers; null when memory is out. */
-static inline rvm_frame *frame_push(rvm_machine *m, const rvm_function *function) {
-#ifndef RVM_STRESS
-    size_t bytes = frame_bytes(function);
-    if ((size_t)(m->limit - m->top) >= bytes) {
-        rvm_frame *frame = (rvm_frame *)(void *)m->top;
-        m->top += bytes;
+/* Where the frame that a call makes would begin. */
+static inline uint8_t *frame_end(rvm_frame *frame) {
+    return (uint8_t *)frame + frame->function->frame_bytes;
+}
+
+/* The innermost frame, behind `top`, with empty registers; null when memory is out. */
+static inline rvm_frame *frame_push(rvm_machine *m, uint8_t *top, const rvm_function *function) {
+#ifdef RVM_STRESS
+    (void)top;
+#else
+    if (__builtin_expect((size_t)(m->limit - top) >= function->frame_bytes, 1)) {
+        rvm_frame *frame = (rvm_frame *)(void *)top;
         frame->function = function;
         frame_clear(frame, function);
         return frame;
@@ -218,14 +220,28 @@ static inline rvm_frame *frame_push(rvm_machine *m, const rvm_function *function
     return frame_push_slow(m, function);
 }
 
-static inline void frame_pop(rvm_machine *m, rvm_frame *frame) {
+static inline void frame_pop(rvm_machine *m, const rvm_frame *frame) {
+    if (__builtin_expect((const uint8_t *)frame == m->base, 0)) {
+        frame_pop_slow(m);
+    }
+}
+
+/* Gives the innermost frame room for another function; its registers are lost. May move it, or return null. */
+static inline rvm_frame *frame_replace(rvm_machine *m, rvm_frame *frame, const rvm_function *function) {
+    rvm_frame *caller = frame->caller;
 #ifndef RVM_STRESS
-    if ((uint8_t *)frame != m->segment->start) {
-        m->top = (uint8_t *)frame;
-        return;
+    if (__builtin_expect((size_t)(m->limit - (uint8_t *)frame) >= function->frame_bytes, 1)) {
+        frame->function = function;
+        frame_clear(frame, function);
+        return frame;
     }
 #endif
-    frame_pop_slow(m, frame);
+    frame_pop(m, frame);
+    rvm_frame *moved = frame_push_slow(m, function);
+    if (moved) {
+        moved->caller = caller;
+    }
+    return moved;
 }
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "generated/opcodes.h"
+#include "fuse.h"
 #include "machine.h"
 
 #define MOST_NODES 65536u
@@ -49,7 +49,7 @@ rvm_profile *rvm_profile_new(const rvm_program *program, uint64_t max_events) {
         return NULL;
     }
     p->num_functions = program->num_functions;
-    p->code = (const uint16_t *)(const void *)program->sections[RVM_SECTION_CODE].bytes;
+    p->code = program->code_units;
     p->num_hits = program->sections[RVM_SECTION_CODE].size / sizeof(uint16_t) + 1;
     p->max_events = max_events;
     p->kernels = calloc(program->num_kernels + 1, sizeof *p->kernels);
@@ -86,8 +86,7 @@ void rvm_profile_free(rvm_profile *p) {
 }
 
 uint64_t rvm_profile_first_unit(const rvm_program *program, uint32_t function) {
-    const void *code = program->sections[RVM_SECTION_CODE].bytes;
-    return (uint64_t)(program->functions[function].code - (const uint16_t *)code);
+    return (uint64_t)(program->functions[function].code - program->code_units);
 }
 
 /* --- the tree ---------------------------------------------------------------------------------------- */
@@ -271,7 +270,7 @@ void profile_sample(rvm_profile *p, uint16_t opcode) {
         p->sample_gap = p->sample_gap < SAMPLE_GAP ? 2 * p->sample_gap : SAMPLE_GAP;
         return;
     }
-    p->sampled = opcode;
+    p->sampled = plain_opcode(opcode);
     p->left_instructions = 1;
     p->sample_outside_ticks = p->outside_ticks;
     p->sample_begin = profile_ticks();

@@ -43,6 +43,8 @@ typedef struct rvm_function {
     uint64_t code_offset; /* of the first unit in the file, in bytes: for messages */
     uint16_t words, owned, borrowed, slots;
     uint16_t num_params, num_results;
+    uint32_t frame_bytes;               /* of an activation; set by rvm_program_prepare */
+    uint32_t first_empty, end_of_empty; /* owned registers that no parameter arrives in */
     const uint16_t *param_slot; /* slot in which each parameter arrives */
     const uint8_t *param_class;
     const uint8_t *result_class;
@@ -66,6 +68,8 @@ typedef struct rvm_layout {
     const uint8_t *field_class;    /* RVM_CLASS_WORD or RVM_CLASS_OWNED */
     const uint8_t *field_dtype;    /* dtype code, RVM_DTYPE_OBJECT for objects */
     const char *name, *type_name;
+    const rvm_function *callee; /* of closures, else null; set by rvm_program_prepare, like `head` */
+    uint64_t head;              /* the header of a new cell */
     const void *native; /* compiled code of a closure's function, if there is any */
     const void *profiled; /* the same, instrumented */
 } rvm_layout;
@@ -200,6 +204,7 @@ typedef struct rvm_program {
     rvm_entry *entries;
     rvm_image *images;
     void **constant_objects; /* num_constants immortal tensors: made by rvm_program_prepare */
+    const uint16_t *code_units; /* of all functions, as they run: see fuse.h */
     const char *manifest;    /* JSON text */
     uint32_t manifest_bytes;
     rvm_section sections[RVM_NUM_SECTIONS]; /* as stored, for hosts that disassemble */
@@ -258,6 +263,8 @@ int64_t rvm_program_first_unlinked(const rvm_program *program);
  * it has code or the kernels differ. Nobody may map code for the two any more. */
 int32_t rvm_program_share_code(rvm_program *program, rvm_program *other);
 uint32_t rvm_program_num_late_constants(const rvm_program *program);
+/* The name of the fused instruction that begins at a unit where an instruction begins, or NULL. */
+const char *rvm_program_fused(const rvm_program *program, uint32_t function, uint32_t unit);
 
 /* Write the addresses of imports into code; -1 where one is unknown or outside. */
 int rvm_fill_imports(uint8_t *code, size_t bytes, const rvm_image_import *imports, uint32_t num_imports);

@@ -18,6 +18,7 @@ int32_t rvm_program_set_phase(rvm_program *program, uint32_t kernel, uint32_t ph
 int64_t rvm_program_first_unlinked(const rvm_program *program);
 int32_t rvm_program_share_code(rvm_program *program, rvm_program *other);
 uint32_t rvm_program_num_late_constants(const rvm_program *program);
+const char *rvm_program_fused(const rvm_program *program, uint32_t function, uint32_t unit);
 const uint8_t *rvm_program_section(const rvm_program *program, uint32_t section, size_t *size);
 uint64_t rvm_checksum(const void *bytes, size_t size);
 int rvm_host_has_feature(const char *name, size_t bytes);
