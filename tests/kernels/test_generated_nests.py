@@ -177,6 +177,21 @@ def _weighted_columns():
 
 
 @case
+def _bordered():
+    x = _matrix(dtype="int8")
+    borders = [("greater", 2), ("less_equal", DM - 4), ("greater_equal", 1), ("less", DM - 1)]
+
+    def element(i, j):
+        total = x[i, j]
+        for number, (name, border) in enumerate(borders):
+            here = te.scalar(name, j, te.dim(border))
+            total = total + te.select(here, x[i, j], te.const(number, "int8"))
+        return total
+
+    return [x], [te.compute((DN, DM), element)]
+
+
+@case
 def _take_clipped():
     x, i0 = te.placeholder("x", (7, DM), "float32"), te.placeholder("i", (DN,), "int64")
     return [x, i0], [te.compute((DN, DM), lambda i, j: x[te.index(i0[i], 7, "clip"), j])]

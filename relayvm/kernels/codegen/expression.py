@@ -39,12 +39,23 @@ from relayvm.kernels.loops import (
     TileLoad,
     Tree,
     Var,
+    call,
     const,
 )
 from relayvm.kernels.scalar_ops import SCALAR_OPS
 from relayvm.kernels.scalars.arithmetic import DIVISIONS_BY_POSITIVE
 from relayvm.kernels.scalars.conversion import cast
 from relayvm.kernels.scalars.value import Value
+
+MANY_LANES = 32
+# Whether the lanes before a border are those for which a comparison holds, and by how much the
+# border is after what they are compared with.
+_BORDERS = {
+    "less": (True, 0),
+    "less_equal": (True, 1),
+    "greater_equal": (False, 0),
+    "greater": (False, 1),
+}
 
 
 @dataclass(eq=False)
@@ -87,6 +98,14 @@ class ExpressionEmitter:
                 return self._emit_vector(expr)
 
     def _call(self, call: Call) -> str:
+        border = _lanes_below(call)
+        if border is not None:
+            lanes, holds = border
+            mask = self._mask(lanes)
+            if holds:
+                return mask
+            everywhere = literal(1, BOOL, call.lanes)
+            return self.emitter.value(f"xor <{call.lanes} x i1> {mask}, {everywhere}")
         values = [self._value(a) for a in call.args]
         program = DIVISIONS_BY_POSITIVE.get(call.name)
         if program is not None and call.dtype.is_integer:
@@ -170,10 +189,11 @@ class ExpressionEmitter:
         count = self._count(mask)
         if n == 1:
             return e.value(f"icmp ne i64 {count}, 0")
-        short = e.value(f"trunc i64 {count} to i32")
-        limit = e.splat(short, "i32", n)
-        numbers = "<" + ", ".join(f"i32 {k}" for k in range(n)) + ">"
-        return e.value(f"icmp slt <{n} x i32> {numbers}, {limit}")
+        # Many lanes are compared at once as bytes, which hold their numbers.
+        kind = "i8" if MANY_LANES <= n < 128 else "i32"
+        limit = e.splat(e.value(f"trunc i64 {count} to {kind}"), kind, n)
+        numbers = "<" + ", ".join(f"{kind} {k}" for k in range(n)) + ">"
+        return e.value(f"icmp slt <{n} x {kind}> {numbers}, {limit}")
 
     def _hidden_mask(self, bits: int, lanes: int) -> str:
         """Return a known mask as an unknown one.
@@ -452,6 +472,23 @@ def element_offset(
             else:
                 offset = place
     return offset or literal(0, INT64, lanes)
+
+
+def _lanes_below(comparison: Call) -> tuple[Mask, bool] | None:
+    """Return the lanes before the border of a comparison of numbers in a row with one, and whether
+    it holds for these or for the others; None where it is no such comparison.
+
+    `less(ramp(i, 1, 64), broadcast(n, 64))` holds for the first `n - i`.
+    """
+    if comparison.name not in _BORDERS or comparison.lanes == 1:
+        return None
+    match comparison.args:
+        case (Ramp(first, Const(1)), Broadcast(limit)) if first.dtype == INT64:
+            holds, more = _BORDERS[comparison.name]
+            count = call("add", call("subtract", limit, first), const(more))
+            return Mask(count, comparison.lanes), holds
+        case _:
+            return None
 
 
 def element_pointer(emitter: ExpressionEmitter, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
