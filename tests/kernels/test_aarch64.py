@@ -74,7 +74,7 @@ def _link(functions, entries):
     return link_object(data, cpu.triple, cpu.features, entries)
 
 
-def test_scalar_functions_have_thesame_bits_on_aarch64(runner):
+def test_scalar_functions_have_the_same_bits_on_aarch64(runner):
     cases = [
         (SCALAR_OPS[name], dtype)
         for name in OPS
@@ -108,7 +108,7 @@ def test_imports_constants_and_jump_tables_work_on_aarch64(runner):
         assert word[0] == expected
 
 
-def test_nests_have_thesame_bits_on_aarch64(runner):
+def test_nests_have_the_same_bits_on_aarch64(runner):
     runner.image = link_nests(ARM)
     for name in [n for n in nests_for(ARM) if n.endswith("_scheduled")]:
         check_nest(runner, ARM, name, sizes=[(3, 33)])
