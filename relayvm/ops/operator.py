@@ -181,6 +181,12 @@ class Operator(Op):
                 raise error("bad-operator", reason.message) from None
             raise reason from None
 
+    def _told(self, failure: ShapeError) -> ShapeError:
+        """Return a failure that names the operator: what checks sizes and axes does not know it."""
+        if f"`{self.name}`" in failure.message:
+            return failure
+        return ShapeError(f"`{self.name}`: {failure.message}", failure.code)
+
     def _failed(self, what: str, failure: Exception) -> Exception:
         """Return what to raise instead of `failure`: the mistake of whoever wrote a row that is not
         of the table.
@@ -210,6 +216,8 @@ class Operator(Op):
             result = self.rule(*types, **complete)
         except ZeroDivisionError:
             raise ShapeError(f"a size in `{self.name}` is divided by 0") from None
+        except ShapeError as failure:
+            raise self._told(failure) from None
         except Exception as failure:
             raise self._failed("the rule", failure) from None
         if not isinstance(result, (TensorType, TupleType)):
@@ -275,6 +283,8 @@ class Operator(Op):
             inferred = infer(*types, **complete)
         except ZeroDivisionError:
             raise ShapeError(f"a size in `{self.name}` is divided by 0") from None
+        except ShapeError as failure:
+            raise self._told(failure) from None
         except Exception as failure:
             raise self._failed("`.infer_operands`", failure) from None
         for operand, known, new in zip(self.operands, types, inferred):

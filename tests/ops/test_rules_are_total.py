@@ -109,6 +109,7 @@ def test_a_rule_gives_a_type_or_a_shape_error(name: str) -> None:
             assert error.code in ERROR_CODES
             assert error.message[0].islower() or error.message[0] == "`"
             assert not error.message.endswith(".")
+            assert f"`{name}`" in error.message
     assert accepted, f"`{name}` accepted none of {ROUNDS}"
 
 

@@ -377,7 +377,8 @@ def test_a_broken_rule_names_both_values(
 ) -> None:
     with pytest.raises(ShapeError) as caught:
         OPS[name].result_type(types, attrs)
-    assert (caught.value.code, caught.value.message) == (code, message)
+    told = message if f"`{name}`" in message else f"`{name}`: {message}"
+    assert (caught.value.code, caught.value.message) == (code, told)
 
 
 def test_parameters_are_inferred_from_data() -> None:
