@@ -15,10 +15,12 @@ from relayvm.ir.module import Module
 from relayvm.ir.types import FuncType
 from relayvm.ir.visit import node_types, post_order, type_walk
 
-DEFINITIONS = """
+TYPES = """
 type Box[A] { Box(A) }
 type Poly { Poly(fn [A](A) -> A) }
 type Half[X] { Half(fn [B](B) -> (X, B)) }
+"""
+FUNCTIONS = """
 def @call[A, B](%f: fn (A) -> B, %a: A) -> B { %f(%a) }
 def @same[A](%a: A) -> A { %a }
 def @at_two(%f: fn [A](A) -> A, %x: int32, %c: bool) -> (int32, bool) { (%f(%x), %f(%c)) }
@@ -89,9 +91,18 @@ PROGRAMS = {
 }
 ARGS = ([np.int32(3), np.bool_(True)], [np.int32(0), np.bool_(False)])
 
+# All uses of functions are at known types here, but the data types have polymorphic fields.
+MENTIONED = (
+    "let %p: (fn [A](A) -> A, fn (int32) -> int32) = (@same, @same); (%p.0(%c), %p.1(%x))",
+    """let %f = fn (%y: int32) { %x + %y }; let %b = (Box(%f), Box(%c));
+       match (%b) { (Box(%g), Box(%d)) => (%g(%x), %d) }""",
+    """let %f = fn (%y: int32) { %x + %y }; let %l: (List[Poly], List[Half[bool]]) = (Nil, Nil);
+       match (%l) { (Cons(Poly(_), _), Cons(Half(_), _)) => %x, _ => %f(%x) }""",
+)
+
 
 def program(body: str) -> Module:
-    text = DEFINITIONS + f"def @main(%x: int32, %c: bool) {{ {body} }}"
+    text = TYPES + FUNCTIONS + f"def @main(%x: int32, %c: bool) {{ {body} }}"
     return infer_types(relayvm.parse(text))
 
 
@@ -125,6 +136,32 @@ def test_all_functions_become_data(name, before):
     for args in ARGS:
         expected = plain(Evaluator(module).call("main", args))
         assert plain(Evaluator(after).call("main", args)) == expected
+
+
+@pytest.mark.parametrize("before", [[], ["lambda_lift"]], ids=["alone", "lifted"])
+@pytest.mark.parametrize("body", MENTIONED)
+def test_types_that_are_only_mentioned_become_data_too(body, before):
+    start = f"{TYPES}def @same[A](%a: A) -> A {{ %a }}\n"
+    module = infer_types(relayvm.parse(f"{start}def @main(%x: int32, %c: bool) {{ {body} }}"))
+    closed = run_passes(module, ["instantiate"])
+    assert "uniform" not in closed.attrs
+    after = run_passes(module, [*before, "defunctionalize", "infer_types"], verify=True)
+    assert not has_functions(after)
+    # What instances were before is not forgotten.
+    assert set(closed.attrs.get("instances", ())) <= set(after.attrs["instances"])
+    machine = relayvm.VirtualMachine(relayvm.compile(after, entries=["main"]))
+    for args in ARGS:
+        expected = plain(Evaluator(module).call("main", args))
+        assert plain(Evaluator(after).call("main", args)) == expected
+        assert plain(machine.run(*args)) == expected
+
+
+def test_types_of_local_functions_that_are_only_mentioned_become_data_too():
+    text = """def @main(%x: int32) {
+      let %f = fn (%g: fn [A](A) -> A) -> int32 { %g(%x) }; let %h = fn () { %x }; %h() }"""
+    after = run_passes(relayvm.parse(text), ["defunctionalize", "infer_types"], verify=True)
+    assert not has_functions(after)
+    assert Evaluator(after).call("main", [np.int32(3)]) == 3
 
 
 @pytest.mark.parametrize("name", ["fields in a list", "a knot", "with sizes"])

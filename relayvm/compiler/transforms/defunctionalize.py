@@ -8,6 +8,7 @@ all agree in them they are kept, since inside data types nothing can be compared
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import ANY, Dim
@@ -17,12 +18,14 @@ from relayvm.compiler.analysis.sizes import size_suppliers
 from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.compiler.transforms.cps_types import data_with_functions, holds_functions
 from relayvm.compiler.transforms.eta_expand import expanded
+from relayvm.compiler.transforms.generic_places import GenericTypes
 from relayvm.compiler.transforms.generics_as_data import (
     apply_function,
     fresh,
     never,
     with_generics_as_data,
 )
+from relayvm.compiler.transforms.instances import types_at
 from relayvm.compiler.transforms.instantiate import needs_uniform
 from relayvm.compiler.transforms.lift_closures import Lifter
 from relayvm.compiler.transforms.to_anf import function_to_anf
@@ -64,7 +67,7 @@ def defunctionalize(module: Module) -> Module:
     _check_entries(module)
     if not _has_function_values(module):
         return module
-    if needs_uniform(module):
+    if needs_uniform(module) or _has_polymorphic_types(module):
         module = with_generics_as_data(module)
     return _Defunctionalizer(module).run()
 
@@ -99,6 +102,16 @@ def _has_function_values(module: Module) -> bool:
                 if value or local:
                     return True
     return False
+
+
+def _has_polymorphic_types(module: Module) -> bool:
+    """Tell whether values of a polymorphic type are spoken of, even if the program makes none: as
+    by a data type that nothing uses, which `instantiate` leaves as it is.
+    """
+    is_generic = GenericTypes()
+    fields = (t for d in module.types.values() for c in d.constructors for t in c.inputs)
+    nodes = (node for function in module.functions.values() for node in post_order(function))
+    return any(map(is_generic, chain(fields, chain.from_iterable(map(types_at, nodes)))))
 
 
 @dataclass(slots=True)

@@ -106,7 +106,9 @@ class Instantiation:
         names = (*self.function_names.items(), *self.data_names.items())
         library = frozenset(new for (old, _), new in names if old in self.old.library)
         library |= self.old.library & {ARRAY_NAME}
-        attrs = Attrs(self.old.attrs, instances=self.described())
+        before = self.old.attrs.get("instances")
+        pairs = (*(before if isinstance(before, tuple) else ()), *self.described())
+        attrs = Attrs(self.old.attrs, instances=pairs)
         new = Module(functions, self.types, library, attrs)
         # Widened dims change the types of what is taken out of data.
         return infer_types(new) if self.widened else new
