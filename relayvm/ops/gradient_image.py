@@ -9,7 +9,8 @@ from relayvm.ops.elementwise import cast
 from relayvm.ops.gradient_elementwise import Gradients
 from relayvm.ops.movement import stack, transpose
 from relayvm.ops.operator import GradientCall, Operator
-from relayvm.ops.regions import yolo_reorg
+from relayvm.ops.regions import roi_align, roi_pool, yolo_reorg
+from relayvm.ops.regions_grads import roi_align_grad, roi_pool_grad
 from relayvm.ops.reshaping import reshape, reshape_like
 from relayvm.ops.resizing import RESIZES
 from relayvm.ops.rows import multiply, sum_
@@ -25,6 +26,17 @@ def _(call: GradientCall, g: Expr) -> Gradients:
     apart = reshape(apart, newshape=(0, -4, call.stride, -1, -2))
     apart = reshape(apart, newshape=(0, 0, -4, call.stride, -1, -2))
     return (reshape_like(transpose(apart, axes=(0, 3, 4, 1, 5, 2)), call.data),)
+
+
+# Regions are places to look at: they get no gradient, as in the frameworks that train with them.
+@roi_align.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return roi_align_grad(g, call.data, call.rois, **call.attrs), None
+
+
+@roi_pool.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return roi_pool_grad(g, call.data, call.rois, **call.attrs), None
 
 
 def _add_resize(forward: Operator, backward: Operator) -> None:

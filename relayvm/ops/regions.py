@@ -30,7 +30,7 @@ _MOST = 1024
 
 
 def _region_type(name: str, data: TensorType, rois: TensorType, attrs: Any) -> TensorType:
-    layout = _layout(name, attrs["layout"])
+    layout = region_layout(name, attrs["layout"])
     require_rank(data, 4, 4, f"`data` of `{name}`")
     require_rank(rois, 2, 2, f"`rois` of `{name}`")
     require_equal(rois.shape[1], 5, f"numbers of a region of `{name}` and 5, which")
@@ -45,11 +45,12 @@ def _region_type(name: str, data: TensorType, rois: TensorType, attrs: Any) -> T
     return TensorType(layout.arranged((rois.shape[0], channels, *pooled)), data.dtype)
 
 
-def _layout(name: str, text: str) -> Layout:
+def region_layout(name: str, text: str) -> Layout:
+    """Return the layout of images that an attribute names."""
     return data_layout(text, 2, f"`layout` of `{name}`")
 
 
-def _batch_array(rois: Array, batch: int, name: str) -> Array:
+def batch_array(rois: Array, batch: int, name: str) -> Array:
     """Return which image each region lies in."""
     found: Array = ARRAYS.cast(rois[:, 0], INT64)
     if ((found < 0) | (found >= batch)).any():
@@ -64,7 +65,6 @@ def _batch_array(rois: Array, batch: int, name: str) -> Array:
     _ALIGN,
     fusion=Fusion.OPAQUE,
     ulp=8,
-    no_gradient="there is no operator yet that spreads a gradient over sampled places",
     value_traps=True,
 )
 def roi_align(
@@ -96,7 +96,7 @@ def roi_align(
     return _region_type(_ALIGN, data, rois, locals())
 
 
-def _span(r: Reading, low: Any, high: Any, parts: int, attrs: Any, dtype: DType) -> Any:
+def span_of(r: Reading, low: Any, high: Any, parts: int, attrs: Any, dtype: DType) -> Any:
     """Return begin, length of a part, and samples in it (int64) of one side of a region."""
     scale = attrs["spatial_scale"]
     begin, end = (r.apply("multiply", v, scale) for v in (low, high))
@@ -108,14 +108,15 @@ def _span(r: Reading, low: Any, high: Any, parts: int, attrs: Any, dtype: DType)
     return begin, part, r.apply("minimum", r.apply("maximum", wanted, 1), _MOST)
 
 
-def _place(r: Reading, span: Any, number: Any, sample: Any, dtype: DType) -> Any:
+def place_of(r: Reading, span: Any, number: Any, sample: Any, dtype: DType) -> Any:
+    """Return where a sample of a part of one side lies."""
     begin, part, count = span
     inner = r.apply("add", r.cast(sample, dtype), 0.5)
     inner = r.apply("divide", r.apply("multiply", inner, part), r.cast(count, dtype))
     return r.apply("add", r.apply("add", begin, r.apply("multiply", number, part)), inner)
 
 
-def _between(r: Reading, place: Any, size: Dim, dtype: DType) -> Any:
+def between(r: Reading, place: Any, size: Dim, dtype: DType) -> Any:
     """Return the two elements around a place, how far it is behind the first, and whether it
     counts.
     """
@@ -144,25 +145,25 @@ def _mixed(r: Reading, corners: Any, f: Any, g: Any) -> Any:
 @roi_align.numpy
 @like(roi_align.rule)
 def _(data: Array, rois: Array, **attrs: Any) -> Array:
-    layout, kind = _layout(_ALIGN, attrs["layout"]), wide(dtype_of(data.dtype))
+    layout, kind = region_layout(_ALIGN, attrs["layout"]), wide(dtype_of(data.dtype))
     x = data.transpose(layout.places).astype(kind.numpy)
     height, width = x.shape[2:]
     pooled = attrs["pooled_size"]
     result = np.zeros((len(rois), x.shape[1], *pooled), kind.numpy)
-    images = _batch_array(rois, x.shape[0], _ALIGN)
+    images = batch_array(rois, x.shape[0], _ALIGN)
     for region, row in enumerate(rois.astype(kind.numpy)):
         corners = [np.array(v) for v in row[1:]]
         spans = [
-            _span(ARRAYS, corners[1 - k], corners[3 - k], pooled[k], attrs, kind) for k in (0, 1)
+            span_of(ARRAYS, corners[1 - k], corners[3 - k], pooled[k], attrs, kind) for k in (0, 1)
         ]
         for part in np.ndindex(*pooled):
             rows = [np.arange(int(span[2])) for span in spans]
             sides = []
             for k, size in enumerate((height, width)):
                 number = np.array(float(part[k]), kind.numpy)
-                at = _place(ARRAYS, spans[k], number, rows[k], kind)
-                sides.append(_between(ARRAYS, at, size, kind))
-            samples = _sampled(x[images[region]], sides, (height, width))
+                at = place_of(ARRAYS, spans[k], number, rows[k], kind)
+                sides.append(between(ARRAYS, at, size, kind))
+            samples = sampled_array(x[images[region]], sides, (height, width))
             flat = samples.reshape(len(samples), -1)
             if attrs["mode"] == "max":
                 value = flat.max(1, initial=-np.inf)
@@ -173,7 +174,7 @@ def _(data: Array, rois: Array, **attrs: Any) -> Array:
     return np.asarray(result.astype(data.dtype).transpose(layout.arranged((0, 1, 2, 3))))
 
 
-def _sampled(x: Array, sides: Any, sizes: tuple[int, int]) -> Array:
+def sampled_array(x: Array, sides: Any, sizes: tuple[int, int]) -> Array:
     """Return [channels, rows, columns] what lies at the places of two sides."""
     (top, bottom, f, inside), (left, right, g, beside) = sides
     rows = [np.clip(v, 0, sizes[0] - 1) for v in (top, bottom)]
@@ -186,7 +187,7 @@ def _sampled(x: Array, sides: Any, sizes: tuple[int, int]) -> Array:
 @roi_align.compute
 @like(roi_align.rule)
 def _(data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
-    layout, kind = _layout(_ALIGN, attrs["layout"]), wide(data.dtype)
+    layout, kind = region_layout(_ALIGN, attrs["layout"]), wide(data.dtype)
     batch, channels, height, width = layout.canonical(data.shape)
     pooled = attrs["pooled_size"]
     shape = (rois.shape[0], channels, *pooled)
@@ -198,7 +199,7 @@ def _(data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
             sides = [te.cast(rois[region, te.dim(k)], kind) for k in range(1, 5)]
             spans = []
             for k in (0, 1):
-                span = _span(SCALARS, sides[1 - k], sides[3 - k], pooled[k], attrs, kind)
+                span = span_of(SCALARS, sides[1 - k], sides[3 - k], pooled[k], attrs, kind)
                 spans.append([w.let(v) for v in span])
             numbers = [w.let(te.cast(p, kind)) for p in part]
             least = float("-inf") if attrs["mode"] == "max" else 0.0
@@ -206,9 +207,9 @@ def _(data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
             with w.loop(0, spans[0][2]) as i, w.loop(0, spans[1][2]) as j:
                 found = []
                 for k, (sample, size) in enumerate(((i, height), (j, width))):
-                    at = w.let(_place(SCALARS, spans[k], numbers[k], sample, kind))
-                    found.append(_between(SCALARS, at, size, kind))
-                value = _loaded(x, layout, (image, channel), found, (height, width))
+                    at = w.let(place_of(SCALARS, spans[k], numbers[k], sample, kind))
+                    found.append(between(SCALARS, at, size, kind))
+                value = loaded(x, layout, (image, channel), found, (height, width))
                 step = "maximum" if attrs["mode"] == "max" else "add"
                 total.value = te.scalar(step, total.value, value)
             value = total.value
@@ -221,7 +222,7 @@ def _(data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
     return te.program(kinds, [data, rois], build, work, "roi_align")[0]
 
 
-def _loaded(x: Memory, layout: Layout, index: Any, sides: Any, sizes: tuple[Dim, Dim]) -> Any:
+def loaded(x: Memory, layout: Layout, index: Any, sides: Any, sizes: tuple[Dim, Dim]) -> Any:
     """Return what lies at a place of two sides, 0 where one does not count."""
     (top, bottom, f, inside), (left, right, g, beside) = sides
     rows = [te.index(v, sizes[0], "clip") for v in (top, bottom)]
@@ -242,7 +243,6 @@ def _loaded(x: Memory, layout: Layout, index: Any, sides: Any, sizes: tuple[Dim,
 @operator(
     _POOL,
     fusion=Fusion.OPAQUE,
-    no_gradient="greatest elements of regions are chosen",
     value_traps=True,
 )
 def roi_pool(
@@ -261,7 +261,7 @@ def roi_pool(
     return _region_type(_POOL, data, rois, locals())
 
 
-def _part(
+def part_of(
     r: Reading, low: Any, high: Any, number: Any, parts: int, size: Dim, attrs: Any, dtype: DType
 ) -> tuple[Any, Any]:
     """Return the first element of a part of one side of a region, and the one behind it."""
@@ -285,11 +285,11 @@ def _part(
 @roi_pool.numpy
 @like(roi_pool.rule)
 def _(data: Array, rois: Array, **attrs: Any) -> Array:
-    layout, kind = _layout(_POOL, attrs["layout"]), wide(dtype_of(data.dtype))
+    layout, kind = region_layout(_POOL, attrs["layout"]), wide(dtype_of(data.dtype))
     x = data.transpose(layout.places)
     pooled = attrs["pooled_size"]
     result = np.zeros((len(rois), x.shape[1], *pooled), data.dtype)
-    images = _batch_array(rois, x.shape[0], _POOL)
+    images = batch_array(rois, x.shape[0], _POOL)
     for region, row in enumerate(rois.astype(kind.numpy)):
         corners = [np.array(v) for v in row[1:]]
         for part in np.ndindex(*pooled):
@@ -298,7 +298,7 @@ def _(data: Array, rois: Array, **attrs: Any) -> Array:
                 number = np.array(float(part[k]), kind.numpy)
                 sides = corners[1 - k], corners[3 - k]
                 size = int(x.shape[2 + k])
-                pair = _part(ARRAYS, *sides, number, pooled[k], size, attrs, kind)
+                pair = part_of(ARRAYS, *sides, number, pooled[k], size, attrs, kind)
                 ends.append(slice(*(int(v) for v in pair)))
             window = x[images[region], :, ends[0], ends[1]]
             if window.shape[1] and window.shape[2]:
@@ -309,7 +309,7 @@ def _(data: Array, rois: Array, **attrs: Any) -> Array:
 @roi_pool.compute
 @like(roi_pool.rule)
 def _(data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
-    layout, kind = _layout(_POOL, attrs["layout"]), wide(data.dtype)
+    layout, kind = region_layout(_POOL, attrs["layout"]), wide(data.dtype)
     batch, channels, height, width = layout.canonical(data.shape)
     pooled = attrs["pooled_size"]
     shape = (rois.shape[0], channels, *pooled)
@@ -322,7 +322,7 @@ def _(data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
             ends = []
             for k, size in enumerate((height, width)):
                 number, pair = te.cast(part[k], kind), (sides[1 - k], sides[3 - k])
-                found = _part(SCALARS, *pair, number, pooled[k], size, attrs, kind)
+                found = part_of(SCALARS, *pair, number, pooled[k], size, attrs, kind)
                 ends.append([w.let(v) for v in found])
             most = w.cell(te.const(float("-inf"), data.dtype))
             with w.loop(ends[0][0], ends[0][1]) as i, w.loop(ends[1][0], ends[1][1]) as j:

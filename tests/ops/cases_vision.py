@@ -146,6 +146,40 @@ VISION_CASES: dict[str, list[Case]] = {
             _ROIS,
         ),
     ],
+    "vision.roi_align_grad": [
+        Case(
+            ((3, 2, 2, 3), (2, 2, 5, 6), (3, 5)),
+            {"pooled_size": (2, 3), "spatial_scale": 0.5},
+            {},
+            {2: _ROIS[1]},
+        ),
+        Case(
+            ((3, 2, 2, 2), (2, 2, 5, 6), (3, 5)),
+            {"pooled_size": (2, 2), "spatial_scale": 1.0, "sample_ratio": 2, "mode": "max"},
+            {},
+            {2: _ROIS[1]},
+        ),
+        Case(
+            ((3, 1, 2, 2), (2, 5, 6, 2), (3, 5)),
+            {"pooled_size": (1, 2), "spatial_scale": 0.7, "layout": "NHWC"},
+            {},
+            {2: _ROIS[1]},
+        ),
+    ],
+    "vision.roi_pool_grad": [
+        Case(
+            ((3, 2, 2, 3), (2, 2, 5, 6), (3, 5)),
+            {"pooled_size": (2, 3), "spatial_scale": 0.5},
+            {},
+            {2: _ROIS[1]},
+        ),
+        Case(
+            ((3, 2, 2, 2), (2, 5, 6, 2), (3, 5)),
+            {"pooled_size": (2, 2), "spatial_scale": 1.0, "layout": "NHWC"},
+            {},
+            {2: _ROIS[1]},
+        ),
+    ],
     "vision.proposal": [
         _proposal(1, (2, 3, 2), iou_loss=False, rpn_pre_nms_top_n=9),
         _proposal(2, (1, 2, 3), iou_loss=True, rpn_pre_nms_top_n=-1),

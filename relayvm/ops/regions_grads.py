@@ -1,0 +1,326 @@
+"""The gradients of regions brought to one size, by the images: they are spread over the elements
+that were sampled, or given to the greatest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from relayvm.base.dims import Dim, dim_mul
+from relayvm.base.dtypes import INT64, DType, dtype_of
+from relayvm.base.shapes import require_equal
+from relayvm.ir.types import TensorType
+from relayvm.kernels import compute as te
+from relayvm.kernels.compute import ScalarExpr, Tensor
+from relayvm.kernels.schedules.program import Memory, Writer
+from relayvm.ops.axes import product, require_rank
+from relayvm.ops.formulas import ARRAYS, SCALARS, Reading
+from relayvm.ops.loads import wide
+from relayvm.ops.numeric import Array
+from relayvm.ops.operator import Fusion, Operator, operator
+from relayvm.ops.regions import (
+    batch_array,
+    between,
+    loaded,
+    part_of,
+    place_of,
+    region_layout,
+    roi_align,
+    roi_pool,
+    sampled_array,
+    span_of,
+)
+from relayvm.ops.reshaping import unflattened
+from relayvm.ops.schema import Float, Ints, SameDtype, like
+
+_ALIGN, _POOL = "vision.roi_align_grad", "vision.roi_pool_grad"
+_SECOND = "only first derivatives"
+
+
+def _type(
+    name: str, forward: Operator, grad: TensorType, data: TensorType, rois: TensorType, attrs: Any
+) -> TensorType:
+    result = forward.result_type([data, rois], attrs)
+    assert isinstance(result, TensorType)
+    require_rank(grad, 4, 4, f"`grad` of `{name}`")
+    for axis, (a, b) in enumerate(zip(grad.shape, result.shape)):
+        require_equal(a, b, f"axis {axis} of `grad` of `{name}` and of what `{forward.name}` gives")
+    return TensorType(data.shape, grad.dtype)
+
+
+# -- Sampled --------------------------------------------------------------------------------------
+
+
+@operator(_ALIGN, fusion=Fusion.OPAQUE, ulp=16, no_gradient=_SECOND, value_traps=True)
+def roi_align_grad(
+    grad: Float,
+    data: SameDtype,
+    rois: SameDtype,
+    *,
+    pooled_size: Ints,
+    spatial_scale: float,
+    sample_ratio: int = -1,
+    layout: str = "NCHW",
+    mode: str = "avg",
+) -> TensorType:
+    """For each element of `data` the sum of `grad` times its weights in `vision.roi_align`: in the
+    samples of each part, or with the mode "max" in the first of the greatest.
+
+    >>> %g = float32 [[[[8]]]]
+    >>> %x = float32 [[[[1, 2], [3, 4]]]]
+    >>> %r = float32 [[0, 0, 0, 1, 1]]
+    >>> vision.roi_align_grad(%g, %x, %r, pooled_size=[1, 1], spatial_scale=1f)
+    [[[[2, 2], [2, 2]]]]
+    """
+    attrs = {"pooled_size": pooled_size, "spatial_scale": spatial_scale, "mode": mode}
+    given = {**attrs, "sample_ratio": sample_ratio, "layout": layout}
+    return _type(_ALIGN, roi_align, grad, data, rois, given)
+
+
+def _corners(r: Reading, sides: Any) -> list[tuple[Any, Any, Any]]:
+    """Return (row, column, weight) of the four elements around a place."""
+    (top, bottom, f, _), (left, right, g, _) = sides
+
+    def rest(share: Any) -> Any:
+        return r.apply("subtract", r.const(1.0, dtype_of(share.dtype)), share)
+
+    return [
+        (row, column, r.apply("multiply", down, across))
+        for row, down in ((top, rest(f)), (bottom, f))
+        for column, across in ((left, rest(g)), (right, g))
+    ]
+
+
+@roi_align_grad.numpy
+@like(roi_align_grad.rule)
+def _(grad: Array, data: Array, rois: Array, **attrs: Any) -> Array:
+    layout = region_layout(_ALIGN, attrs["layout"])
+    kind = wide(dtype_of(data.dtype))
+    x, g = (a.transpose(layout.places).astype(kind.numpy) for a in (data, grad))
+    sizes = x.shape[2:]
+    result = np.zeros_like(x)
+    images = batch_array(rois, x.shape[0], _ALIGN)
+    for region, row in enumerate(rois.astype(kind.numpy)):
+        ends = [np.array(v) for v in row[1:]]
+        image = images[region]
+        for part in np.ndindex(*attrs["pooled_size"]):
+            sides = [_array_side(k, ends, part, sizes, attrs, kind) for k in (0, 1)]
+            slope = g[region, :, part[0], part[1]][:, None, None]
+            share = _shares(sampled_array(x[image], sides, sizes), slope, attrs["mode"])
+            (_, _, f, inside), (_, _, across, beside) = sides
+            share = np.where(inside[:, None] & beside[None, :], share, kind.numpy.type(0))
+            spread = [
+                (sides[0][k], sides[1][j], _weight(f, k)[:, None] * _weight(across, j)[None, :])
+                for k in (0, 1)
+                for j in (0, 1)
+            ]
+            for rows, columns, weight in spread:
+                at = [np.clip(v, 0, n - 1) for v, n in zip((rows, columns), sizes)]
+                lines = np.arange(x.shape[1])[:, None, None]
+                np.add.at(result[image], (lines, at[0][:, None], at[1]), share * weight)
+    return np.asarray(result.transpose(layout.arranged((0, 1, 2, 3))).astype(grad.dtype))
+
+
+def _weight(share: Array, which: int) -> Array:
+    return share if which else np.asarray(share.dtype.type(1) - share)
+
+
+def _array_side(k: int, ends: Any, part: Any, sizes: Any, attrs: Any, kind: DType) -> Any:
+    span = span_of(ARRAYS, ends[1 - k], ends[3 - k], attrs["pooled_size"][k], attrs, kind)
+    number = np.array(float(part[k]), kind.numpy)
+    at = place_of(ARRAYS, span, number, np.arange(int(span[2])), kind)
+    return between(ARRAYS, at, sizes[k], kind)
+
+
+def _shares(samples: Array, slope: Array, mode: str) -> Array:
+    """Return [channels, rows, columns] how much of a slope each sample gets."""
+    if mode == "avg":
+        return np.broadcast_to(slope / slope.dtype.type(samples[0].size), samples.shape)
+    flat = samples.reshape(len(samples), -1)
+    first = np.arange(flat.shape[1]) == _first_of_greatest(flat)[:, None]
+    return np.asarray(np.where(first.reshape(samples.shape), slope, slope.dtype.type(0)))
+
+
+def _first_of_greatest(rows: Array) -> Array:
+    """Return the column of the greatest number of each row, 0 where there is none."""
+    return np.asarray(np.where(np.isnan(rows), -np.inf, rows).argmax(1))
+
+
+@roi_align_grad.compute
+@like(roi_align_grad.rule)
+def _(grad: Tensor, data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
+    layout, kind = region_layout(_ALIGN, attrs["layout"]), wide(data.dtype)
+    batch, channels, height, width = layout.canonical(data.shape)
+    sizes = (height, width)
+    pooled = attrs["pooled_size"]
+    parts = (rois.shape[0], *pooled)
+
+    def build(w: Writer, g: Memory, x: Memory, rois: Memory, result: Memory) -> None:
+        with w.phase(channels) as channel:
+            with w.loop(0, te.dim(product((batch, *sizes)))) as flat:
+                image, *place = unflattened(flat, (batch, *sizes))
+                result[layout.arranged((image, channel, *place))] = 0.0
+            with w.loop(0, te.dim(product(parts))) as flat:
+                region, *part = (w.let(v) for v in unflattened(flat, parts))
+                image = w.let(te.index(te.cast(rois[region, te.dim(0)], INT64), batch))
+                ends = [te.cast(rois[region, te.dim(k)], kind) for k in range(1, 5)]
+                spans = []
+                for k in (0, 1):
+                    sides = ends[1 - k], ends[3 - k]
+                    span = span_of(SCALARS, *sides, pooled[k], attrs, kind)
+                    spans.append([w.let(v) for v in span])
+                numbers = [w.let(te.cast(p, kind)) for p in part]
+                slope = w.let(te.cast(g[layout.arranged((region, channel, *part))], kind))
+
+                def sampled(i: ScalarExpr, j: ScalarExpr) -> Any:
+                    found = []
+                    for k, sample in enumerate((i, j)):
+                        at = w.let(place_of(SCALARS, spans[k], numbers[k], sample, kind))
+                        found.append(between(SCALARS, at, sizes[k], kind))
+                    return found
+
+                def spread(i: ScalarExpr, j: ScalarExpr, share: ScalarExpr) -> None:
+                    sides = sampled(i, j)
+                    counts = te.scalar("logical_and", sides[0][3], sides[1][3])
+                    part = w.let(te.select(counts, share, 0.0))
+                    for row, column, weight in _corners(SCALARS, sides):
+                        at = [te.index(v, n, "clip") for v, n in zip((row, column), sizes)]
+                        place = layout.arranged((image, channel, *(w.let(v) for v in at)))
+                        result[place] = result[place] + part * weight
+
+                rows, columns = spans[0][2], spans[1][2]
+                if attrs["mode"] == "avg":
+                    share = w.let(te.scalar("divide", slope, te.cast(rows * columns, kind)))
+                    with w.loop(0, rows) as i, w.loop(0, columns) as j:
+                        spread(i, j, share)
+                    return
+                most = w.cell(te.const(float("-inf"), kind))
+                best = w.cell(te.const(0, INT64))
+                with w.loop(0, rows) as i, w.loop(0, columns) as j:
+                    index = (image, channel)
+                    value = w.let(loaded(x, layout, index, sampled(i, j), sizes))
+                    better = w.let(te.scalar("greater", value, most.value))
+                    best.value = te.select(better, i * columns + j, best.value)
+                    most.value = te.select(better, value, most.value)
+                at = w.let(best.value)
+                spread(at // columns, at - at // columns * columns, slope)
+
+    work = dim_mul(product(grad.shape), 128)
+    total = te.program([(data.shape, kind)], [grad, data, rois], build, work, "roi_align_grad")[0]
+    return te.compute(data.shape, lambda *i: te.cast(total[i], grad.dtype), "roi_align_grad")
+
+
+@roi_align_grad.reduction_size
+@like(roi_align_grad.rule)
+def _(grad: TensorType, data: TensorType, rois: TensorType, **attrs: Any) -> Dim:
+    return dim_mul(product(grad.shape), 16)
+
+
+# -- Pooled ---------------------------------------------------------------------------------------
+
+
+@operator(_POOL, fusion=Fusion.OPAQUE, ulp=4, no_gradient=_SECOND, value_traps=True)
+def roi_pool_grad(
+    grad: Float,
+    data: SameDtype,
+    rois: SameDtype,
+    *,
+    pooled_size: Ints,
+    spatial_scale: float,
+    layout: str = "NCHW",
+) -> TensorType:
+    """For each element of `data` the sum of `grad` of the parts of `vision.roi_pool` in which it is
+    the first of the greatest.
+
+    >>> %g = float32 [[[[5, 7]]]]
+    >>> %x = float32 [[[[1, 2], [3, 4]]]]
+    >>> %r = float32 [[0, 0, 0, 1, 1]]
+    >>> vision.roi_pool_grad(%g, %x, %r, pooled_size=[1, 2], spatial_scale=1f)
+    [[[[0, 0], [5, 7]]]]
+    """
+    attrs = {"pooled_size": pooled_size, "spatial_scale": spatial_scale, "layout": layout}
+    return _type(_POOL, roi_pool, grad, data, rois, attrs)
+
+
+@roi_pool_grad.numpy
+@like(roi_pool_grad.rule)
+def _(grad: Array, data: Array, rois: Array, **attrs: Any) -> Array:
+    layout = region_layout(_POOL, attrs["layout"])
+    kind = wide(dtype_of(data.dtype))
+    x, g = (a.transpose(layout.places).astype(kind.numpy) for a in (data, grad))
+    result = np.zeros_like(x)
+    images = batch_array(rois, x.shape[0], _POOL)
+    pooled = attrs["pooled_size"]
+    for region, row in enumerate(rois.astype(kind.numpy)):
+        ends = [np.array(v) for v in row[1:]]
+        for part in np.ndindex(*pooled):
+            window = []
+            for k in (0, 1):
+                number, sides = np.array(float(part[k]), kind.numpy), (ends[1 - k], ends[3 - k])
+                size = int(x.shape[2 + k])
+                pair = part_of(ARRAYS, *sides, number, pooled[k], size, attrs, kind)
+                window.append(slice(*(int(v) for v in pair)))
+            inside = x[images[region], :, window[0], window[1]]
+            if not (inside.shape[1] and inside.shape[2]):
+                continue
+            flat = _first_of_greatest(inside.reshape(len(inside), -1))
+            rows, columns = np.divmod(flat, inside.shape[2])
+            place = (np.arange(len(inside)), rows + window[0].start, columns + window[1].start)
+            result[images[region]][place] += g[region, :, part[0], part[1]]
+    return np.asarray(result.transpose(layout.arranged((0, 1, 2, 3))).astype(grad.dtype))
+
+
+@roi_pool_grad.compute
+@like(roi_pool_grad.rule)
+def _(grad: Tensor, data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
+    layout, kind = region_layout(_POOL, attrs["layout"]), wide(data.dtype)
+    batch, channels, height, width = layout.canonical(data.shape)
+    sizes = (height, width)
+    pooled = attrs["pooled_size"]
+    parts = (rois.shape[0], *pooled)
+
+    def build(w: Writer, g: Memory, x: Memory, rois: Memory, result: Memory) -> None:
+        with w.phase(channels) as channel:
+            with w.loop(0, te.dim(product((batch, *sizes)))) as flat:
+                image, *place = unflattened(flat, (batch, *sizes))
+                result[layout.arranged((image, channel, *place))] = 0.0
+            with w.loop(0, te.dim(product(parts))) as flat:
+                region, *part = (w.let(v) for v in unflattened(flat, parts))
+                image = w.let(te.index(te.cast(rois[region, te.dim(0)], INT64), batch))
+                ends = [te.cast(rois[region, te.dim(k)], kind) for k in range(1, 5)]
+                window = []
+                for k in (0, 1):
+                    number, sides = te.cast(part[k], kind), (ends[1 - k], ends[3 - k])
+                    found = part_of(SCALARS, *sides, number, pooled[k], sizes[k], attrs, kind)
+                    window.append([w.let(v) for v in found])
+                (top, bottom), (left, right) = window
+                most = w.cell(te.const(float("-inf"), kind))
+                best = [w.cell(begin) for begin, _ in window]
+                with w.loop(top, bottom) as i, w.loop(left, right) as j:
+                    inner = [te.index(v, n, "clip") for v, n in zip((i, j), sizes)]
+                    value = w.let(te.cast(x[layout.arranged((image, channel, *inner))], kind))
+                    better = w.let(te.scalar("greater", value, most.value))
+                    for cell, v in zip(best, (i, j)):
+                        cell.value = te.select(better, v, cell.value)
+                    most.value = te.select(better, value, most.value)
+                filled = [begin < end for begin, end in window]
+                held = [te.index(cell.value, n, "clip") for cell, n in zip(best, sizes)]
+                at = layout.arranged((image, channel, *(w.let(v) for v in held)))
+                slope = te.cast(g[layout.arranged((region, channel, *part))], kind)
+                given = te.select(te.scalar("logical_and", *filled), slope, 0.0)
+                result[at] = result[at] + given
+
+    work = dim_mul(product(grad.shape), 64)
+    total = te.program([(data.shape, kind)], [grad, data, rois], build, work, "roi_pool_grad")[0]
+    return te.compute(data.shape, lambda *i: te.cast(total[i], grad.dtype), "roi_pool_grad")
+
+
+@roi_pool_grad.reduction_size
+@like(roi_pool_grad.rule)
+def _(grad: TensorType, data: TensorType, rois: TensorType, **attrs: Any) -> Dim:
+    return product(grad.shape)
+
+
+OPERATORS = (roi_align_grad, roi_pool_grad)
