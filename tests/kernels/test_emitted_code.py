@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 from relayvm.base.dtypes import INTEGERS, DType
+from relayvm.base.link import link_object
 from relayvm.base.target import Target
 from relayvm.kernels.codegen.cpu import target_cpu, without_extras
 from relayvm.kernels.codegen.function import nest_functions
+from relayvm.kernels.codegen.llvm import compile_object, module_text
+from relayvm.kernels.interpret import interpret
 from relayvm.kernels.parser import parse_nest
 from relayvm.kernels.scalar_ops import SCALAR_OPS
 from relayvm.kernels.scalars.arithmetic import DIVISIONS_BY_POSITIVE
 from relayvm.kernels.scalars.numpy_machine import run_program
+from tests.kernels.images import LoadedImage, same_bits
 
 TILES = """nest @tiles {
   dims $m, $n
@@ -90,3 +94,35 @@ def test_vectors_are_divided_by_literals_without_divisions() -> None:
     lines = emitted(text)
     assert any("ashr <16 x i32>" in line for line in lines)
     assert not any("sdiv" in line for line in lines)
+
+
+def _sines(count: int) -> str:
+    lines = [
+        f"    out0[((b0 * {count * 8}) + {8 * k})] = sin(in0[((b0 * {count * 8}) + {8 * k})]:8)"
+        for k in range(count)
+    ]
+    size = 16 * count
+    head = f"nest @sines {{\n  input in0: float64[{size}]\n  output out0: float64[{size}]\n"
+    return head + "  phase b0 < 2 {\n" + "\n".join(lines) + "\n  }\n}\n"
+
+
+def test_long_functions_that_are_used_often_are_called() -> None:
+    text = "\n".join(emitted(_sines(1)))
+    assert "@kernel.sin" not in text
+    many = "\n".join(emitted(_sines(20)))
+    assert many.count("define internal <8 x double> @kernel.sin.float64.8(") == 1
+    assert many.count("call <8 x double> @kernel.sin.float64.8(") >= 18
+    assert len(many) < 4 * len(text)
+
+
+def test_what_is_called_has_the_bits_of_what_is_written_in_place() -> None:
+    nest = parse_nest(_sines(20))
+    data = np.concatenate([np.linspace(-1e6, 1e6, 319), [np.inf]])
+    with np.errstate(invalid="ignore"):
+        (expected,) = interpret(nest, [data], {})
+    cpu = without_extras(target_cpu(Target()))
+    code = compile_object(module_text(nest_functions(nest, "kernel", (), cpu), cpu), cpu)
+    image = LoadedImage(link_object(code, cpu.triple, cpu.features, {"kernel": ("kernel.0",)}))
+    found = np.empty_like(data)
+    assert image.call("kernel", [data, found], extents=(2,)) == 0
+    assert same_bits(found, expected).all()

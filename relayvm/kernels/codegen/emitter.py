@@ -78,6 +78,8 @@ class Emitter:
         self.entry: list[str] = []
         self.block = "entry"
         self.tile_bytes = 0
+        # What is written, in instructions of the CPU: a vector of divisions is one for each lane.
+        self.weight = 0
         self._count = 0
         self._scopes = [_Scope()]
         # How many scopes are around the place of a name; none says 0, as of parameters.
@@ -118,6 +120,7 @@ class Emitter:
         return name
 
     def _written(self, text: str, depth: int, lines: list[str]) -> str:
+        self.weight += 1
         name = f"%{self.fresh()}"
         lines.append(f"  {name} = {text}")
         self._depths[name] = depth
@@ -228,6 +231,10 @@ def intrinsic_suffix(dtype: DType, lanes: int) -> str:
     return (f"v{lanes}" if lanes > 1 else "") + f"{kind}{max(8, dtype.bits)}"
 
 
+# Lanes are divided one by one: taken out, divided and put in.
+_DIVISION_WEIGHT = 4
+
+
 class LlvmMachine:
     """The machine whose values are operands in LLVM IR text, all with the same number of lanes."""
 
@@ -260,6 +267,7 @@ class LlvmMachine:
             )
         if name == "quotient":
             instruction = "sdiv" if dtype.is_signed else "udiv"
+            self.emitter.weight += _DIVISION_WEIGHT * (self.lanes - 1)
         elif name == "shift_right":
             instruction = "ashr" if dtype.is_signed else "lshr"
         else:

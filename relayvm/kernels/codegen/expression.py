@@ -17,6 +17,7 @@ from relayvm.kernels.codegen.emitter import (
     memory_type,
     type_text,
 )
+from relayvm.kernels.codegen.outlining import Outlined
 from relayvm.kernels.loops import (
     Apart,
     Broadcast,
@@ -64,6 +65,7 @@ class ExpressionEmitter:
 
     emitter: Emitter
     cpu: Cpu | None = None
+    outlined: Outlined | None = None
     names: dict[str, str] = field(default_factory=dict)
     dims: dict[str, str] = field(default_factory=dict)
     pointers: dict[str, str] = field(default_factory=dict)
@@ -112,7 +114,10 @@ class ExpressionEmitter:
             divisor = call.args[1].value if isinstance(call.args[1], Broadcast) else call.args[1]
             if isinstance(divisor, Const) and divisor.value > 0:
                 return str(program(values[0], int(divisor.value)).raw)
-        return str(SCALAR_OPS[call.name].program(*values).raw)
+        op = SCALAR_OPS[call.name]
+        if self.outlined is None:
+            return str(op.program(*values).raw)
+        return self.outlined.apply(op, values, self.emitter, call.lanes)
 
     def _emit_vector(
         self,

@@ -22,6 +22,7 @@ from relayvm.kernels.codegen.emitter import (
     type_text,
 )
 from relayvm.kernels.codegen.expression import ExpressionEmitter, element_pointer
+from relayvm.kernels.codegen.outlining import Outlined
 from relayvm.kernels.loops import (
     Buffer,
     Const,
@@ -52,10 +53,12 @@ def nest_functions(
     Instructions of a CPU's own are used where it is given.
     """
     shared = {index for pair in in_place for index in pair}
-    return "\n".join(
-        _PhaseFunction(nest, phase, f"{symbol}.{number}", shared, cpu).text()
+    outlined = Outlined(symbol)
+    phases = [
+        _PhaseFunction(nest, phase, f"{symbol}.{number}", shared, cpu, outlined).text()
         for number, phase in enumerate(nest.phases)
-    )
+    ]
+    return "\n".join([*phases, *outlined.texts.values()])
 
 
 def inlined_function(nest: Nest, in_place: tuple[tuple[int, int], ...], cpu: Cpu) -> str | None:
@@ -83,6 +86,7 @@ class _PhaseFunction:
     symbol: str
     shared: set[int]
     cpu: Cpu | None
+    outlined: Outlined | None = None
     emitter: Emitter = field(default_factory=Emitter)
 
     def text(self) -> str:
@@ -119,7 +123,7 @@ class _PhaseFunction:
         parameters.append(f"ptr noalias align {ALIGN_BYTES} %scratch")
         if self.nest.private:
             parameters.append(f"ptr noalias align {ALIGN_BYTES} %private")
-        expressions = ExpressionEmitter(e, self.cpu)
+        expressions = ExpressionEmitter(e, self.cpu, self.outlined)
         self._bind(expressions)
         statements = StatementEmitter(e, expressions)
         variable = self.phase.var
