@@ -108,7 +108,7 @@ class ColumnTiling(Tiling):
         """How many columns a tile of so many rows may have, the most first: whole vectors."""
         if self._shares_nothing:
             most = STREAM_COLUMNS if self._streams(rows) else NARROW_COLUMNS
-            room = most // len(self.probe.lengths)
+            room = min(most // len(self.probe.lengths), self.most_places * n.LANES)
             return tuple(w for w in (128, 64, 16) if w <= room) or (n.LANES,)
         if self._streams(rows):
             block = STREAM_COLUMNS if self.few_rows is not None else COLUMN_BLOCK

@@ -34,6 +34,8 @@ MAX_COLUMNS = 8
 # All but three of 32 registers hold partials then.
 LONG = 512
 TALL = 6
+# The most operations of one step of a tile; one of a product of matrices has some 300.
+MOST_OPERATIONS = 1600
 # Where more rows share the weights, the time to fetch them does not count.
 MANY_ROWS = 64
 # So many tiles of rows take turns to fetch the next block of columns.
@@ -59,12 +61,14 @@ class Probe:
     """What a stage reduces at one place: the lengths, and how memory is read on the way.
 
     `is_unfit` says that memory is read element by element; `loads` holds, for each load, the axes
-    of the stage that its place depends on. `words` is how many words of 32 bits a partial has.
+    of the stage that its place depends on. `weight` counts the operations of one term, and `words`
+    is how many words of 32 bits a partial has.
     """
 
     lengths: tuple[n.Expr, ...]
     is_unfit: bool
     loads: tuple[frozenset[int], ...]
+    weight: int
     words: int = 1
 
     def axes_with(self, axis: int | None) -> frozenset[int]:
@@ -133,18 +137,21 @@ def words_of(records: list[Record]) -> int:
 
 def seen_memory(
     statements: list[n.Stmt], axes: tuple[n.Var, ...]
-) -> tuple[bool, tuple[frozenset[int], ...]]:
-    """Return whether statements are unfit, and the axes in the place of each of their loads."""
+) -> tuple[bool, tuple[frozenset[int], ...], int]:
+    """Return whether statements are unfit, the axes in the place of each of their loads, and the
+    number of their operations.
+    """
     values = [stmt.value for stmt in statements if isinstance(stmt, n.Let)]
-    loads = []
+    loads, weight = [], 0
     stack = list(values)
     while stack:
         expr = stack.pop()
+        weight += 1
         if isinstance(expr, (n.Load, n.Gather)):
             names = {v for index in expr.indices for v in _variables(index)}
             loads.append(frozenset(k for k, axis in enumerate(axes) if axis in names))
         stack += n.children(expr)
-    return any(map(is_apart, values)), tuple(loads)
+    return any(map(is_apart, values)), tuple(loads), weight
 
 
 def _variables(expr: n.Expr) -> Iterator[n.Var]:
@@ -196,7 +203,10 @@ class Tiling:
         self.inner_outer = [k for k in self.outer if k not in own]
         together = max(Counter(self.probe.lengths).values(), default=1)
         # Registers: the partials, the vectors of one operand, and one of the other.
-        self.tile = max(1, registers // (together * self.probe.words))
+        held = registers // (together * self.probe.words)
+        # There is a tile of each height and width: what would be much code in each is not repeated.
+        self.most_places = max(1, MOST_OPERATIONS // max(1, self.probe.weight))
+        self.tile = max(1, min(held, self.most_places))
 
     def _probed(self) -> Probe:
         return probe_stage(self.context, self.stage, self.extents)

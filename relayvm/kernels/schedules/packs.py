@@ -118,8 +118,8 @@ class PackedTiling(ColumnTiling):
             length = s.floordiv(self._length(record), n.const(GROUP))
             emitter.prover.add_range(k, n.const(0), length)
             self._step(emitter, record, s.mul(k, n.const(GROUP)), n.Var("va", INT32, n.LANES), {})
-        is_unfit, loads = seen_memory(emitter.statements, axes)
-        return Probe(tuple(self._length(r) for r in records), is_unfit, loads)
+        seen = seen_memory(emitter.statements, axes)
+        return Probe(tuple(self._length(r) for r in records), *seen)
 
     @property
     def heights(self) -> tuple[int, ...]:

@@ -35,6 +35,9 @@ _OPS = {
     "all": "logical_and",
 }
 
+# The longest step of a partial that is written for each of 16.
+_UNROLLED_STATEMENTS = 24
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -199,7 +202,10 @@ def _serial_line(
             with emitter.block() as body:
                 emitter.prover.add_range(lane, n.const(0), n.const(n.LANES))
                 _step(emitter, reduction, frame, rule, tile, {axis: s.add(k, lane)}, lane)
-            outer.append(_unrolled(lane, n.LANES, tuple(body)))
+            # Constant indices let partials stay in registers; a long step has no room for them.
+            kind = "unroll" if len(body) <= _UNROLLED_STATEMENTS else "serial"
+            zero, width = n.const(0), n.const(n.LANES)
+            outer.append(n.For(lane, zero, width, 1, tuple(body), kind))
         emitter.statements.append(n.For(k, n.const(0), full, n.LANES, tuple(outer)))
     if full != extent:
         k = names.var("k")
