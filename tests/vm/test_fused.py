@@ -17,13 +17,13 @@ from tests.vm.test_word_instructions import samples
 
 WORDS = 6
 COUNTER = 14  # units of what counts the rounds of a loop
-BY_GROUP = {"words": [], "again": [], "return": [], "call": [], "cells": []}
+BY_GROUP = {"words": [], "again": [], "turn": [], "return": [], "call": [], "cells": []}
 
 
 def group(row: Fused) -> str:
     last = row.parts[-1].instruction
     if row.repeats:
-        return "again"
+        return "again" if row.in_place else "turn"
     if last.name == "return":
         return "return"
     if last.group == "cells":
@@ -264,6 +264,31 @@ def test_rows_of_calls_do_what_their_parts_do():
         call = f"call f{number}, (w0, w1, w2, o0, o1, o2), (w0, w1, w2, w3)"
         text.entry(text.function("www", 4, 3, *made, call, "return (w0, w1, w2, w3)"), 3, 4)
     text.check((1, 2, 3), (-5, 2**40, 0))
+
+
+@pytest.mark.parametrize("row", BY_GROUP["turn"], ids=lambda row: row.name)
+def test_rows_of_tail_calls_to_themselves_do_what_the_call_does(row):
+    """Words and cells are passed on in turn, the first of each from another register."""
+    text = Text([], [CELL])
+    kinds = classes(row)
+    words, cells = kinds.count("w"), kinds.count("o")
+    open_, close = ([], []) if words else (["cell_unpack o0, l0, (w0)"], ["cell_new o0, l0, (w0)"])
+    test = ["word w9, 0", "greater_i64 w8, w0, w9", "branch_false w8, L"]
+    less = ["word w9, 1", *(f"subtract_i64 w{i}, w{i}, w9" for i in range(max(1, words)))]
+    away = ["move w5, w0"] * bool(words) + ["move_object o5, o0"] * bool(cells)
+    unit = 14 + 6 + 4 * max(1, words) + 3 * len(away) + 5 * len(open_ + close)
+    turn = {"w": [f"w{i}" for i in range(1, words)] + ["w5"]}
+    turn["o"] = [f"o{i}" for i in range(1, cells)] + ["o5"]
+    passed = ", ".join(turn[kind].pop(0) for kind in kinds)
+    call = f"tail_call f0, ({passed})"
+    lines = [*open_, *test, *less, *close, *away, call, "L:", *close, *gather(kinds, 0)]
+    text.function(kinds, 1, 6, *lines)
+    text.wanted.append((row.name, 0, unit))
+    made = [f"cell_new o{i}, l0, (w{i})" for i in range(cells)]
+    used = {"w": iter("012"), "o": iter("012")}
+    given = ", ".join(f"{kind}{next(used[kind])}" for kind in kinds)
+    text.entry(text.function("www", 1, 3, *made, f"call f0, ({given}), (w3)", "return (w3)"), 3, 1)
+    text.check((7, 50, 300), (0, 1, 2))
 
 
 def test_rows_of_calls_of_closures_do_what_their_parts_do():

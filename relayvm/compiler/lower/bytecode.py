@@ -21,6 +21,7 @@ from relayvm.compiler.lower.linear import (
     Use,
 )
 from relayvm.compiler.lower.registers import Places, allocate_registers, bank_of
+from relayvm.compiler.lower.turns import order_turns
 from relayvm.ir.types import TensorType
 from relayvm.vm.program import FunctionCode, Instr, Layout, LayoutKind, Line, SourceText
 
@@ -60,6 +61,7 @@ class _Emitter:
         self.function = function
         self.numbers = numbers
         self.sources = sources
+        order_turns(function)
         self.places: Places = allocate_registers(function)
         self.code: list[Instr] = []
         self.lines: list[Line] = []

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from relayvm.base.diagnostics import error
 from relayvm.base.trampoline import Recursive, trampoline
-from relayvm.compiler.lower.linear import Block, Choice, Def, LinearFunction, Reg, roles
+from relayvm.compiler.lower.linear import Block, Choice, Def, LinearFunction, Reg, Step, roles
 from relayvm.compiler.lower.liveness import Live, walk_blocks
+from relayvm.compiler.lower.turns import repeats
 
 MAX_SLOTS = 1 << 16
 
@@ -33,15 +34,15 @@ def allocate_registers(function: LinearFunction) -> Places:
     """Return the places of all registers; parameters come first in their banks, in order.
 
     Words that are parameters keep their places, so that a trap can show them. In a loop they do
-    not: the arguments of the next turn had better be computed where they must stand.
+    not: the arguments of the next turn are computed where they must stand, if that place is free.
     """
-    lifetimes = _Lifetimes()
+    lifetimes = _Lifetimes(function)
     live = Live()
     trampoline(lifetimes.block(function.body, live))
     allocation = _Allocation(lifetimes)
     for param in function.params:
         allocation.give(param)
-    if function.name not in lifetimes.tail_callees:
+    if not lifetimes.is_loop:
         allocation.kept = {param for param in function.params if param.kind == "w"}
     for param in function.params:
         if param not in live:
@@ -62,18 +63,23 @@ class _Lifetimes:
     start.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, function: LinearFunction) -> None:
+        self.function = function
         self.dead_after: dict[int, list[Reg]] = {}
         self.dead_at_start: dict[int, set[Reg]] = {}
-        self.tail_callees: set[str] = set()
+        self.is_loop = False
+        self.becomes: dict[Reg, Reg] = {}  # what a register is in the next turn: a parameter
 
     def block(self, block: Block, live: Live) -> Recursive[None]:
         for item in reversed(block.items):
             if isinstance(item, Choice):
                 yield self.choice(item, live)
                 continue
-            if item.name == "tail_call":
-                self.tail_callees.add(item.callee)
+            if repeats(item, self.function):
+                self.is_loop = True
+                for param, role in zip(self.function.params, roles(item.operands)):
+                    if not role.reg.is_param and bank_of(role.reg) == bank_of(param):
+                        self.becomes.setdefault(role.reg, param)
             mentioned = dict.fromkeys(role.reg for role in roles(item.operands))
             self.dead_after[id(item)] = [r for r in mentioned if r not in live]
             live.add(mentioned)
@@ -99,14 +105,19 @@ class _Allocation:
         self.kept: set[Reg] = set()
 
     def give(self, reg: Reg) -> None:
-        """Give a register the lowest free place of its bank, once."""
+        """Give a register a free place of its bank, once: that of the parameter it becomes, or the
+        lowest.
+        """
         if reg in self.numbers:
             return
         bank = bank_of(reg)
         used = self.used[bank]
         lowest = ~used & (used + 1)
         number = lowest.bit_length() - 1
-        self.used[bank] = used | lowest
+        param = self.lifetimes.becomes.get(reg)
+        if param is not None and not used >> self.numbers[param] & 1:
+            number = self.numbers[param]
+        self.used[bank] = used | 1 << number
         self.places.sizes[bank] = max(self.places.sizes[bank], number + 1)
         self.numbers[reg] = number
         self.places.names[reg] = f"{bank}{number}"
@@ -116,12 +127,28 @@ class _Allocation:
         if reg in self.numbers and reg not in self.kept:
             self.used[bank_of(reg)] &= ~(1 << self.numbers[reg])
 
+    def make_room(self, reg: Reg, step: Step) -> None:
+        """Free the place of the parameter that a result becomes, if it dies in the same step: what
+        an instruction reads is read before it writes.
+        """
+        param = self.lifetimes.becomes.get(reg)
+        if param is None:
+            return
+        dying = self.lifetimes.dead_after[id(step)]
+        for dead in dying:
+            if self.numbers.get(dead) == self.numbers[param] and bank_of(dead) == bank_of(param):
+                self.free(dead)
+                dying.remove(dead)  # the place is the result's from here on
+                return
+
     def block(self, block: Block) -> Recursive[None]:
         for item in block.items:
             if isinstance(item, Choice):
                 yield self.choice(item)
                 continue
             for role in roles(item.operands):
+                if isinstance(role, Def):
+                    self.make_room(role.reg, item)
                 self.give(role.reg)
             for reg in self.lifetimes.dead_after[id(item)]:
                 self.free(reg)

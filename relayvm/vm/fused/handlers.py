@@ -13,6 +13,7 @@ _CLASS_NUMBERS = {"w": 0, "o": 1, "b": 2}
 # Lists whose items have classes: the operand that says which, and the test that asks it.
 _CLASSED = {
     "call": ("callee", "PARAMETER"),
+    "tail_call": ("callee", "PARAMETER"),
     "call_closure": ("type", "ARGUMENT"),
     "tail_call_closure": ("type", "ARGUMENT"),
     "cell_new": ("type", "FIELD"),
@@ -29,9 +30,7 @@ def fused_rows() -> str:
     tests: list[str] = []
     rows: list[str] = []
     begins = [0] * (len(BY_OPCODE) + 1)
-    for row in sorted(
-        FUSED.values(), key=lambda r: (r.first, -len(r.parts), -len(list(_tests(r))))
-    ):
+    for row in sorted(FUSED.values(), key=_rank):
         own = list(_tests(row))
         rows.append(f"    {{{row.opcode}, {len(own)}, {len(tests)}}},\n")
         begins[row.first + 1] += 1
@@ -49,6 +48,10 @@ def fused_rows() -> str:
     )
 
 
+def _rank(row: Fused) -> tuple[int, ...]:
+    return row.first, -len(row.parts), -row.in_place, -len(list(_tests(row)))
+
+
 def _tests(row: Fused) -> Iterator[str]:
     seen: dict[str, int] = {}
     for part in row.parts:
@@ -62,7 +65,7 @@ def _tests(row: Fused) -> Iterator[str]:
                 yield f"{{FUSED_SAME, {unit}, {seen[name]}}}"
             seen.setdefault(name, unit)
     if row.repeats:
-        yield f"{{FUSED_REPEATS, {row.parts[-1].unit}, 0}}"
+        yield f"{{FUSED_REPEATS, {row.parts[-1].unit}, {int(row.in_place)}}}"
 
 
 def _count_tests(part: Part) -> Iterator[str]:
@@ -104,9 +107,7 @@ class _Block:
     def text(self) -> str:
         for part in self.row.parts:
             emit = getattr(self, f"_{part.instruction.name}", None)
-            if part.instruction.name == "tail_call":
-                self.lines.append("REPEAT();")
-            elif emit is not None:
+            if emit is not None:
                 emit(part)
             else:
                 self._compute(part)
@@ -184,6 +185,26 @@ class _Block:
         self._pass(values, items, part, ("0", "callee->words + 1"))
         self.lines.append(f"ENTER_FRAME(pc + {part.num_units - 1});")
 
+    def _tail_call(self, part: Part) -> None:
+        """All arguments are read before any is written, and owned ones are emptied between."""
+        if not self.row.in_place:
+            items = [(n, u) for n, kind, u in part.items() if kind == "arguments"]
+            self.lines += [f"const uint64_t v_{name} = r[pc[{unit}]];" for name, unit in items]
+            self.lines += [f"r[pc[{unit}]] = 0;" for name, unit in items if name[0] == "o"]
+            self._settle(items, "FRAME->function->words", 0)
+        self.lines.append("REPEAT();")
+
+    def _settle(self, items: list[tuple[str, int]], words: str, owned: int) -> None:
+        """Values that are read stand where parameters do, of which `owned` are there already."""
+        count = 0
+        for name, _ in items:
+            if name[0] == "o":
+                self.lines.append(f"r[{words} + {owned}] = v_{name};")
+                owned += 1
+            else:
+                self.lines.append(f"r[{count}] = v_{name};")
+                count += 1
+
     def _tail_call_closure(self, part: Part) -> None:
         """The frame is another's afterwards: all arguments are read before."""
         items = [(n, u) for n, kind, u in part.items() if kind == "arguments"]
@@ -194,14 +215,7 @@ class _Block:
             "REPLACE_FRAME(word_cell(closure)->shape->callee);",
             "r[callee->words] = closure;",
         ]
-        words, owned = 0, 1
-        for name, _ in items:
-            if name[0] == "o":
-                self.lines.append(f"r[callee->words + {owned}] = v_{name};")
-                owned += 1
-            else:
-                self.lines.append(f"r[{words}] = v_{name};")
-                words += 1
+        self._settle(items, "callee->words", 1)
         self.lines.append("ENTER(callee->code);")
 
     def _pass(

@@ -66,14 +66,15 @@ class Part:
 class Fused:
     """A row: its opcode, which follows those of the instructions, and its parts.
 
-    `repeats` says that the last part is a tail call of the function itself whose arguments all
-    stand where they must.
+    `repeats` says that the last part is a tail call of the function itself; `in_place` that its
+    arguments all stand where they must.
     """
 
     opcode: int
     name: str
     parts: tuple[Part, ...]
     repeats: bool = False
+    in_place: bool = False
 
     @property
     def first(self) -> int:
@@ -87,7 +88,9 @@ class Fused:
         for part in self.parts:
             names = [_shown(value) for value in part.operands]
             lines.append(f"{part.instruction.name} {', '.join(names)}")
-        return "; ".join(lines) + (" in place" if self.repeats else "")
+        return "; ".join(lines) + (
+            " in place" if self.in_place else " to itself" if self.repeats else ""
+        )
 
 
 def _shown(value: str | tuple[str, ...] | None) -> str:
@@ -105,7 +108,7 @@ _COMMON = tuple(d for d in _PLAIN if d.short in ("i32", "i64", "f32", "f64"))
 _MOST_ITEMS = 3
 
 
-def _row(*parts: str, repeats: bool = False) -> None:
+def _row(*parts: str, repeats: bool = False, in_place: bool = False) -> None:
     """Add a row; a part is the name of an instruction and its operands: `call f (w0) (x)`."""
     parsed: list[Part] = []
     unit = 0
@@ -116,9 +119,10 @@ def _row(*parts: str, repeats: bool = False) -> None:
         parsed.append(part)
         unit += part.num_units
     name = "__".join(_name(part) for part in parsed)
+    repeats = repeats or in_place
     name += "_again" if repeats else ""
     assert name not in FUSED, name
-    FUSED[name] = Fused(len(BY_OPCODE) + len(FUSED), name, tuple(parsed), repeats)
+    FUSED[name] = Fused(len(BY_OPCODE) + len(FUSED), name, tuple(parsed), repeats, in_place)
 
 
 def _operand(text: str) -> str | tuple[str, ...] | None:
@@ -165,13 +169,16 @@ def _words() -> None:
 
 def _loops() -> None:
     again = "tail_call f (...)"
-    _row(again, repeats=True)
+    _row(again, in_place=True)
+    for arguments in _classes("wo", _MOST_ITEMS):
+        if arguments != "()":
+            _row(f"tail_call f {arguments}", repeats=True)
     for dtype in _COMMON:
         for name in _binary(dtype):
-            _row(f"{name} x a b", again, repeats=True)
+            _row(f"{name} x a b", again, in_place=True)
         for operation in ("add", "subtract"):
             name = word_name(operation, dtype)
-            _row("word t k", f"{name} x a t", again, repeats=True)
+            _row("word t k", f"{name} x a t", again, in_place=True)
 
 
 def _classes(letters: str, most: int) -> Iterator[str]:

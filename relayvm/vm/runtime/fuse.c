@@ -7,7 +7,7 @@
 
 /* What must hold for a row: the unit has the value `what`; the units `unit` and `what` are equal; item `what / 4` of the
  * list that the callee, signature or layout at `unit` classifies has the class `what % 4`; the tail call at `unit` is of
- * this function and its arguments stand where they must. */
+ * this function, and if `what` is 1 its arguments stand where they must. */
 enum { FUSED_UNIT, FUSED_SAME, FUSED_PARAMETER, FUSED_ARGUMENT, FUSED_FIELD, FUSED_REPEATS };
 
 typedef struct fused_test {
@@ -21,9 +21,9 @@ typedef struct fused_row {
 
 #include "generated/fused_rows.inc"
 
-static int repeats(const rvm_function *function, const uint16_t *call, uint32_t units) {
+static int repeats(const rvm_function *function, const uint16_t *call, uint32_t units, int in_place) {
     if (units < 3 || call[1] != function->index) return 0;
-    for (uint32_t i = 0; i < function->num_params; i++)
+    for (uint32_t i = 0; in_place && i < function->num_params; i++)
         if (call[3 + i] != function->param_slot[i]) return 0;
     return 1;
 }
@@ -40,7 +40,7 @@ static int holds(const rvm_program *program, const rvm_function *function, const
         case FUSED_PARAMETER: return program->functions[value].param_class[item] == class;
         case FUSED_ARGUMENT: return program->signatures[value].param_class[item] == class;
         case FUSED_FIELD: return program->layouts[value].field_class[item] == class;
-        default: return repeats(function, code + test->unit, units - test->unit);
+        default: return repeats(function, code + test->unit, units - test->unit, test->what);
     }
 }
 
