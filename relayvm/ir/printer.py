@@ -169,14 +169,23 @@ def _meta_constant(section: Section, data: np.ndarray) -> str:
 
 
 def _print_type_data(data: TypeData, reserved: frozenset[str]) -> str:
-    types = TypeNames(reserved)
+    fields = [field for c in data.constructors for field in c.inputs]
+    short = Abbreviations()
+    short.count(fields)
+    short.settle()
+    names = top_names(short, reserved)
+    types = TypeNames(reserved.union(names.values()))
+    types.shorten(short, names)
+    types.place = data.span
     if data.extern and not data.constructors:
         params = types.params(data.type_params, ())
         return f"extern type {write_name(data.header.name)}{params}\n"
-    fields = [field for c in data.constructors for field in c.inputs]
     # Only a tensor type shows the kind of a dim parameter whatever stands around it.
     tensors = (t for f in fields for t in type_walk(f) if isinstance(t, TensorType))
     params = types.params(data.type_params, tensors)
+    if rows := types.abbreviations(None):
+        own = [params[1:-1]] if params else []
+        params = "[\n  " + ",\n  ".join([*own, *rows]) + "\n]"
     lines = [f"type {write_name(data.header.name)}{params} {{"]
     for constructor in data.constructors:
         inputs = ", ".join(types.type(i) for i in constructor.inputs)
@@ -241,6 +250,7 @@ class _Printer:
         """Return `def @name...` of a function, with a final newline."""
         function = self.root
         assert isinstance(function, Function)
+        self.types.place = function.span
         self.types.names.enter(function.type_params)
         head = self._head(function, f"def {write_name(name, '@')}")
         body = trampoline(self._block(function.body, self.scopes.binding[id(function)][0]))
@@ -248,6 +258,7 @@ class _Printer:
 
     def expression(self) -> str:
         """Return an expression with the declarations of its free variables."""
+        self.types.place = self.root.span
         rope: Rope = []
         for var in self.free:
             rope += [f"free_var {self._binder(var)};", 0]

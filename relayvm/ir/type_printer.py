@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import AnyDim, Dim, DimExpr, DimTerm, DimVar
 from relayvm.base.dtypes import DType
+from relayvm.base.source import Span
 from relayvm.ir.expr import Attrs, AttrValue, Constant, Function
 from relayvm.ir.lexer import KEYWORDS, write_name
 from relayvm.ir.literal import write_float, write_string
-from relayvm.ir.shared_types import Abbreviations
+from relayvm.ir.shared_types import NOT_BOUND, Abbreviations, Bound
 from relayvm.ir.types import (
     RESERVED_NAMES,
     FuncType,
@@ -33,7 +33,7 @@ from relayvm.ir.types import (
     TypeRelation,
     TypeVar,
 )
-from relayvm.ir.visit import TypeWords, type_variables, type_walk
+from relayvm.ir.visit import TypeVariables, TypeWords, type_walk
 
 _NAME = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_]|/(?=[A-Za-z0-9_]))*|(?:/(?=[A-Za-z_])[A-Za-z0-9_]*)+")
 # A name that was made by telling two apart.
@@ -165,10 +165,23 @@ def reserved_names(types: Iterable[str] = ()) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where the type ends that has these parameters."""
+    """Where a function type with parameters ends, and what holds behind it again."""
 
-    params: tuple[TypeParam, ...]
-    before: Shadowed
+    names: Shadowed
+    bound: Bound
+    level: int
+    local: Mapping[int, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A type where its name is said what it stands for."""
+
+    type: Type
+
+
+# What the text of a type is made of.
+_Piece = Union[str, Type, _End, _Whole]
 
 
 class TypeNames:
@@ -183,7 +196,11 @@ class TypeNames:
         self._constant = constant
         self._short: Abbreviations | None = None
         self._short_names: Mapping[int, str] = {}
-        self._bound: Counter[TypeParam] = Counter()
+        # The names that function types around give to types, by how deep they nest.
+        self._local: dict[int, Mapping[int, str]] = {}
+        self._bound: Bound = NOT_BOUND
+        self.place: Span | None = None
+        self._free = TypeVariables()
 
     def shorten(self, short: Abbreviations, names: Mapping[int, str]) -> None:
         """Write names in the place of these types from now on. `names` are those given at the top
@@ -197,12 +214,21 @@ class TypeNames:
         top of the text; types longer than `limit` end in `...`.
         """
         found = self._short.at(function) if self._short else []
-        texts = [(number, self._joined(self._pieces(type_), limit)) for number, type_ in found]
+        texts = [(number, self._joined([_Whole(type_)], limit)) for number, type_ in found]
         return [f"{self._name(number)} = {text}" for number, text in texts]
 
     def _name(self, number: int) -> str:
+        """Return the name of a type that has one outside of function types."""
         name = self._short_names.get(number)
         return name or self.names.of(("abbreviation", number), "T")
+
+    def _name_of(self, type_: Type) -> str | None:
+        """Return the name of a type where it stands, if it has one."""
+        number = self._short.of(type_, self._bound) if self._short else None
+        if self._short is None or number is None:
+            return None
+        level = self._short.level(number)
+        return self._name(number) if level is None else self._local[level].get(number)
 
     def type(self, type_: Type, limit: int | None = None) -> str:
         """Return a type as text, which ends in `...` where it is longer than `limit`."""
@@ -210,26 +236,25 @@ class TypeNames:
             return self._tensor(type_)
         return self._joined([type_], limit)
 
-    def _joined(self, pieces: Sequence[str | Type | _End], limit: int | None = None) -> str:
+    def _joined(self, pieces: Sequence[_Piece], limit: int | None = None) -> str:
         parts: list[str] = []
         size, pieces_left = 0, MOST_PIECES
         # Types may nest deeply: what is still to be written waits here, the next last.
         waiting = [*reversed(pieces)]
-        self._enter(pieces)
         while waiting:
             item = waiting.pop()
             if isinstance(item, _End):
                 self._leave(item)
                 continue
             if not isinstance(item, (str, TensorType)):
-                number = self._short.of(item, self._bound) if self._short else None
-                below = self._pieces(item) if number is None else [self._name(number)]
-                self._enter(below)
+                name = None if isinstance(item, _Whole) else self._name_of(item)
+                type_ = item.type if isinstance(item, _Whole) else item
+                below = self._pieces(type_) if name is None else [name]
                 waiting.extend(reversed(below))
                 pieces_left -= len(below)
                 if limit is None and pieces_left < 0:
                     message = "the text of a type is too long, and parts of it can have no names"
-                    raise error("too-large-type", message, item.span)
+                    raise error("too-large-type", message, type_.span or self.place)
                 continue
             parts.append(item if isinstance(item, str) else self._tensor(item))
             size += len(parts[-1])
@@ -240,16 +265,13 @@ class TypeNames:
                 return "".join(parts)[:limit] + "..."
         return "".join(parts)
 
-    def _enter(self, pieces: Sequence[str | Type | _End]) -> None:
-        if pieces and isinstance(pieces[-1], _End):
-            self._bound.update(pieces[-1].params)
-
     def _leave(self, end: _End) -> None:
-        for param in end.params:
-            self._bound[param] -= 1
-            if not self._bound[param]:
-                del self._bound[param]
-        self.names.leave(end.before)
+        self.names.leave(end.names)
+        self._bound = end.bound
+        if end.local is None:
+            del self._local[end.level]
+        else:
+            self._local[end.level] = end.local
 
     def _tensor(self, type_: TensorType) -> str:
         if not type_.shape:
@@ -257,19 +279,17 @@ class TypeNames:
         dims = ", ".join([self.dim(d, in_shape=True) for d in type_.shape])
         return f"Tensor[({dims}), {type_.dtype.name}]"
 
-    def _pieces(self, type_: Type) -> list[str | Type | _End]:
+    def _pieces(self, type_: Type) -> list[_Piece]:
         """Return the texts and types of which the text of a type is made."""
         match type_:
             case TupleType():
                 comma = ",)" if len(type_.fields) == 1 else ")"
                 return ["(", *joined(type_.fields), comma]
             case FuncType():
-                before = self.names.enter(type_.type_params)
-                params = self.params(type_.type_params, (*type_.arg_types, type_.ret_type))
+                params, end = self._type_params(type_) if type_.type_params else ([], [])
                 constraints = self._where(type_.type_constraints)
                 pieces = ["(", *joined(type_.arg_types), ") -> ", type_.ret_type]
-                end = [_End(type_.type_params, before)] if type_.type_params else []
-                return [f"fn {params}", *pieces, *constraints, *end]
+                return ["fn ", *params, *pieces, *constraints, *end]
             case TypeRelation():
                 attrs = dict(type_.attrs or {})
                 named = [f"{n}={self.attr_value(v, quoted=True)}" for n, v in attrs.items()]
@@ -290,8 +310,27 @@ class TypeNames:
                 return ["_"]
         raise TypeError(f"{type(type_).__name__} is not a type")
 
+    def _type_params(self, type_: FuncType) -> tuple[list[_Piece], list[_Piece]]:
+        """Enter a function type, and return its parameters with the types that have a name among
+        them, `[A, T = (A, A)]`, and what leaves it.
+        """
+        inner, level, found = NOT_BOUND, 0, list[tuple[int, Type]]()
+        if self._short is not None:
+            inner, level, found = self._short.inside(type_, self._bound)
+        own = [TypeVar("T") for _ in found]
+        before = self.names.enter((*type_.type_params, *own))
+        end = _End(before, self._bound, level, self._local.get(level))
+        self._bound = inner
+        local = {row[0]: self.names.given[v] for row, v in zip(found, own)}
+        self._local[level] = local
+        params = self.params(type_.type_params, (*type_.arg_types, type_.ret_type))
+        pieces: list[_Piece] = [params.removesuffix("]")]
+        for number, part in found:
+            pieces += [f", {local[number]} = ", _Whole(part)]
+        return [*pieces, "]"], [end]
+
     @staticmethod
-    def _where(constraints: Sequence[TypeRelation]) -> list[str | Type]:
+    def _where(constraints: Sequence[TypeRelation]) -> list[_Piece]:
         return [" where ", *joined(constraints)] if constraints else []
 
     def where(self, constraints: Sequence[TypeRelation]) -> str:
@@ -314,10 +353,7 @@ class TypeNames:
             return ""
         unseen = {p for p in params if isinstance(p, DimVar)}
         if unseen:
-            for variable in chain.from_iterable(map(type_variables, uses)):
-                unseen.discard(variable)
-                if not unseen:
-                    break
+            unseen.difference_update(chain.from_iterable(map(self._free, uses)))
         parts = [self.names.of(p, p.name) + (": ShapeVar" if p in unseen else "") for p in params]
         short = self.abbreviations(function) if function is not None else []
         if short and lines:

@@ -5,6 +5,7 @@ written, read, compared and hashed in a time that grows with the program.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -12,13 +13,14 @@ import relayvm
 from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import DimVar, symbol
 from relayvm.base.dtypes import FLOAT32, INT32
+from relayvm.base.source import Source, Span
 from relayvm.compiler.infer_types import infer_types
 from relayvm.ir.build import function
 from relayvm.ir.equal import structural_equal, structural_hash
-from relayvm.ir.expr import Tuple, Var
+from relayvm.ir.expr import Constructor, Tuple, Var
 from relayvm.ir.json.decode import load_json
 from relayvm.ir.json.encode import save_json
-from relayvm.ir.module import Module
+from relayvm.ir.module import Module, TypeData
 from relayvm.ir.parser import parse_expr, parse_type
 from relayvm.ir.printer import print_expr, print_module, print_type
 from relayvm.ir.types import (
@@ -26,6 +28,7 @@ from relayvm.ir.types import (
     GlobalTypeVar,
     IncompleteType,
     RefType,
+    ShapeArg,
     TensorType,
     TupleType,
     Type,
@@ -35,6 +38,7 @@ from relayvm.ir.types import (
     scalar_type,
 )
 from relayvm.ir.verify import verify_module
+from relayvm.ir.visit import TypeVariables
 from relayvm.ops import OPS
 from tests.ir.programs import parse
 
@@ -225,8 +229,12 @@ def test_expression_text_names_its_types():
         "def @main(%x: T) { %x } type T = int32;",
         "type T = int32; def @main(%x: T[int32]) { %x }",
         "type T = int32; def @main(%x: Tensor[(T), int32]) { %x }",
-        "def @main(%x: fn [T = int32](T) -> T) { %x }",
-        "type D[T = int32] { C(T) }",
+        "def @main(%x: fn [T = int32](T) -> T, %y: T) { %x }",
+        "def @main(%x: fn [T = A, A](T) -> T) { %x }",
+        "def @main(%x: fn [A, A = int32](A) -> A) { %x }",
+        "type D[T = int32] { C(T) } def @main(%x: T) { %x }",
+        "type D[T = (D, T)] { C(T) }",
+        "type D[A, A = int32] { C(A) }",
         "def @f[T = int32](%x: T) { %x } def @main(%x: T) { %x }",
     ],
 )
@@ -273,9 +281,9 @@ def test_a_type_alone_has_names_where_it_would_fill_any_memory(
 
 
 def test_what_of_a_type_can_have_no_name_ends_in_dots() -> None:
-    own = TypeVar("A")
-    inside = doubled(own, lambda t: TupleType((t, t)))
-    assert print_type(FuncType((inside,), own, (own,))).endswith("...")
+    hole = IncompleteType()
+    inside = doubled(hole, lambda t: TupleType((t, t)))
+    assert print_type(FuncType((inside,), hole)).endswith("...")
 
 
 def test_names_of_parts_differ_from_all_others() -> None:
@@ -298,8 +306,123 @@ def test_what_a_type_shows_of_itself_is_what_makes_it() -> None:
 
 
 def test_a_program_with_such_a_type_is_not_printed() -> None:
-    own = TypeVar("A")
-    inside = doubled(own, lambda t: TupleType((t, t)))
-    taken = Var("f", FuncType((inside,), own, (own,)))
-    with pytest.raises(RelayError, match="too-large-type"):
-        print_expr(function([taken], Tuple(())))
+    taken = Var("f", doubled(IncompleteType(), lambda t: TupleType((t, t))))
+    place = Span(Source("here", "%f"), 0, 2)
+    with pytest.raises(RelayError, match="too-large-type") as caught:
+        print_expr(replace(function([taken], Tuple(())), span=place))
+    assert caught.value.diagnostics[0].span == place
+
+
+TWICE = "(#(%a), #(%a))"
+POLYMORPHIC = {
+    "local functions": lambda n: (
+        "def @main(%x: int32) { let %f0 = fn [A](%a: A) { %a }; "
+        + "".join(
+            f"let %f{i + 1} = fn [A](%a: A) {{ {TWICE.replace('#', f'%f{i}')} }}; "
+            for i in range(n)
+        )
+        + f"(%f{n}, %f{n}) }}"
+    ),
+    "global functions": lambda n: (
+        "def @f0[A](%a: A) { %a } "
+        + "".join(
+            f"def @f{i + 1}[A](%a: A) {{ {TWICE.replace('#', f'@f{i}')} }} " for i in range(n)
+        )
+        + f"def @main(%x: int32) {{ (@f{n}, @f{n}) }}"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POLYMORPHIC)
+def test_polymorphic_types_that_double_are_no_longer_than_they_are_in_memory(name: str) -> None:
+    lengths = []
+    for count in (20, 40):
+        module = infer_types(parse(POLYMORPHIC[name](count)))
+        lengths.append(len(check_round_trip(module)))
+        shown = print_module(module, show_types=True)
+        assert structural_equal(parse(shown), module)
+        assert len(shown) < 3 * lengths[-1]
+    # There is a type of its own for each function and each before it.
+    assert lengths[1] < 7 * lengths[0]
+
+
+A, B, C, N = TypeVar("A"), TypeVar("B"), TypeVar("C"), DimVar("n")
+VECTOR = TensorType((symbol(N),), FLOAT32)
+
+
+def pairs(start: Type, count: int = 70) -> Type:
+    for _ in range(count):
+        start = TupleType((start, start))
+    return start
+
+
+def generic(type_: Type, *params: TypeVar | DimVar) -> FuncType:
+    return FuncType((type_,), type_, params)
+
+
+INNER = pairs(TupleType((A, B)))
+WITHIN = {
+    "alone": generic(pairs(A), A),
+    "with sizes": generic(pairs(TupleType((A, VECTOR))), A, N),
+    "sizes alone": generic(pairs(VECTOR), N),
+    "in one another": generic(TupleType((pairs(A), generic(INNER, B), generic(INNER, B))), A),
+    "side by side": TupleType((generic(pairs(A), A), generic(pairs(B), B), generic(pairs(A), A))),
+    "same inside": generic(TupleType((pairs(A), generic(pairs(B), B), generic(pairs(A), A))), A),
+    "one hidden": generic(TupleType((INNER, generic(INNER, A), generic(INNER, A, B))), A, B),
+    "of functions": generic(pairs(generic(TupleType((A, C)), C)), A),
+    "doubling functions": doubled(TupleType((A, B)), lambda t: generic(t, A)),
+    "with other types": generic(TupleType((pairs(A), pairs(VECTOR), pairs(scalar_type(INT32)))), A),
+    "with relations": FuncType((pairs(A),), A, (A,), (TypeRelation("add", (pairs(A), A, A)),)),
+    "with holes": generic(TupleType((pairs(A), deep(IncompleteType(), 5), pairs(A))), A),
+    "deep": generic(pairs(deep(A)), A),
+}
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_parts_of_function_types_have_names_within_them(name: str) -> None:
+    kind = WITHIN[name]
+    x, y, z = Var("x", kind), Var("y", TupleType((kind, kind))), Var("z", VECTOR)
+    body = function([y], Tuple((x, y, z)), kind, type_params=(A,))
+    module = Module({"main": function([x, z], body, kind, type_params=(N, B))})
+    text = check_round_trip(module)
+    assert len(text) < 60_000
+    whole = print_type(kind)
+    assert len(whole) < 20_000
+    if not free_type_variables(kind):
+        assert structural_equal(parse_type(whole), kind) or name == "with holes"
+
+
+def free_type_variables(kind: Type) -> tuple[object, ...]:
+    return TypeVariables()(kind)
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_fields_of_constructors_name_their_types(name: str) -> None:
+    kind = WITHIN[name]
+    header = GlobalTypeVar("D")
+    made = Constructor("C", (kind, pairs(TupleType((B, VECTOR))), kind), header, 0)
+    beside = GlobalTypeVar("E")
+    other = Constructor("P", (pairs(TypeCall(header, (A, B, ShapeArg(symbol(N))))),), beside, 0)
+    types = {"E": TypeData(beside, (A, B, N), (other,)), "D": TypeData(header, (A, B, N), (made,))}
+    text = check_round_trip(Module({}, types))
+    assert len(text) < 60_000
+    assert "type D[\n  A,\n  B,\n  n" in text or "type D[\n  A, B, n" in text
+
+
+def test_people_may_name_types_in_types_too() -> None:
+    text = """
+        type D[A, T = (A, int32), S = fn [B, T1 = (T, B)](T1) -> T1] { C(T, S), E }
+        def @main(%f: fn [A, T = (A, A)](T) -> D[T], %g: fn [T = int32](T) -> T) { %g(1) }"""
+    plain = """
+        type D[A] { C((A, int32), fn [B](((A, int32), B)) -> ((A, int32), B)), E }
+        def @main(%f: fn [A]((A, A)) -> D[(A, A)], %g: fn (int32) -> int32) { %g(1) }"""
+    assert structural_equal(parse(text), parse(plain))
+    assert structural_hash(parse(text)) == structural_hash(parse(plain))
+    verify_module(infer_types(parse(text)), typed=True)
+
+
+def test_function_types_with_names_nest_to_any_depth() -> None:
+    depth = 3000
+    text = "fn [A, T = " * depth + "int32" + "](T) -> A" * depth
+    plain = "fn [A](" * depth + "int32" + ") -> A" * depth
+    assert structural_equal(parse_type(text), parse_type(plain))

@@ -40,6 +40,7 @@ from relayvm.ir.metadata.section import CONSTANTS
 from relayvm.ir.module import Module
 from relayvm.ir.parser.attribute_parser import Written
 from relayvm.ir.parser.pattern_parser import PatternParser
+from relayvm.ir.parser.type_parser import ParamEntry
 from relayvm.ir.types import Type, TypeParam
 
 # Binary operators: how tightly they bind, and the operator of the table that they mean.
@@ -489,7 +490,9 @@ class ExprParser(PatternParser):
         """Read a function from its type parameters on."""
         type_mark, mark = self.type_scope.mark(), self.scope.mark()
         try:
-            entries = self.type_params(abbreviations=True)
+            entries: list[ParamEntry] = []
+            if self.kind == "[":
+                entries = yield self.type_params()
             params: list[Var] = []
             values: Written = {}
             opened = self.index

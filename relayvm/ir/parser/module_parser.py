@@ -264,7 +264,7 @@ class ModuleParser(ExprParser):
             self.index = known.token + 2
             mark = self.type_scope.mark()
             try:
-                known.params = self.type_params()
+                known.params = trampoline(self.type_params())
             except SyntaxAbort:
                 known.params = []
             self.type_scope.undo(mark)
@@ -281,7 +281,7 @@ class ModuleParser(ExprParser):
         self.index = known.token + 2
         mark = self.type_scope.mark()
         try:
-            self.type_params()
+            trampoline(self.type_params(known.params))
             for entry in known.params:
                 self.type_scope.bind(entry.name, entry)
             trampoline(self._constructors(known))
@@ -301,7 +301,7 @@ class ModuleParser(ExprParser):
             mark = self.type_scope.mark()
             constructors: list[Constructor] = []
             try:
-                self.type_params()
+                trampoline(self.type_params(known.params))
                 for entry in known.params:
                     self.type_scope.bind(entry.name, entry)
                 if known.extern and self.kind == "{":

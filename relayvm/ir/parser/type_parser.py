@@ -140,10 +140,11 @@ class TypeParser(DimSource):
 
     # --- type parameters -----------------------------------------------------------------
 
-    def type_params(self, abbreviations: bool = False) -> list[ParamEntry]:
-        """Read `[A, n: ShapeVar]` if it is there, and bring the names into scope; where it is
-        allowed also `T = (A, int32)`, which is none of the parameters.
+    def type_params(self, own: Iterable[ParamEntry] = ()) -> Recursive[Any]:
+        """Read `[A, n: ShapeVar]` if it is there, and bring the names into scope; also
+        `T = (A, int32)`, which is none of the parameters. `own` are those that were read before.
         """
+        known = {entry.name: entry for entry in own}
         entries: dict[str, ParamEntry] = {}
         unclear: list[ParamEntry] = []
         if self.kind != "[":
@@ -153,10 +154,10 @@ class TypeParser(DimSource):
         while self.kind != "]":
             span = self.span()
             name = self.expect("ident", "]")
-            if abbreviations and self.kind == "=":
-                entry = self._abbreviation(name, span)
+            if self.kind == "=":
+                entry = yield self._abbreviation(name, span)
             else:
-                entry = ParamEntry(name, span)
+                entry = known.get(name) or ParamEntry(name, span)
                 if self.accept(":") and not self._read_kind(entry):
                     unclear.append(entry)
             if name in entries:
@@ -188,18 +189,17 @@ class TypeParser(DimSource):
         if first is not None:
             notes = [Note("first defined here", first.span)] if first.span else []
             self.report("duplicate-name", f"type `{name}` is defined twice", span, notes=notes)
-        entry = self._abbreviation(name, span)
+        entry: ParamEntry = trampoline(self._abbreviation(name, span))
         self.expect(";")
         if first is not None or not self.may_name_a_type(name, span):
             entry.stands_for = POISON
         if name not in BY_NAME and name != "_":
             self.type_scope.bind(name, entry)
 
-    def _abbreviation(self, name: str, span: Span) -> ParamEntry:
+    def _abbreviation(self, name: str, span: Span) -> Recursive[Any]:
         """Read `= (A, int32)`, for which the name stands."""
         self.expect("=")
-        # Inside there is none: this runs no trampoline within another again and again.
-        return ParamEntry(name, span, Kind.TYPE, stands_for=self.whole_type())
+        return ParamEntry(name, span, Kind.TYPE, stands_for=(yield self.type_()))
 
     def may_name_a_type(self, name: str, span: Span) -> bool:
         """Report a name of a type that means something else in the place of a type."""
@@ -293,7 +293,7 @@ class TypeParser(DimSource):
     def _function_type(self, begin: int) -> Recursive[Any]:
         self.advance()
         mark = self.type_scope.mark()
-        params = self.type_params()
+        params: list[ParamEntry] = (yield self.type_params()) if self.kind == "[" else []
         opened = self.index
         self.expect("(", "[")
         arg_types: list[Type] = []

@@ -2,6 +2,8 @@
 
 from relayvm.ir.shared_types.abbreviations import Abbreviations
 from relayvm.ir.shared_types.table import (
+    NOT_BOUND,
+    Bound,
     Key,
     TypeTable,
     attr_keys,
@@ -10,7 +12,9 @@ from relayvm.ir.shared_types.table import (
 )
 
 __all__ = [
+    "NOT_BOUND",
     "Abbreviations",
+    "Bound",
     "Key",
     "TypeTable",
     "attr_keys",

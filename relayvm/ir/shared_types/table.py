@@ -37,8 +37,6 @@ Key = tuple[Hashable, tuple[Hashable, ...]]
 # What a type to be inferred is.
 HOLE: Hashable = ("hole",)
 
-_NOTHING: Mapping[TypeParam, BoundName] = {}
-
 
 class BoundName(tuple[int, int]):
     """A parameter of a function type by its place: how many such types it is inside of, and its
@@ -46,6 +44,11 @@ class BoundName(tuple[int, int]):
     """
 
     __slots__ = ()
+
+
+# The names of the parameters of the function types around a type.
+Bound = Mapping[TypeParam, BoundName]
+NOT_BOUND: Bound = {}
 
 
 class TypeTable:
@@ -64,13 +67,13 @@ class TypeTable:
         self._numbers: dict[Key, int] = {}
         self._known: dict[Hashable, int] = {}
 
-    def name(self, root: Type) -> Hashable:
+    def name(self, root: Type, around: Bound = NOT_BOUND) -> Hashable:
         """Return the number of a type, or what it is if it has no types inside."""
         if not type_children(root):
-            return self._leaf(root, _NOTHING)
+            return self._leaf(root, around)
         names: list[Hashable] = []
         # A type comes a second time, with its place, once the names of all inside it are there.
-        waiting: list[tuple[Type, Mapping[TypeParam, BoundName], Hashable]] = [(root, _NOTHING, 0)]
+        waiting: list[tuple[Type, Bound, Hashable]] = [(root, around, 0)]
         while waiting:
             item, bound, place = waiting.pop()
             below = type_children(item)
@@ -96,6 +99,10 @@ class TypeTable:
         """Return the free variables of a type."""
         return self._free(type_)
 
+    def inside(self, type_: Type, around: Bound) -> Bound:
+        """Return the names of bound variables inside of a type."""
+        return _inside(type_, around, self._free(type_))
+
     def _number(self, key: Key, item: Type, place: Hashable) -> int:
         number = self._numbers.get(key)
         if number is None:
@@ -104,7 +111,7 @@ class TypeTable:
         self._known[place] = number
         return number
 
-    def _leaf(self, type_: Type, bound: Mapping[TypeParam, BoundName]) -> Hashable:
+    def _leaf(self, type_: Type, bound: Bound) -> Hashable:
         use = self._naming(bound)
         match type_:
             case TensorType():
@@ -121,7 +128,7 @@ class TypeTable:
             case _:
                 return HOLE
 
-    def _own(self, type_: Type, bound: Mapping[TypeParam, BoundName]) -> Hashable:
+    def _own(self, type_: Type, bound: Bound) -> Hashable:
         match type_:
             case FuncType():
                 kinds = tuple([isinstance(param, DimVar) for param in type_.type_params])
@@ -136,13 +143,11 @@ class TypeTable:
             case _:
                 return ("tuple",)
 
-    def _naming(self, bound: Mapping[TypeParam, BoundName]) -> Use:
+    def _naming(self, bound: Bound) -> Use:
         return (lambda v: bound.get(v) or self._use(v)) if bound else self._use
 
 
-def _inside(
-    item: Type, bound: Mapping[TypeParam, BoundName], free: tuple[TypeParam, ...]
-) -> Mapping[TypeParam, BoundName]:
+def _inside(item: Type, bound: Bound, free: tuple[TypeParam, ...]) -> Bound:
     """Return the names of bound variables inside of a type. Those that do not occur in it have no
     say: the same type has the same names inside wherever it stands.
     """
