@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from relayvm.base.diagnostics import Diagnostic
 from relayvm.base.dims import DimExpr, dims_equal
 from relayvm.base.trampoline import trampoline
+from relayvm.compiler.analysis.variables import escapes
 from relayvm.compiler.inference.choices import Choices
 from relayvm.compiler.inference.context import Context
 from relayvm.compiler.inference.holes import Choice
+from relayvm.compiler.inference.messages import type_text
 from relayvm.compiler.inference.rebuild import Rebuild
 from relayvm.compiler.inference.recursion import callees_first
 from relayvm.compiler.inference.settle import settle
@@ -52,6 +54,8 @@ def infer_types(module: Module) -> Module:
         typed = function if name in kept else rebuild.expr(function)
         assert isinstance(typed, Function)
         functions[name] = typed
+    if context.has_local_params:
+        _check_escapes(context, [f for name, f in functions.items() if name not in kept])
     result = module.with_functions(functions)
     inferred = Inferred(result.functions, result.types)
     if result is module:
@@ -59,6 +63,21 @@ def infer_types(module: Module) -> Module:
         object.__setattr__(module, "inferred", inferred)
         return module
     return replace(result, inferred=inferred)
+
+
+def _check_escapes(context: Context, functions: Iterable[Function]) -> None:
+    """Raise RelayError where a type that was found mentions what only a function inside knows."""
+    for escape in (e for function in functions for e in escapes(function)):
+        name = escape.param.name
+        what = "a type" if escape.var is None else f"`%{escape.var.name}`"
+        context.reporter.report(
+            "type-mismatch",
+            f"{what} would be `{type_text(escape.type)}`, but `{name}` is a parameter of a function"
+            " inside",
+            escape.span,
+            help=f"what takes values of type `{name}` must be made inside of that function",
+        )
+    context.sink.raise_if_any()
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,71 @@ def test_a_place_takes_the_polymorphic_function_where_no_instance_fits(name):
             assert repr(machine.run(np.int32(3))) == expected
 
 
+REFUSED = {
+    # What is known by two types must not take what one of them does not expect.
+    "a reference": "let %r: ref(fn [A](A) -> A) = ref(@same);"
+    " let %s: ref(fn (int32) -> int32) = %r; 1",
+    "a reference of a less general function": "let %r = ref(fn [A, B](%a: A, %b: B) { %a });"
+    " let %k: ref(fn [A, B](A, B) -> A) = %r; let %s: ref(fn [A](A, A) -> A) = %k; 1",
+    "a reference in data": "let %r: Held[fn [A](A) -> A] = Held(ref(@same));"
+    " let %s: Held[fn (int32) -> int32] = %r; 1",
+    "data that takes": "let %r: Taken[fn [A](A) -> A] = Taken(fn (%f: fn [A](A) -> A) { 1 });"
+    " let %s: Taken[fn (int32) -> int32] = %r; 1",
+    "a parameter": "let %f = fn (%q: ref(fn [A](A) -> A)) { 1 };"
+    " let %g: fn (ref(fn (int32) -> int32)) -> int32 = %f; 1",
+    # Type parameters stay inside of their functions.
+    "written to a reference outside": "let %r = ref(None);"
+    " let %f = fn [A](%a: A) -> A { ref_write(%r, Some(%a)); %a }; %f(%x)",
+    "sizes written to a reference outside": "let %r = ref(None);"
+    " let %f = fn [n](%a: Tensor[(n), int32]) { ref_write(%r, Some(%a)); 1 }; 1",
+    "written to a parameter": "let %g = fn (%r) { fn [A](%a: A) -> A { ref_write(%r, Some(%a)); %a"
+    " } }; %g(ref(None))(%x)",
+    "nested": "let %f = fn [A](%a: A) -> A { let %r = ref(None);"
+    " let %g = fn [B](%b: B) -> B { ref_write(%r, Some(%b)); %b }; %g(1); %g(%a) }; %f(%x)",
+}
+REFUSED_HEAD = """
+type Held[A] { Held(ref(A)) }
+type Taken[A] { Taken(fn (A) -> int32) }
+def @same[A](%a: A) -> A { %a }
+"""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_types_that_do_not_hold_are_refused(name):
+    with pytest.raises(RelayError) as caught:
+        infer_types(relayvm.parse(f"{REFUSED_HEAD}def @main(%x: int32) {{ {REFUSED[name]} }}"))
+    assert {d.code for d in caught.value.diagnostics} <= {"type-mismatch", "shape-mismatch"}
+    assert all(d.span is not None for d in caught.value.diagnostics)
+
+
+TAKEN = {
+    "a global whose parameters are inside of types": "let %f: fn [A](List[A]) -> int32 = @length;"
+    " (%f(Cons(1, Nil)), %f(Cons(True, Nil)))",
+    "a function that takes one": "let %g = fn (%f: fn [A]((A, A)) -> A) { (%f((1, 2)),"
+    " %f((True, False))) }; %g(@first)",
+    "data that is read only": "let %r: List[fn [A](A) -> A] = Cons(@same, Nil);"
+    " let %s: List[fn (int32) -> int32] = %r; match? (%s) { Cons(%f, _) => %f(%x) }",
+    "a reference by other names": "let %r: ref(fn [A](A) -> A) = ref(fn [B](%b: B) -> B { %b });"
+    " (ref_read(%r)(%x), ref_read(%r)(True))",
+    "a reference with sizes by other names": "let %r: ref(fn [n](Tensor[(n), int32]) ->"
+    " Tensor[(n), int32]) = ref(fn [m](%b: Tensor[(m), int32]) -> Tensor[(m), int32] { %b });"
+    " ref_read(%r)(ones(shape=[3], dtype=int32))",
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_functions_go_where_they_are_as_general(name):
+    head = f"{REFUSED_HEAD}def @first[A](%p: (A, A)) -> A {{ %p.0 }}\n"
+    module = infer_types(relayvm.parse(f"{head}def @main(%x: int32) {{ {TAKEN[name]} }}"))
+    verify_module(module)
+    again = infer_types(relayvm.parse(print_module(module, show_types=True)))
+    assert print_module(again) == print_module(module)
+    expected = Evaluator(module).call("main", [np.int32(3)])
+    for level in (0, 3):
+        machine = relayvm.VirtualMachine(relayvm.compile(module, opt_level=level))
+        assert repr(machine.run(np.int32(3))) == repr(expected)
+
+
 def test_a_long_way_of_places_needs_no_recursion():
     steps = "".join(f"let %r{i + 1} = ref(ref_read(%r{i})); " for i in range(1_000))
     module = module_of(f"let %r0 = ref({ID}); {steps} ref_read(%r1000)(%x)")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import DType, dtype_of
+from relayvm.base.source import Span
 from relayvm.ir.expr import Call, Constant, Constructor, Expr, Function, Let, Match, Var
 from relayvm.ir.module import Module, TypeData
 from relayvm.ir.scope import Scope, Scopes
@@ -16,9 +19,11 @@ from relayvm.ir.types import (
     TypeParam,
 )
 from relayvm.ir.visit import (
+    TypeVariables,
     attr_variables,
     binders,
     children,
+    node_types,
     pattern_vars,
     post_order,
     type_children,
@@ -194,3 +199,48 @@ def _bound_here(node: Expr, scopes: Scopes) -> Iterator[tuple[Var, Scope]]:
                 yield from ((v, region) for v in pattern_vars(clause.lhs))
         case _:
             pass
+
+
+@dataclass(frozen=True, slots=True)
+class Escape:
+    """A type that mentions a parameter which nothing introduces where it stands: that of a
+    variable, or one written in an expression.
+    """
+
+    param: TypeParam
+    type: Type
+    var: Var | None
+    span: Span | None
+
+
+def escapes(function: Function) -> Iterator[Escape]:
+    """Yield the first place of each parameter that is outside of its function."""
+    variables, seen = TypeVariables(), set[int]()
+    scope, told = Counter[TypeParam](), set[TypeParam]()
+    stack: list[tuple[Expr, bool]] = [(function, True)]
+    while stack:
+        node, enters = stack.pop()
+        if not enters:
+            assert isinstance(node, Function)
+            scope.subtract(node.type_params)
+            continue
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Function):
+            scope.update(node.type_params)
+            stack.append((node, False))
+        for var, type_ in _written(node):
+            for param in variables(type_):
+                if scope[param] <= 0 and param not in told:
+                    told.add(param)
+                    span = (var.span if var is not None else None) or node.span
+                    yield Escape(param, type_, var, span)
+        stack.extend((child, True) for child in reversed(children(node)))
+
+
+def _written(node: Expr) -> Iterator[tuple[Var | None, Type]]:
+    for var in binders(node):
+        if var.type_annotation is not None:
+            yield var, var.type_annotation
+    yield from ((None, type_) for type_ in node_types(node))

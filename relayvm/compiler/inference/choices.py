@@ -12,6 +12,7 @@ from relayvm.base.dims import DimVar, dim_variables
 from relayvm.compiler.inference.holes import Choice, DimHole, Hole, Owner, Reason
 from relayvm.compiler.inference.type_walk import dim_holes_of, leaves, prune, type_holes
 from relayvm.ir.types import FuncType, Type, TypeParam, TypeVar
+from relayvm.ir.visit import type_children
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +71,24 @@ class Choices:
         """Note that a function without type parameters goes where a polymorphic one is wanted."""
         source, target = prune(given), prune(wanted)
         assert isinstance(source, FuncType) and isinstance(target, FuncType)
-        parts = (given, *source.arg_types, source.ret_type)
-        sources = frozenset[Choice]().union(*map(self.origins, parts))
+        sources = self._all_origins(given)
         holes, dims = tuple(type_holes(source)), tuple(dim_holes_of(source))
         meeting = Meeting(sources, self.origins(wanted), holes, dims, target.type_params, reason)
         self._meetings.append(meeting)
+
+    def _all_origins(self, type_: Type) -> frozenset[Choice]:
+        """Return the places that a type or any part of it comes from."""
+        found: frozenset[Choice] = frozenset()
+        seen: set[int] = set()
+        stack = [type_]
+        while stack and self._seen:
+            part = stack.pop()
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+            found |= self.origins(part)
+            stack.extend(type_children(prune(part)))
+        return found
 
     def check(self, mismatch: Callable[[Reason], None]) -> None:
         """Report the functions that are not polymorphic, where such are wanted."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from relayvm.base.diagnostics import DiagnosticSink, Note
 from relayvm.base.dims import Dim, DimVar, symbol
 from relayvm.base.source import Span
+from relayvm.compiler.analysis.variance import Variance
 from relayvm.compiler.inference.choices import Choices
 from relayvm.compiler.inference.holes import (
     DimHole,
@@ -165,6 +166,7 @@ class Context:
             self.constrain,
             self.assume,
             choices or Choices(frozenset(), frozenset()),
+            Variance(module.types),
         )
         self.assumed = Assumed(self.solver)
         self.constraint_solver: ConstraintSolver | None = None
@@ -181,6 +183,7 @@ class Context:
         self._sharing = Sharing()
         self._constraint_texts: dict[int, tuple[TypeRelation, str]] = {}
         self.result: Type | None = None
+        self.has_local_params = False
         self._checked: dict[int, Type] = {}
         self._tensors: dict[TensorType, TensorType] = {}
         self._applications: dict[tuple[int, ...], tuple[Type, tuple[object, ...]]] = {}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from relayvm.base.dims import Dim, DimVar, symbol
 from relayvm.base.source import Span
+from relayvm.compiler.analysis.variance import Variance
 from relayvm.compiler.inference.choices import Choices
 from relayvm.compiler.inference.dim_flow import DimSolver
 from relayvm.compiler.inference.holes import (
@@ -68,8 +69,10 @@ class TypeSolver:
         constrain: Callable[[TypeRelation, TypeRelation, str, Span | None], None],
         assume: Callable[[Iterable[TypeRelation]], None],
         choices: Choices,
+        variance: Variance,
     ) -> None:
         self.choices = choices
+        self.variance = variance
         self.constrain = constrain
         self.assume = assume
         self.queue = Queue()
@@ -320,7 +323,9 @@ class TypeSolver:
             case TypeCall(), TypeCall() if source.func == target.func:
                 if len(source.args) != len(target.args):
                     return False
-                stack.extend((a, b, inner) for a, b in zip(source.args, target.args))
+                for number, pair in enumerate(zip(source.args, target.args)):
+                    read_only = self.variance.is_read_only(source.func.name, number)
+                    stack.append((*pair, inner if read_only else Mode.EQUAL))
                 return True
             case RefType(), RefType():
                 stack.append((source.value, target.value, Mode.EQUAL))
@@ -338,7 +343,13 @@ class TypeSolver:
     ) -> bool:
         source, target = prune(given), prune(wanted)
         assert isinstance(source, FuncType) and isinstance(target, FuncType)
-        if target.type_params:
+        if mode is Mode.EQUAL and (source.type_params or target.type_params):
+            # What is written there may be used by whoever knows it by the other type.
+            renamed = self._renamed(source, target)
+            if renamed is None:
+                return False
+            source, target = renamed, FuncType(target.arg_types, target.ret_type)
+        elif target.type_params:
             # A declared polymorphic type: what comes must work for every choice of its parameters.
             self.assume(target.type_constraints)
             if not source.type_params:
@@ -351,6 +362,24 @@ class TypeSolver:
         stack.append((source.ret_type, target.ret_type, mode))
         stack.extend((b, a, mode) for a, b in zip(source.arg_types, target.arg_types))
         return True
+
+    def _renamed(self, source: FuncType, target: FuncType) -> FuncType | None:
+        """Return the first of two polymorphic types with the parameters of the second; None if
+        these are not as many of the same kinds.
+        """
+        types: dict[TypeVar, Type] = {}
+        dims: dict[DimVar, Dim] = {}
+        if len(source.type_params) != len(target.type_params):
+            return None
+        for own, other in zip(source.type_params, target.type_params):
+            if isinstance(own, TypeVar) and isinstance(other, TypeVar):
+                types[own] = other
+            elif isinstance(own, DimVar) and isinstance(other, DimVar):
+                dims[own] = symbol(other)
+            else:
+                return None
+        self.assume(target.type_constraints)
+        return self.apply(source, types, dims)
 
 
 def _distinct(constraints: tuple[TypeRelation, ...]) -> tuple[TypeRelation, ...]:

@@ -180,6 +180,7 @@ class Walk:
     def _function(self, function: Function) -> Recursive[Type]:
         context = self.context
         signature = context.signature(function)
+        context.has_local_params |= bool(function.type_params) and bool(context.inside)
         for param in function.params:
             context.types[id(param)] = context.var_type(param)
         body = self._leaf(function, 0, function.body)
