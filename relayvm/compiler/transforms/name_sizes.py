@@ -70,10 +70,12 @@ def _kept(module: Module) -> set[str]:
 
 def _named(function: Function) -> Function:
     fresh: list[DimVar] = []
+    # The attribute tells them by their names, which a text keeps only where nothing else has them.
+    taken = {p.name for n in post_order(function) if isinstance(n, Function) for p in n.type_params}
     replaced: dict[int, Expr] = {}
     params: list[Var] = []
     for param in function.params:
-        kind = _with_names(_type_of(param), param.name, fresh)
+        kind = _with_names(_type_of(param), param.name, fresh, taken)
         new = param if kind is _type_of(param) else Var(param.name, kind, span=param.span)
         replaced[id(param)] = new
         params.append(new)
@@ -93,18 +95,22 @@ def _type_of(param: Var) -> Type | None:
     return param.type_annotation or param.checked_type
 
 
-def _with_names(type_: Type | None, name: str, fresh: list[DimVar]) -> Type | None:
+def _with_names(type_: Type | None, name: str, fresh: list[DimVar], taken: set[str]) -> Type | None:
     if not _has_open_size(type_):
         return type_
     if isinstance(type_, TupleType):
         fields = enumerate(type_.fields)
-        parts = [_with_names(field, f"{name}_{i}", fresh) for i, field in fields]
+        parts = [_with_names(field, f"{name}_{i}", fresh, taken) for i, field in fields]
         return TupleType(tuple(part for part in parts if part is not None))
     assert isinstance(type_, TensorType)
     shape: list[Dim] = []
     for axis, dim in enumerate(type_.shape):
         if isinstance(dim, AnyDim):
-            fresh.append(DimVar(f"{name}_{axis}"))
+            own = f"{name}_{axis}"
+            while own in taken:
+                own += "_"
+            taken.add(own)
+            fresh.append(DimVar(own))
             dim = symbol(fresh[-1])
         shape.append(dim)
     return TensorType(tuple(shape), type_.dtype)
