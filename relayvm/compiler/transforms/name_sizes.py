@@ -22,7 +22,7 @@ def name_sizes(module: Module) -> Module:
     """Give each `?` of a parameter a symbol, where the function computes with shapes.
 
     `def @f(%x: Tensor[(?, 4), float32]) { .. shape_of(%x) .. }` ->
-    `def @f[x_0](%x: Tensor[(x_0, 4), float32]) { .. }`. Functions that are values keep their types,
+    `def @f[x_d0](%x: Tensor[(x_d0, 4), float32]) { .. }`. Functions that are values keep their types,
     as do those whose calls have type arguments.
     """
     chosen = {n: f for n, f in module.functions.items() if _is_open(f) and uses_shapes(f)}
@@ -106,7 +106,7 @@ def _with_names(type_: Type | None, name: str, fresh: list[DimVar], taken: set[s
     shape: list[Dim] = []
     for axis, dim in enumerate(type_.shape):
         if isinstance(dim, AnyDim):
-            own = f"{name}_{axis}"
+            own = f"{name}_d{axis}"  # a number at the end is the printer's
             while own in taken:
                 own += "_"
             taken.add(own)
