@@ -22,8 +22,8 @@ def name_sizes(module: Module) -> Module:
     """Give each `?` of a parameter a symbol, where the function computes with shapes.
 
     `def @f(%x: Tensor[(?, 4), float32]) { .. shape_of(%x) .. }` ->
-    `def @f[x_d0](%x: Tensor[(x_d0, 4), float32]) { .. }`. Functions that are values keep their types,
-    as do those whose calls have type arguments.
+    `def @f[x_d0](%x: Tensor[(x_d0, 4), float32]) { .. }`. Functions that are values keep their
+    types, as do those whose calls have type arguments.
     """
     chosen = {n: f for n, f in module.functions.items() if _is_open(f) and uses_shapes(f)}
     if not chosen:
