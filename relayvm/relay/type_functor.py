@@ -69,7 +69,7 @@ class TypeFunctor:
 
 
 def _is_large(item: Any) -> bool:
-    parts = (item,) if isinstance(item, ir.Type) else ()
+    parts: tuple[ir.Type, ...] = (item,) if isinstance(item, ir.Type) else ()
     if isinstance(item, TypeData):
         parts = tuple(t for constructor in item.constructors for t in constructor.inputs)
     words = TypeWords()
