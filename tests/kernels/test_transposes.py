@@ -149,3 +149,35 @@ def test_short_rows_are_parts_of_vectors(shape, dtype):
     text = print_nest(kernel.nest)
     assert "shuffle" in text and "index(" not in text and "greater_equal" not in text
     np.testing.assert_array_equal(kernel.results([x])[0], expected.T)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "dtype", "line"),
+    [
+        ((70, 512), (1, 0), "float32", 16),
+        ((150, 2048), (1, 0), "int8", 64),
+        ((40, 1024), (1, 0), "float16", 32),
+        ((20, 3, 8, 64), (1, 2, 3, 0), "float32", 16),
+        ((5, 512), (1, 0), "float32", 16),
+    ],
+)
+def test_rows_that_share_sets_of_the_cache_are_loaded_by_lines(shape, axes, dtype, line):
+    x, expected = values(shape, dtype)
+    turn = transpose(shape, axes, dtype)
+    wide, narrow = (schedule(turn, Target(cpu=cpu)) for cpu in ("x86-64-v4", "x86-64-v3"))
+    assert f"]:{line}" in print_nest(wide).split("shuffle")[0]
+    for nest in (wide, narrow):
+        verify_nest(nest)
+    np.testing.assert_array_equal(Native(turn).results([x])[0], expected.transpose(axes))
+    if x.size < 40000:
+        (result,) = interpret(wide, [x], {}, slices=None)
+        np.testing.assert_array_equal(result, expected.transpose(axes))
+
+
+def test_rows_by_lines_of_which_the_number_is_unknown():
+    m = symbol(VARS[1])
+    kernel = Native(transpose((m, 512), (1, 0), "float32", VARS[1:2]))
+    for rows in (1, 15, 16, 33, 300):
+        x, expected = values((rows, 512), "float32")
+        (result,) = kernel.results([x], (rows,))
+        np.testing.assert_array_equal(result, expected.T)

@@ -71,6 +71,21 @@ def inner_axis(context: Context, stage: Stage, lanes_axis: int) -> int | None:
     return None
 
 
+def row_steps(context: Context, stage: Stage, axis: int) -> list[n.Expr]:
+    """Return how many bytes apart the rows are that a stage reads along an axis."""
+    found = probe(context, stage)
+    values = [stmt.value for stmt in found.statements if isinstance(stmt, n.Let)]
+    steps: dict[n.Expr, None] = {}
+    for load in (load for value in (*values, *found.values) for load in _loads(value)):
+        for k, index in enumerate(load.indices[:-1]):
+            if found.axes[axis] in _variables((index,)):
+                step: n.Expr = n.const(load.dtype.itemsize_bytes)
+                for size in load.buffer.shape[k + 1 :]:
+                    step = s.mul(step, size)
+                steps[step] = None
+    return list(steps)
+
+
 def clipped_extents(context: Context, stage: Stage, axis: int) -> list[n.Expr]:
     """Return the unknown extents to which the index on an axis is clipped, as `?` broadcasts to it.
 

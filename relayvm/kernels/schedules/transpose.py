@@ -1,9 +1,10 @@
 """Stages that read across memory: blocks of rows are loaded along memory and turned in registers.
 
 `out[.., i, j] = x[j, .., i]` in blocks of as many places of j as a vector has lanes: from that many
-rows of x 16 bytes each are loaded, several rows side by side in a vector, and shuffled to vectors
-along j, which are stored. Blocks at the end of an axis overlap the ones before, so that none is
-masked; a place is then computed twice, to the same bits.
+rows of x 16 bytes each are loaded, several rows side by side in a vector, or a line of the cache
+each where lines do not stay there, and shuffled to vectors along j, which are stored. Blocks at
+the end of an axis overlap the ones before, so that none is masked; a place is then computed twice,
+to the same bits.
 """
 
 from __future__ import annotations
@@ -19,14 +20,24 @@ from relayvm.kernels.schedules.elementwise import emit_stage, last_axis, vector_
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, mentions
 from relayvm.kernels.schedules.grid import Place, Ranges, Side, grid_phase
 from relayvm.kernels.schedules.plan import Stage
-from relayvm.kernels.schedules.probe import inner_axis, narrowest_read_bytes, widest_item_bytes
+from relayvm.kernels.schedules.probe import (
+    inner_axis,
+    narrowest_read_bytes,
+    row_steps,
+    widest_item_bytes,
+)
 from relayvm.kernels.schedules.reduction import serial
 
 # Inside of so many bytes of a vector CPUs zip lanes by one instruction.
 LANE_BYTES = 16
-# Places of the inner axis, and of that in lanes, in one round of the phase.
-CHUNK = 64
-LANES_CHUNK = 1024
+LINE_BYTES = 64
+# Rows that are a multiple of so many bytes apart share few sets of the first cache: their lines do
+# not stay there, so each is loaded once and whole.
+CROWDED_BYTES = 2048
+# Places of the inner axis, and of that in lanes, in one round of the phase; of whole lines more of
+# a row, as the hardware fetches ahead along it.
+CHUNK, LANES_CHUNK = 64, 1024
+LINES_CHUNK, LINES_LANES_CHUNK = 512, 128
 MIN_COLUMNS = 3
 
 
@@ -153,7 +164,7 @@ def transpose_phase(context: Context, stage: Stage) -> n.Phase | None:
     widest = max(n.LANES, context.vector_bytes // widest_item_bytes(context, stage))
     while widest > n.LANES and known is not None and known < widest:
         widest //= 2
-    blocks = Blocks(context, stage, inner, lanes, widest)
+    blocks = Blocks(context, stage, (inner, lanes), widest)
     fits = blocks.fits
     if isinstance(fits, n.Const) and not fits.value:
         return None
@@ -169,12 +180,23 @@ def transpose_phase(context: Context, stage: Stage) -> n.Phase | None:
 class Blocks:
     """A stage in blocks of `size` places of the axis in lanes, and `width` of the inner one."""
 
-    def __init__(self, context: Context, stage: Stage, inner: int, lanes: int, size: int) -> None:
+    def __init__(
+        self,
+        context: Context,
+        stage: Stage,
+        axes: tuple[int, int],
+        size: int,
+        lines: bool = True,
+    ) -> None:
         self.context, self.stage = context, stage
-        self.inner, self.lanes, self.size = inner, lanes, size
+        (self.inner, self.lanes), self.size = axes, size
         self.extents = tuple(context.dim(d) for d in stage.shape)
-        self.width = min(n.LANES, max(2, LANE_BYTES // narrowest_read_bytes(context, stage)))
-        inner_size, size_in_lanes = (self.extents[k] for k in (inner, lanes))
+        item_bytes = narrowest_read_bytes(context, stage)
+        self.width = min(n.LANES, max(2, LANE_BYTES // item_bytes))
+        self.lines = lines and self._has_lines(LINE_BYTES // item_bytes)
+        if self.lines:
+            self.width = LINE_BYTES // item_bytes
+        inner_size, size_in_lanes = (self.extents[k] for k in axes)
         # Of short rows, what a vector has beside them is not used.
         self.columns = self.width
         if isinstance(inner_size, n.Const) and MIN_COLUMNS <= int(inner_size.value) < self.width:
@@ -183,9 +205,18 @@ class Blocks:
         self.rows = size
         if isinstance(size_in_lanes, n.Const) and MIN_COLUMNS <= int(size_in_lanes.value) < size:
             self.rows = int(size_in_lanes.value)
-        self.outer = [
-            k for k, e in enumerate(self.extents) if e != n.const(1) and k not in (inner, lanes)
-        ]
+        self.outer = [k for k, e in enumerate(self.extents) if e != n.const(1) and k not in axes]
+
+    def _has_lines(self, width: int) -> bool:
+        """Return whether of each row a line of the cache is loaded, `width` elements."""
+        room = self.extents[self.inner]
+        if self.context.vector_bytes < LINE_BYTES or width > self.size:
+            return False
+        if isinstance(room, n.Const) and int(room.value) < width:
+            return False
+        apart = n.const(CROWDED_BYTES)
+        steps = row_steps(self.context, self.stage, self.lanes)
+        return any(s.floormod(step, apart) == n.const(0) for step in steps)
 
     @property
     def fits(self) -> n.Expr:
@@ -197,12 +228,17 @@ class Blocks:
 
     def chunks(self, axis: int) -> n.Expr:
         """Return how many parts an axis has, the last of which may be longer."""
-        size = CHUNK if axis == self.inner else LANES_CHUNK
-        return s.maximum(s.floordiv(self.extents[axis], n.const(size)), n.const(1))
+        size = n.const(self._chunk_size(axis))
+        return s.maximum(s.floordiv(self.extents[axis], size), n.const(1))
+
+    def _chunk_size(self, axis: int) -> int:
+        if axis == self.inner:
+            return LINES_CHUNK if self.lines else CHUNK
+        return LINES_LANES_CHUNK if self.lines else LANES_CHUNK
 
     def _chunk(self, emitter: Emitter, axis: int, number: n.Expr) -> tuple[n.Expr, n.Expr]:
         """Return where one part of an axis begins and ends."""
-        size = n.const(CHUNK if axis == self.inner else LANES_CHUNK)
+        size = n.const(self._chunk_size(axis))
         extent, count = self.extents[axis], self.chunks(axis)
         if count == n.const(1):
             return n.const(0), extent
@@ -228,8 +264,10 @@ class Blocks:
             emitter.prover.add_condition(fits)
             self._rows(emitter, at, edges)
         with emitter.block() as small:
-            if self.size > n.LANES:
-                smaller = Blocks(self.context, self.stage, self.inner, self.lanes, n.LANES)
+            if self.lines or self.size > n.LANES:
+                size = self.size if self.lines else n.LANES
+                axes = (self.inner, self.lanes)
+                smaller = Blocks(self.context, self.stage, axes, size, lines=False)
                 smaller._bodies(emitter, at, edges)
             else:
                 self._elements(emitter, at, edges)
