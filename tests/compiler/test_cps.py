@@ -73,6 +73,25 @@ POLYMORPHIC = {
       type Box { Box(fn (int32) -> int32), Held(ref(Box)), Empty }
       def @f(%n: int32) -> int32 { %n }
       def @main(%n: int32) { let %v = (let %u = @f(%n); ref(Empty)); %n }""",
+    "a global in a reference": f"""def @id[A](%a: A) -> A {{ %a }}
+      def @main(%n: int32) {{
+        let %r = ref(@id);
+        let %v = ref_read(%r)(%n);
+        ref_write(%r, {ID});
+        (%v, ref_read(%r)(True))
+      }}""",
+    "a global that is shared": """def @id[A](%a: A) -> A { %a }
+      def @main(%n: int32) { %0 = ref(@id); (ref_read(%0)(%n), ref_read(%0)(True)) }""",
+    "a global or a local function": f"""def @id[A](%a: A) -> A {{ %a }}
+      def @main(%n: int32) {{
+        let %f = if (less(%n, 3)) {{ @id }} else {{ {ID} }};
+        (%f(%n), %f(True))
+      }}""",
+    "a global or a local function as parameter": f"""def @id[A](%a: A) -> A {{ %a }}
+      def @both(%f: fn [A](A) -> A, %n: int32) {{ (%f(%n), %f(True)) }}
+      def @main(%n: int32) {{
+        @both(match (Some(%n)) {{ Some(_) => @id, None => {ID} }}, %n)
+      }}""",
 }
 
 

@@ -126,8 +126,8 @@ def @pair[B](%b: B) -> (int32, B) {
 """
 
 
-def program(body: str) -> relayvm.Module:
-    text = f"{CALL}{OTHERS}def @main(%x: int32, %c: bool) {{ {body} }}"
+def program(body: str, more: str = "") -> relayvm.Module:
+    text = f"{CALL}{OTHERS}{more} def @main(%x: int32, %c: bool) {{ {body} }}"
     return infer_types(relayvm.parse(text))
 
 
@@ -173,6 +173,31 @@ def test_code_that_is_left_of_a_local_function_at_several_places_has_own_type_pa
     args = [np.int32(3), np.bool_(True)]
     left = run_passes(module, ["partial_evaluate", "infer_types"], verify=True)
     assert repr(Evaluator(left).call("main", args)) == repr(Evaluator(module).call("main", args))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"let %g = if (%c) {{ @same }} else {{ {ID} }}; let %v = %g(%g); (%v(%x), %v(%c))",
+        f"let %g = match (Some(@same)) {{ Some(%q) => if (%c) {{ %q }} else {{ {ID} }}, "
+        "None => @same }; let %v = (let %z = %x; %g)(%g)(%g); (%v(%x), %v(%c))",
+    ],
+    ids=["given to itself", "found in data"],
+)
+def test_what_is_left_says_where_polymorphic_functions_are(body):
+    module = program(body)
+    args = [np.int32(3), np.bool_(True)]
+    left = run_passes(module, ["partial_evaluate", "infer_types"], verify=True)
+    assert repr(Evaluator(left).call("main", args)) == repr(Evaluator(module).call("main", args))
+
+
+def test_tail_calls_whose_results_are_polymorphic_stay_tail_calls():
+    pick = f"if (%n <= 0) {{ {ID} }} else {{ @pick(%n - 1) }}"
+    more = f"def @pick(%n: int32) -> fn [A](A) -> A {{ {pick} }}"
+    module = program("let %f = @pick(%x); (%f(%x), %f(%c))", more)
+    left = run_passes(module, ["partial_evaluate", "infer_types"], verify=True)
+    result = Evaluator(left, max_depth=10).call("main", [np.int32(500), np.bool_(True)])
+    assert tuple(part.item() for part in result) == (500, True)
 
 
 def test_local_functions_whose_types_double_keep_uniform_layouts():

@@ -18,7 +18,7 @@ from relayvm.compiler.transforms.cps_types import (
     data_with_functions,
     holds_functions,
 )
-from relayvm.compiler.transforms.eta_expand import expanded
+from relayvm.compiler.transforms.eta_expand import expanded_where, is_generic
 from relayvm.compiler.transforms.to_anf import function_to_anf
 from relayvm.ir.expr import (
     Call,
@@ -157,7 +157,7 @@ class _Conversion:
     def _converted(self, function: Function, answers: Answers) -> Function:
         answer = TypeVar("Ans")
         types = CpsTypes(answer, answers)
-        wrapped = function_to_anf(expanded(function, (Constructor,)))
+        wrapped = function_to_anf(expanded_where(function, _needs_own_answer))
         copy = CpsCopier(types, answers, self.names).copy(wrapped)
         assert isinstance(copy, Function)
         arities = {new: self.module.functions[n].type_params for n, new in self.names.items()}
@@ -342,6 +342,13 @@ class _Converter:
 def _kind(expr: Expr) -> Type:
     assert expr.checked_type is not None
     return expr.checked_type
+
+
+def _needs_own_answer(value: Expr) -> bool:
+    """Return True for constructors, which take no continuation, and polymorphic globals: these get
+    the answer as one more type parameter, which what holds such functions does not know.
+    """
+    return isinstance(value, Constructor) or (isinstance(value, GlobalVar) and is_generic(value))
 
 
 def _is_call(expr: Expr) -> bool:

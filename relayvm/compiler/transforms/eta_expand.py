@@ -4,6 +4,7 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from relayvm.base.dims import Dim, DimVar, symbol
@@ -46,7 +47,12 @@ def wrap_bound_generics(module: Module) -> Module:
 def _names_generic(node: Expr) -> bool:
     if not isinstance(node, Let) or not isinstance(node.value, (Constructor, GlobalVar)):
         return False
-    kind = node.value.checked_type
+    return is_generic(node.value)
+
+
+def is_generic(node: Expr) -> bool:
+    """Return True for an expression whose type has parameters of its own."""
+    kind = node.checked_type
     return isinstance(kind, FuncType) and bool(kind.type_params)
 
 
@@ -58,8 +64,11 @@ def _with_wrapped_value(_before: Expr, after: Expr) -> Expr:
 
 def expanded(function: Function, kinds: tuple[type[Expr], ...]) -> Function:
     """Return a function with the values of these classes wrapped."""
-    if not kinds:
-        return function
+    return expanded_where(function, lambda value: isinstance(value, kinds)) if kinds else function
+
+
+def expanded_where(function: Function, is_wrapped: Callable[[Expr], bool]) -> Function:
+    """Return a function with these values wrapped where they are not called."""
     done: dict[int, Expr] = {}
     wrapped: dict[int, Expr] = {}
     for node in post_order(function):
@@ -67,9 +76,9 @@ def expanded(function: Function, kinds: tuple[type[Expr], ...]) -> Function:
         new: list[Expr] = []
         for place, part in enumerate(parts):
             called = isinstance(node, Call) and place == 0
-            if isinstance(part, kinds) and not called and id(part) not in wrapped:
+            as_value = not called and is_wrapped(part)
+            if as_value and id(part) not in wrapped:
                 wrapped[id(part)] = _wrapper(part)
-            as_value = isinstance(part, kinds) and not called
             new.append(wrapped[id(part)] if as_value else done[id(part)])
         done[id(node)] = with_children(node, tuple(new)) if parts else node
     result = done[id(function)]

@@ -99,7 +99,7 @@ class Block:
     def closed(self, result: Expr) -> Expr:
         """Return the whole scope; a result that was named last is the result itself."""
         lets = self.lets
-        if lets and lets[-1][0] is result and lets[-1][0].type_annotation is None:
+        if lets and lets[-1][0] is result and not is_open(result.type_annotation):
             variable, value = lets[-1]
             # A recursive function needs its name.
             if not isinstance(value, Function) or variable not in free_vars(value):

@@ -57,8 +57,14 @@ from relayvm.ir.expr import (
 )
 from relayvm.ir.intrinsics import Intrinsic
 from relayvm.ir.module import Module
-from relayvm.ir.types import Type, TypeParam
-from relayvm.ir.visit import free_vars, substitute, substitute_in_attrs, substitute_in_type
+from relayvm.ir.types import FuncType, Type, TypeParam
+from relayvm.ir.visit import (
+    free_vars,
+    substitute,
+    substitute_in_attrs,
+    substitute_in_type,
+    type_walk,
+)
 from relayvm.ops.operator import Operator
 
 CALL_LIMIT = 2_000
@@ -96,6 +102,7 @@ class _Evaluator:
         self.active: dict[int, list[tuple[Measure, int]]] = {}
         self.choices = 0
         self.residual_depth = 0
+        self.generics: dict[int, tuple[Type, bool]] = {}
 
     def function_of(self, function: Function) -> Function:
         """Return a global function, evaluated with nothing known of its parameters."""
@@ -244,7 +251,8 @@ class _Evaluator:
                 if isinstance(whole.known, Fields):
                     return whole.known.fields[node.index]
                 atom = yield self.reify(whole, block)
-                return self.dynamic(TupleGetItem(atom, node.index, span=node.span), block)
+                item = TupleGetItem(atom, node.index, span=node.span)
+                return self.dynamic(node, item, env, block)
             case Function():
                 if is_primitive(node):
                     return cast(Value, (yield self.primitive(node, env, block)))
@@ -281,8 +289,22 @@ class _Evaluator:
         copy = Copier(TypeMap()).copy(substitute(function, outer))
         return Value(atom=copy, home=block if outer else None)
 
-    def dynamic(self, expr: Expr, block: Block) -> Value:
-        return Value(atom=block.bind(expr), home=block)
+    def dynamic(self, node: Expr, expr: Expr, env: Env, block: Block) -> Value:
+        """Return the value of residual code that stands for a node."""
+        kind = node.checked_type
+        if kind is None or not self.holds_generics(kind):
+            return Value(atom=block.bind(expr), home=block)
+        # What was written said how general it is; its uses here may not tell that any more.
+        return Value(atom=block.bind(expr, "v", env.type(kind)), home=block)
+
+    def holds_generics(self, type_: Type) -> bool:
+        """Return True for types with polymorphic functions in them."""
+        known = self.generics.get(id(type_))
+        if known is None:
+            parts = (p for p in type_walk(type_) if isinstance(p, FuncType))
+            # The type is kept: ids of dead ones would recur.
+            known = self.generics[id(type_)] = type_, any(p.type_params for p in parts)
+        return known[1]
 
     # -- Control flow ---------------------------------------------------------------------------
 
@@ -294,7 +316,7 @@ class _Evaluator:
         yield self.materialize_all(block)
         test = yield self.reify(cond, block)
         branches = yield self.branches([node.true_branch, node.false_branch], [{}, {}], env, block)
-        return self.dynamic(If(test, *branches, span=node.span), block)
+        return self.dynamic(node, If(test, *branches, span=node.span), env, block)
 
     def branches(
         self,
@@ -347,7 +369,8 @@ class _Evaluator:
             Clause(pattern, body, span=clause.span)
             for pattern, body, clause in zip(patterns, bodies, node.clauses)
         )
-        return self.dynamic(Match(atom, clauses, node.complete, span=node.span), block)
+        left = Match(atom, clauses, node.complete, span=node.span)
+        return self.dynamic(node, left, env, block)
 
     def reference(self, node: Expr, env: Env, block: Block) -> Recursive[Value]:
         if isinstance(node, RefCreate):
@@ -362,7 +385,7 @@ class _Evaluator:
             if key_of is not None and key_of in self.store:
                 return self.store[key_of]
             atom = yield self.reify(target, block)
-            return self.dynamic(RefRead(atom, span=node.span), block)
+            return self.dynamic(node, RefRead(atom, span=node.span), env, block)
         value = self.atom(node.value, env)
         if key_of is None:
             # Any reference may be the one that is written.
@@ -404,7 +427,8 @@ class _Evaluator:
         atoms = yield self.reify_all(args, block)
         self.store.clear()
         type_args = tuple(substitute_in_type(t, env.types) for t in node.type_args)
-        return self.dynamic(Call(target, atoms, node.attrs, type_args, span=node.span), block)
+        left = Call(target, atoms, node.attrs, type_args, span=node.span)
+        return self.dynamic(node, left, env, block)
 
     def closure_of(self, known: Known | None) -> Closure | None:
         if isinstance(known, GlobalVar):
@@ -464,4 +488,5 @@ class _Evaluator:
         atoms = yield self.reify_all(args, block)
         type_args = tuple(substitute_in_type(t, env.types) for t in node.type_args)
         assert isinstance(op, (Operator, Intrinsic))
-        return self.dynamic(Call(op, atoms, attrs, type_args, span=node.span), block)
+        left = Call(op, atoms, attrs, type_args, span=node.span)
+        return self.dynamic(node, left, env, block)
