@@ -25,11 +25,18 @@ def reduced(op: Operator) -> tuple[Callable[..., Operator], tuple[str, ...]]:
     """
     if OPS.get(op.name) is op:
         return row_of_table, (op.name,)
-    module, path = op.rule.__module__, op.rule.__qualname__
-    if _at(module, path) is not op:
-        message = f"operator `{op.name}` cannot be pickled: it is not found as `{module}.{path}`"
+    place = place_of(op)
+    if place is None:
+        where = f"{op.rule.__module__}.{op.rule.__qualname__}"
+        message = f"operator `{op.name}` cannot be pickled: it is not found as `{where}`"
         raise error("bad-operator", message, help=WAY_OUT)
-    return row_of_module, (op.name, module, path)
+    return row_of_module, (op.name, *place)
+
+
+def place_of(op: Operator) -> tuple[str, str] | None:
+    """Return the module that defines an operator and its name there; None if it is not there."""
+    module, path = op.rule.__module__, op.rule.__qualname__
+    return (module, path) if _at(module, path) is op else None
 
 
 def row_of_table(name: str) -> Operator:

@@ -6,11 +6,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from relayvm.base.diagnostics import Trap
+from relayvm.base.diagnostics import RelayError, Trap
 from relayvm.base.dtypes import FLOAT32
 from relayvm.compiler.evaluate import DataValue, Evaluator, Reference
 from relayvm.compiler.infer_types import infer_types
@@ -453,3 +454,29 @@ def test_what_the_host_sees_through_references_is_new():
     held = Reference(DataValue("None", "Option", 1, ()))
     PythonProgram(module).call("main", [held])
     assert shown(held) == ("ref", ("Some", ("int32", 3)))
+
+
+def test_the_text_finds_custom_operators_where_they_are_defined():
+    x = Var("x", scalar_type(FLOAT32))
+    text = to_python(Module({"main": Function((x,), double(x))}))
+    names: dict[str, Any] = {}
+    with np.errstate():
+        exec(text, names)
+    assert names["main"](np.float32(2)) == 4
+
+
+def test_a_custom_operator_that_no_text_could_import_is_named():
+    @operator("own.hidden", fusion=Fusion.OPAQUE, no_gradient="a test")
+    def hidden(x: Float) -> TensorType:
+        """Itself."""
+        return x
+
+    @hidden.numpy
+    def _(x: np.ndarray) -> np.ndarray:
+        return x
+
+    x = Var("x", scalar_type(FLOAT32))
+    module = Module({"main": Function((x,), hidden(x))})
+    with pytest.raises(RelayError, match="`own.hidden` cannot be imported by a Python text"):
+        to_python(module)
+    assert PythonProgram(module).call("main", [2.0]) == 2

@@ -6,6 +6,7 @@ import inspect
 import re
 from typing import Any
 
+from relayvm.base.diagnostics import error
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.to_python import support
 from relayvm.compiler.to_python.functions import FunctionWriter
@@ -13,7 +14,8 @@ from relayvm.compiler.to_python.shared import Shared
 from relayvm.compiler.to_python.text import Suite, walk
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_type
-from relayvm.ops import numeric
+from relayvm.ops import OPS, Operator, numeric
+from relayvm.ops.pickling import place_of
 
 INDENT = "    "
 # The type of a function stands beside it for people to read.
@@ -35,11 +37,19 @@ def _arrays(value):
 def to_python(module: Module) -> str:
     """Return a program as Python text that gives the same values bit for bit, for debugging.
 
-    It needs numpy alone, and the operator table for operators that numpy has no short spelling of.
+    It needs numpy alone, and the operator table for operators that numpy has no short spelling of;
+    a program's own operators are imported from the modules that define them. Raises RelayError
+    `bad-operator` for one that its module does not have under its name.
     Tail calls of a function to itself are loops; other calls take Python's stack. Shape rules of
     operators are not checked again. What nests deeper than Python can is cut into functions.
     """
-    return write(infer_types(module))[0]
+    text, shared = write(infer_types(module))
+    for operator in _own_operators(shared):
+        if place_of(operator) is None:
+            message = f"operator `{operator.name}` cannot be imported by a Python text"
+            help = "define it at the top level of a module, under the name of its function"
+            raise error("bad-operator", message, help=help)
+    return text
 
 
 def write(module: Module) -> tuple[str, Shared]:
@@ -60,9 +70,19 @@ def _header(shared: Shared) -> str:
     imports += shared.imports
     if shared.operators:
         imports.append("from relayvm.ops import OPS")
+    places = {op.name: place_of(op) for op in _own_operators(shared)}
+    own = [f"{n!r}: row_of_module{(n, *place)!r}" for n, place in places.items() if place]
+    if own:
+        imports.append("from relayvm.ops.pickling import row_of_module")
+        imports += ["", "OPS = {", *(f"{INDENT}{row}," for row in ["**OPS", *own]), "}"]
     # As on the machine, integers wrap and divisions by zero give what they give, without a word.
     imports += ["", 'np.seterr(all="ignore")']
     return "\n".join(imports + [OPERATOR_CALL] * bool(shared.operators))
+
+
+def _own_operators(shared: Shared) -> list[Operator]:
+    """Return the operators that a text calls and that are no rows of the table."""
+    return [op for name, op in shared.operators.items() if OPS.get(name) is not op]
 
 
 def _helpers(shared: Shared) -> list[str]:

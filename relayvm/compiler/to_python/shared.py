@@ -49,6 +49,7 @@ RESERVED = (
     "annotations",
     "op",
     "OPS",
+    "row_of_module",
     "ANY",
     "Constant",
     "_erf",
