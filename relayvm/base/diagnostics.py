@@ -209,3 +209,8 @@ def _source_order(diagnostic: Diagnostic) -> tuple[str, int]:
 def assert_never(value: NoReturn) -> NoReturn:
     """Close a `match` over node classes: reached only if a class was forgotten."""
     raise InternalError(f"unexpected {type(value).__name__}: {value!r}")
+
+
+def count(number: int, noun: str) -> str:
+    """Return `1 argument`, `2 arguments`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import Diagnostic, InternalError, Trap, error
+from relayvm.base.diagnostics import Diagnostic, InternalError, Trap, count, error
 from relayvm.base.dims import (
     AnyDim,
     Dim,
@@ -76,7 +76,7 @@ class DataValue:
     fields: tuple[Any, ...]
 
     def __repr__(self) -> str:
-        return f"<{self.constructor} of {self.type_name}, {len(self.fields)} fields>"
+        return f"<{self.constructor} of {self.type_name}, {count(len(self.fields), 'field')}>"
 
 
 @dataclass(slots=True, eq=False)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note
+from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note, count
 from relayvm.base.dims import DimVar
 from relayvm.base.dtypes import BOOL, BY_NAME
 from relayvm.base.narrow.host import name_of
@@ -271,10 +271,8 @@ class _Verifier:
             self.fail(f"the module has no type `{head.name}`", span)
             return
         if len(arguments) != len(data.type_params):
-            self.fail(
-                f"type `{head.name}` has {len(data.type_params)} parameters, not {len(arguments)}",
-                span,
-            )
+            parameters = count(len(data.type_params), "parameter")
+            self.fail(f"type `{head.name}` has {parameters}, not {len(arguments)}", span)
         for param, argument in zip(data.type_params, arguments):
             is_dim = isinstance(argument, ShapeArg)
             hole = isinstance(argument, IncompleteType)
@@ -334,7 +332,7 @@ class _Verifier:
                 if len(part.patterns) != len(part.constructor.inputs):
                     self.fail(
                         f"constructor `{part.constructor.name}` has "
-                        f"{len(part.constructor.inputs)} fields, not {len(part.patterns)}",
+                        f"{count(len(part.constructor.inputs), 'field')}, not {len(part.patterns)}",
                         span,
                     )
             elif isinstance(part, PatternVar) and self.typed and part.var.checked_type is None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, get_args, get_type_hints
 
 from relayvm.base.attribute_kinds import given_text, kind_text
+from relayvm.base.diagnostics import count
 from relayvm.base.dims import AnyDim, Dim, DimExpr
 from relayvm.base.dtypes import (
     BOOL,
@@ -324,7 +325,7 @@ def _class_text(given: Type) -> str:
         case TensorType():
             return "a tensor"
         case TupleType(fields):
-            return f"a tuple of {len(fields)} fields" if fields else "the empty tuple"
+            return f"a tuple of {count(len(fields), 'field')}" if fields else "the empty tuple"
         case FuncType():
             return "a function"
         case RefType():

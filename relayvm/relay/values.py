@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import count, error
 from relayvm.compiler import evaluate
 from relayvm.ir.expr import Constant, Constructor
 from relayvm.ir.module import Module
@@ -45,7 +45,7 @@ class ADT(Sequence[Any]):
         return iter(self.fields)
 
     def __repr__(self) -> str:
-        return f"ADT({self.tag}, {len(self)} fields)"
+        return f"ADT({self.tag}, {count(len(self), 'field')})"
 
 
 class ConstructorValue(ADT):
@@ -67,7 +67,7 @@ class ConstructorValue(ADT):
         return self.constructor.name if self.constructor else ""
 
     def __repr__(self) -> str:
-        return f"ConstructorValue({self.name_hint or self.tag}, {len(self)} fields)"
+        return f"ConstructorValue({self.name_hint or self.tag}, {count(len(self), 'field')})"
 
 
 class RefValue:

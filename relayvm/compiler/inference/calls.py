@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relayvm.base.diagnostics import Note
+from relayvm.base.diagnostics import Note, count
 from relayvm.base.dims import DimVar
 from relayvm.base.source import Span
 from relayvm.compiler.inference.context import Context
 from relayvm.compiler.inference.holes import Hole, Owner, Reason, new_hole
-from relayvm.compiler.inference.messages import callee_text, count, origin_notes, type_text
+from relayvm.compiler.inference.messages import callee_text, origin_notes, type_text
 from relayvm.compiler.inference.type_walk import prune, type_holes
 from relayvm.ir.expr import Call, Constructor, Expr, GlobalVar, Var
 from relayvm.ir.types import POISON, FuncType, ShapeArg, Type

@@ -156,11 +156,6 @@ def callee_text(callee: Expr) -> str:
     return "the function"
 
 
-def count(number: int, noun: str) -> str:
-    """Return `1 argument`, `2 arguments`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def origin_notes(args: Sequence[Expr]) -> tuple[Note, ...]:
     """Return notes that show where the variables among operands get their types."""
     notes: list[Note] = []

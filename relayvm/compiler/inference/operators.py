@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relayvm.base.diagnostics import Note
+from relayvm.base.diagnostics import Note, count
 from relayvm.base.dims import Dim
 from relayvm.base.shapes import ShapeError
 from relayvm.base.source import Span
@@ -20,7 +20,7 @@ from relayvm.compiler.inference.holes import (
     hole_of,
     new_hole,
 )
-from relayvm.compiler.inference.messages import count, origin_notes, type_text
+from relayvm.compiler.inference.messages import origin_notes, type_text
 from relayvm.compiler.inference.type_walk import (
     dim_holes_of,
     leaves,

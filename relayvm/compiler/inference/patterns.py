@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from relayvm.base.diagnostics import assert_never
+from relayvm.base.diagnostics import assert_never, count
 from relayvm.base.source import Span
 from relayvm.compiler.inference.context import Context
 from relayvm.compiler.inference.holes import Owner, Reason, new_hole
-from relayvm.compiler.inference.messages import count
 from relayvm.compiler.inference.type_walk import prune
 from relayvm.ir.expr import (
     Clause,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import Note
+from relayvm.base.diagnostics import Note, count
 from relayvm.base.dtypes import BOOL, dtype_of
 from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive
@@ -17,7 +17,7 @@ from relayvm.compiler.inference.calls import function_call
 from relayvm.compiler.inference.context import Context, Deferred
 from relayvm.compiler.inference.holes import Hole, Owner, Reason, new_hole
 from relayvm.compiler.inference.match_coverage import cases_soon_found, pattern_text
-from relayvm.compiler.inference.messages import count, type_text
+from relayvm.compiler.inference.messages import type_text
 from relayvm.compiler.inference.operators import operator_call, solve_constraint
 from relayvm.compiler.inference.patterns import bind_pattern
 from relayvm.compiler.inference.type_walk import prune

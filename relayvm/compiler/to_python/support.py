@@ -29,7 +29,8 @@ class Data:
         self.fields = fields
 
     def __repr__(self) -> str:
-        return f"<{self.name} of {self.type_name}, {len(self.fields)} fields>"
+        count = len(self.fields)
+        return f"<{self.name} of {self.type_name}, {count} field{'s' * (count != 1)}>"
 
 
 class Ref:

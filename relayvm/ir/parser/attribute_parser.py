@@ -186,11 +186,12 @@ class AttributeParser(TypeParser):
     # --- fitting to a schema -------------------------------------------------------------
 
     def call_attrs(self, op: Op, values: Written, call: Span, spoilt: Collection[str]) -> Attrs:
-        """Return the attributes of a call of `op`; reports unknown, missing and unfitting ones. The
-        values of `spoilt` ones could not be read.
+        """Return the attributes of a call of `op`; reports unknown, missing and unfitting ones; one
+        that is only misspelt is not missing. The values of `spoilt` ones could not be read.
         """
         rows = {row.name: row for row in op.attributes}
         result: dict[str, AttrValue] = {}
+        meant: set[str] = set()
         for name, (value, name_span, value_span) in values.items():
             if name in op.ignored:
                 continue
@@ -198,11 +199,13 @@ class AttributeParser(TypeParser):
                 if isinstance(value, MetaField):
                     continue
                 known = ", ".join(f"`{row}`" for row in rows) or "none"
+                near = self.nearest(name, rows)
+                meant.add(near)
                 self.report(
                     "unknown-attribute",
                     f"operator `{op.name}` has no attribute `{name}`; it has {known}",
                     name_span,
-                    help=self.suggestion(name, rows),
+                    help=f"did you mean `{near}`?" if near else "",
                 )
                 continue
             if name in spoilt:
@@ -220,7 +223,7 @@ class AttributeParser(TypeParser):
                 continue
             result[name] = fitted
         for row in op.attributes:
-            if row.required and row.name not in values:
+            if row.required and row.name not in values and row.name not in meant:
                 self.report(
                     "missing-attribute",
                     f"operator `{op.name}` needs attribute `{row.name}`: {kind_text(row.kind)}",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
-from relayvm.base.diagnostics import DiagnosticSink, Note
+from relayvm.base.diagnostics import DiagnosticSink, Note, count
 from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive
 from relayvm.ir.expr import (
@@ -155,7 +155,7 @@ class PatternParser(AttributeParser):
         elif name not in self.unclear_constructors:
             self.report(
                 "wrong-arity",
-                f"constructor `{name}` has {len(constructor.inputs)} fields, "
+                f"constructor `{name}` has {count(len(constructor.inputs), 'field')}, "
                 f"but the pattern has {len(patterns)}",
                 whole,
                 notes=[Note(f"`{name}` is defined here", constructor.span)],

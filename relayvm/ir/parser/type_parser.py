@@ -131,12 +131,17 @@ class TypeParser(DimSource):
 
     def suggestion(self, name: str, known: Iterable[str], sigil: str = "") -> str:
         """Return a help text that names the nearest known name, or nothing."""
+        near = self.nearest(name, known)
+        return f"did you mean `{sigil}{near}`?" if near else ""
+
+    def nearest(self, name: str, known: Iterable[str]) -> str:
+        """Return the known name that a wrong one may be meant to be, or nothing."""
         if not self._suggestions_left:
             return ""
         self._suggestions_left -= 1
         names = [n for _, n in zip(range(MAX_SUGGESTED), known)]
         near = difflib.get_close_matches(name[:80], names, 1, 0.6)
-        return f"did you mean `{sigil}{near[0]}`?" if near else ""
+        return near[0] if near else ""
 
     # --- type parameters -----------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.diagnostics import count as counted
 from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import dtype_of
 from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
@@ -42,7 +43,8 @@ class Entry:
         """Return all arguments in order; raises RelayError `wrong-argument`."""
         names = [p.name for p in self.function.params]
         if len(args) > len(names):
-            raise error("wrong-argument", f"`{self.name}` takes {len(names)} arguments, not more")
+            most = counted(len(names), "argument")
+            raise error("wrong-argument", f"`{self.name}` takes {most}, not more")
         values = dict(enumerate(args))
         for name, value in named.items():
             if name not in names:
