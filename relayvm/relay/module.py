@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from relayvm.base.diagnostics import Diagnostic, RelayError, error
+from relayvm.base.diagnostics import Diagnostic, RelayError, count, error
 from relayvm.base.dims import DimVar
 from relayvm.base.source import Source
 from relayvm.compiler.infer_types import infer_types
@@ -32,6 +32,7 @@ from relayvm.ops import OPS
 from relayvm.relay.binders import free_variables, with_one_binder_each, with_own_binders
 from relayvm.relay.ndarray import as_ndarray
 from relayvm.relay.node import as_attrs, as_expr, as_mapping
+from relayvm.relay.op_registry import all_operators
 from relayvm.relay.text import astext
 
 Name = Any  # a text, a GlobalVar or a GlobalTypeVar
@@ -369,7 +370,8 @@ class IRModule:
         return self.astext(show_meta_data=False)
 
     def __repr__(self) -> str:
-        return f"<IRModule of {len(self._functions)} functions, {len(self._types)} types>"
+        functions = count(len(self._functions), "function")
+        return f"<IRModule of {functions}, {count(len(self._types), 'type')}>"
 
 
 def _read(path: Path) -> Module:
@@ -377,7 +379,8 @@ def _read(path: Path) -> Module:
         text = path.read_text(encoding="utf-8")
     except OSError as reason:
         raise error("unreadable-file", f"`{path}` cannot be read: {reason.strerror}") from None
-    return parse_module(Source(str(path), text), OPS, prelude(OPS))
+    operators = all_operators()
+    return parse_module(Source(str(path), text), operators, prelude(operators))
 
 
 def tag_of(constructor: Constructor) -> int:

@@ -15,10 +15,10 @@ from relayvm.ir.expr import Expr
 from relayvm.ir.metadata import Section
 from relayvm.ir.module import Module
 from relayvm.ir.prelude import prelude
-from relayvm.ops import OPS
 from relayvm.relay.lazy import absent
 from relayvm.relay.module import IRModule, present, unwrap, wrap
 from relayvm.relay.node import as_mapping
+from relayvm.relay.op_registry import all_operators
 
 
 def parse(
@@ -29,14 +29,16 @@ def parse(
 ) -> IRModule:
     """Return the module that a text describes, with types.
 
-    The text may use what `init_module` defines; the result holds both. `init_meta_table` holds
+    The text may call operators that `relay.op.register` made and use what `init_module` defines;
+    the result holds that too. `init_meta_table` holds
     constants that the text names: `{"relay.Constant": [...]}`. Raises RelayError with every error.
     """
     text = Source(source_name, _with_constants(source, init_meta_table))
+    operators = all_operators()
     if init_module is None:
-        return wrap(infer_types(parse_every_error(text, OPS)))
+        return wrap(infer_types(parse_every_error(text, operators)))
     known = unwrap(init_module)
-    merged = ir.parse_module(text, OPS, _with_library(known))
+    merged = ir.parse_module(text, operators, _with_library(known))
     own = frozenset(known.functions) | frozenset(known.types)
     module = Module(
         {**known.functions, **merged.functions},
@@ -62,13 +64,13 @@ def _with_constants(source: str, table: Any) -> str:
 
 
 def _with_library(known: Module) -> Module:
-    library = prelude(OPS)
+    library = prelude(all_operators())
     return Module({**library.functions, **known.functions}, {**library.types, **known.types})
 
 
 def parse_expr(source: str) -> Expr:
     """Return the expression that a text describes, without types."""
-    expr = ir.parse_expr(Source("from_string", source), OPS)
+    expr = ir.parse_expr(Source("from_string", source), all_operators())
     present(expr)
     return expr
 

@@ -177,7 +177,7 @@ def FirstOrderGradient() -> Pass:
     def derive(mod: IRModule, context: PassContext) -> IRModule:
         result = mod.clone()
         for variable, function in mod.functions_items():
-            result[variable] = gradient(function, None, "first_order")
+            result[variable] = gradient(function, mod, "first_order")
         return wrap(infer_types(result.module), mod)
 
     made: Pass = module_pass(derive, opt_level=0, name="FirstOrderGradient")

@@ -88,3 +88,15 @@ def test_partial_evaluation_leaves_no_references_in_a_gradient() -> None:
     np.testing.assert_array_equal(found[0].numpy(), before[0].numpy())
     for one, other in zip(found[1], before[1]):
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12)
+
+
+def test_the_first_order_pass_derives_each_function_in_its_module() -> None:
+    derive = tvm.transform.Sequential([relay.transform.FirstOrderGradient()])
+    double = "def @double(%x: float32) { %x + %x }"
+    made = derive(relay.parse(f"{double} def @main(%x: float32) {{ %x * %x }}"))
+    for name, at, slope in (("double", 6.0, 2.0), ("main", 9.0, 6.0)):
+        result, (gradient_of_x,) = relay.create_executor("debug", made).evaluate(made[name])(3.0)
+        assert (result.numpy(), gradient_of_x.numpy()) == (at, slope)
+    calling = relay.parse(f"{double} def @main(%x: float32) {{ @double(%x) }}")
+    with pytest.raises(tvm.RelayError, match="straight-line code, not for a call of a func"):
+        derive(calling)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -111,3 +112,23 @@ def test_a_program_with_a_registered_operator_is_written_to_json_and_read(name: 
     call = relay.Call(op, [relay.var("x", PAIR)])
     back = tvm.ir.load_json(tvm.ir.save_json(relay.Function(call.args, call)))
     assert back.body.op is op
+
+
+def test_the_text_of_a_program_with_a_registered_operator_is_read(
+    name: str, tmp_path: Path
+) -> None:
+    op = relay.op.get(name)
+    op.set_num_inputs(1)
+    op.add_type_rel("Identity")
+    x = relay.var("x", PAIR)
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], op(x))))
+    text = mod.astext()
+    for back in (relay.parse(text), relay.fromtext(text), relay.parse(text, "f", tvm.IRModule())):
+        assert back["main"].body.op is op
+        tvm.ir.assert_structural_equal(mod, back)
+    assert relay.parse_expr(f"fn (%x: int32) {{ {name}(%x) }}").body.op is op
+    path = tmp_path / "program.relay"
+    path.write_text(text, encoding="utf-8")
+    taken = tvm.IRModule()
+    taken._import(str(path))
+    assert taken["main"].body.op is op

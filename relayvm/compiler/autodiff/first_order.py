@@ -113,10 +113,11 @@ class _FirstOrder:
             case Constant():
                 pass
             case _:
-                kind = type(value).__name__
+                is_call = isinstance(value, Call)
+                what = "a call of a function" if is_call else f"a `{type(value).__name__}`"
                 raise error(
                     "no-gradient",
-                    f"first-order differentiation is for straight-line code, not for a `{kind}`",
+                    f"first-order differentiation is for straight-line code, not for {what}",
                     value.span,
                     help="`higher_order` differentiation follows the whole language",
                 )
