@@ -192,7 +192,8 @@ def test_a_dtype_that_is_unknown_is_told_with_those_that_are_known():
     assert str(raised.value) == (
         "error[unknown-dtype]: there is no dtype `float31`; known are `bool`, `int8`, `int16`, "
         "`int32`, `int64`, `uint8`, `uint16`, `uint32`, `uint64`, `float16`, `float32`, `float64`, "
-        "`bfloat16`\n"
+        "`bfloat16`, `int4`, `uint4`, `int2`, `uint2`, `float8_e4m3fn`, `float8_e5m2`, "
+        "`float8_e4m3fnuz`, `float8_e5m2fnuz`, `float4_e2m1fn`\n"
         "help: `relayvm explain unknown-dtype`"
     )
 
