@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from operator_cases import CASES, dtypes_of, types_of, values_of
 
-from relayvm.base.narrow.arrays import is_bfloat16
-from relayvm.base.narrow.bfloat16 import widened
+from relayvm.base.narrow.arrays import readable
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.to_python import PythonProgram
 from relayvm.compiler.to_python.spellings import spelled_names
@@ -50,7 +49,6 @@ def same_bits(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(map(same_bits, a, b))
     if (a.dtype, a.shape) != (b.dtype, b.shape):
         return False
-    if is_bfloat16(a):
-        a, b = widened(a), widened(b)
+    a, b = readable(a), readable(b)
     same = np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
     return same and (a.dtype.kind != "f" or not np.any((np.signbit(a) != np.signbit(b)) & (a == a)))
