@@ -73,7 +73,7 @@ class GraphModule:
         raise error("wrong-argument", f"the program has no input `{key}`; it has {known}")
 
     def get_num_inputs(self) -> int:
-        """Return how many inputs there are."""
+        """Return how many inputs a run takes; parameters that were compiled in are none."""
         return len(self._names)
 
     def get_input(self, index: Any, out: Any = None) -> NDArray | None:
