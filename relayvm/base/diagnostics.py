@@ -211,6 +211,6 @@ def assert_never(value: NoReturn) -> NoReturn:
     raise InternalError(f"unexpected {type(value).__name__}: {value!r}")
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str, plural: str = "") -> str:
     """Return `1 argument`, `2 arguments`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.diagnostics import count
 from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_mod, dim_mul, dim_sub
 from relayvm.base.dtypes import DType, dtype_of
 from relayvm.base.shapes import ShapeError, require_equal
@@ -60,10 +61,11 @@ def require_channels(name: str, groups: int, inputs: Dim, w: Dims) -> None:
     require_equal(dim_mod(w[0], groups), 0, what)
 
 
-def require_entries(name: str, taps: Dims, count: int) -> None:
+def require_entries(name: str, taps: Dims, spatial: int) -> None:
     """Raise ShapeError unless `kernel_size` has one entry for each axis of space."""
-    if len(taps) != count:
-        message = f"`kernel_size` of `{name}` must have {count} entries, got {list(taps)}"
+    if len(taps) != spatial:
+        wanted = count(spatial, "entry", "entries")
+        message = f"`kernel_size` of `{name}` must have {wanted}, got {list(taps)}"
         raise ShapeError(message, "bad-attribute")
 
 

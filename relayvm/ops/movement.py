@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from relayvm.base.diagnostics import count
 from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_min, dim_mod, dim_mul, dim_sub
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, TupleType
@@ -263,7 +264,8 @@ def permutation(axes: Ints | None, rank: int) -> Ints:
         return tuple(reversed(range(rank)))
     if len(axes) != rank:
         raise ShapeError(
-            f"`axes` of `transpose` has {len(axes)} entries, the rank is {rank}", "bad-axis"
+            f"`axes` of `transpose` has {count(len(axes), 'entry', 'entries')}, the rank is {rank}",
+            "bad-axis",
         )
     return require_axes(axes, rank, "`axes` of `transpose`")
 

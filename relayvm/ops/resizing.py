@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.diagnostics import count
 from relayvm.base.dims import Dim, dim_mul
 from relayvm.base.dtypes import DType, dtype_of, number_of
 from relayvm.base.shapes import ShapeError, require_equal
@@ -220,7 +221,8 @@ def _geometry(
     layout = data_layout(attrs["layout"], spatial, f"`layout` of `{name}`")
     size = require_known(attrs["size"], f"`size` of `{name}`")
     if len(size) != spatial:
-        message = f"`size` of `{name}` must have {spatial} entries, got {len(size)}"
+        wanted = count(spatial, "entry", "entries")
+        message = f"`size` of `{name}` must have {wanted}, got {len(size)}"
         raise ShapeError(message, "bad-attribute")
     way, region = read_way(name, attrs), read_region(name, attrs["roi"], spatial)
     at = layout.places[2:]
@@ -394,9 +396,9 @@ def dyn_resize2d(
     """
     attrs = locals()
     require_rank(data, 4, 4, f"`data` of `{_DYNAMIC}`")
-    for operand, tensor, count in (("size", size, 2), ("roi", roi, 4)):
-        if length_of(tensor, f"`{operand}` of `{_DYNAMIC}`") != count:
-            message = f"`{operand}` of `{_DYNAMIC}` must have {count} entries"
+    for operand, tensor, entries in (("size", size, 2), ("roi", roi, 4)):
+        if length_of(tensor, f"`{operand}` of `{_DYNAMIC}`") != entries:
+            message = f"`{operand}` of `{_DYNAMIC}` must have {entries} entries"
             raise ShapeError(f"{message}, got {tensor.shape[0]}")
     read_way(_DYNAMIC, attrs)
     sizes = open_shape(size, f"`size` of `{_DYNAMIC}`")

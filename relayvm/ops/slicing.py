@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from relayvm.base.diagnostics import count
 from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_max, dim_min, dim_sub
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
@@ -48,18 +49,18 @@ def slice_ranges(shape: Dims, spec: SliceSpec) -> tuple[_Range, ...]:
         raise ShapeError(
             f'`slice_mode` is "{spec.slice_mode}", legal are "end" and "size"', "bad-attribute"
         )
-    count = len(spec.begin)
-    if len(spec.end) != count:
+    given = len(spec.begin)
+    if len(spec.end) != given:
         raise ShapeError(
             "`begin` and `end` of `strided_slice` differ in length:"
-            f" {count} and {len(spec.end)} entries",
+            f" {given} and {count(len(spec.end), 'entry', 'entries')}",
             "bad-attribute",
         )
-    axes = spec.axes if spec.axes is not None else tuple(range(count))
-    if max(len(axes), count) > len(shape) or (spec.axes is not None and count > len(axes)):
+    axes = spec.axes if spec.axes is not None else tuple(range(given))
+    if max(len(axes), given) > len(shape) or (spec.axes is not None and given > len(axes)):
         raise ShapeError(
-            f"`begin` and `end` of `strided_slice` have {count} entries for"
-            f" {min(len(axes), len(shape))} axes",
+            f"`begin` and `end` of `strided_slice` have {count(given, 'entry', 'entries')} for"
+            f" {count(min(len(axes), len(shape)), 'axis', 'axes')}",
             "bad-attribute",
         )
     ranges = [_Range(0, 1, dim) for dim in shape]

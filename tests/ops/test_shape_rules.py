@@ -364,6 +364,20 @@ def test_what_only_a_run_can_tell_is_left_as_a_check(
             "`begin` and `end` of `strided_slice` differ in length: 1 and 2 entries",
         ),
         (
+            "strided_slice",
+            [tensor(5)],
+            {"begin": (1, 1), "end": (3, 4)},
+            "bad-attribute",
+            "`begin` and `end` of `strided_slice` have 2 entries for 1 axis",
+        ),
+        (
+            "transpose",
+            [tensor(5, 4)],
+            {"axes": (0,)},
+            "bad-axis",
+            "`axes` of `transpose` has 1 entry, the rank is 2",
+        ),
+        (
             "zeros",
             [],
             {"shape": (-1, 2)},
