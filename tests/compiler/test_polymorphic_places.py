@@ -177,17 +177,26 @@ TAKEN = {
     " %f((True, False))) }; %g(@first)",
     "data that is read only": "let %r: List[fn [A](A) -> A] = Cons(@same, Nil);"
     " let %s: List[fn (int32) -> int32] = %r; match? (%s) { Cons(%f, _) => %f(%x) }",
+    "a reference of a more general function": "let %r: ref(fn [A](A, A) -> A) = ref(@const);"
+    " (ref_read(%r)(%x, 1), ref_read(%r)(True, False))",
+    "a reference of functions that take polymorphic ones": "let %r = ref(@app);"
+    " let %v: fn (int32) -> int32 = ref_read(%r)(fn (%y: fn [A](A) -> A) { %y }, @same); %v(%x)",
     "a reference by other names": "let %r: ref(fn [A](A) -> A) = ref(fn [B](%b: B) -> B { %b });"
     " (ref_read(%r)(%x), ref_read(%r)(True))",
     "a reference with sizes by other names": "let %r: ref(fn [n](Tensor[(n), int32]) ->"
     " Tensor[(n), int32]) = ref(fn [m](%b: Tensor[(m), int32]) -> Tensor[(m), int32] { %b });"
     " ref_read(%r)(ones(shape=[3], dtype=int32))",
 }
+TAKEN_HEAD = """
+def @first[A](%p: (A, A)) -> A { %p.0 }
+def @const[A, B](%a: A, %b: B) -> A { %a }
+def @app[A](%f: fn (A) -> A, %a: A) -> A { %f(%a) }
+"""
 
 
 @pytest.mark.parametrize("name", TAKEN)
 def test_functions_go_where_they_are_as_general(name):
-    head = f"{REFUSED_HEAD}def @first[A](%p: (A, A)) -> A {{ %p.0 }}\n"
+    head = f"{REFUSED_HEAD}{TAKEN_HEAD}"
     module = infer_types(relayvm.parse(f"{head}def @main(%x: int32) {{ {TAKEN[name]} }}"))
     verify_module(module)
     again = infer_types(relayvm.parse(print_module(module, show_types=True)))

@@ -181,14 +181,22 @@ def test_code_that_is_left_of_a_local_function_at_several_places_has_own_type_pa
         f"let %g = if (%c) {{ @same }} else {{ {ID} }}; let %v = %g(%g); (%v(%x), %v(%c))",
         f"let %g = match (Some(@same)) {{ Some(%q) => if (%c) {{ %q }} else {{ {ID} }}, "
         "None => @same }; let %v = (let %z = %x; %g)(%g)(%g); (%v(%x), %v(%c))",
+        "let %r: ref(fn [A](A, A) -> A) = ref(@first); (ref_read(%r)(%x, 1), ref_read(%r)(%c, %c))",
+        """
+        let %f: fn [A, B](A, B) -> Option[A] = fn [Y, X](%a: X, %b: Y) -> Option[X] {
+          let %o: Option[X] = if (%c) { None } else { Some(%a) }; %o
+        };
+        (%f(%x, %c), %f(%c, %x))""",
     ],
-    ids=["given to itself", "found in data"],
+    ids=["given to itself", "found in data", "more general", "in another order"],
 )
 def test_what_is_left_says_where_polymorphic_functions_are(body):
-    module = program(body)
-    args = [np.int32(3), np.bool_(True)]
-    left = run_passes(module, ["partial_evaluate", "infer_types"], verify=True)
-    assert repr(Evaluator(left).call("main", args)) == repr(Evaluator(module).call("main", args))
+    module = program(body, "def @first[A, B](%a: A, %b: B) -> A { %a }")
+    for args in ([np.int32(3), np.bool_(True)], [np.int32(4), np.bool_(False)]):
+        expected = repr(Evaluator(module).call("main", args))
+        for passes in (["partial_evaluate"], ["to_cps", "partial_evaluate"]):
+            left = run_passes(module, [*passes, "infer_types"], verify=True)
+            assert repr(Evaluator(left).call("main", args)) == expected
 
 
 def test_tail_calls_whose_results_are_polymorphic_stay_tail_calls():

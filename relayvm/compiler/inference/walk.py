@@ -15,7 +15,7 @@ from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive
 from relayvm.compiler.inference.calls import function_call
 from relayvm.compiler.inference.context import Context, Deferred
-from relayvm.compiler.inference.holes import Hole, Owner, Reason, new_hole
+from relayvm.compiler.inference.holes import Hole, Mode, Owner, Reason, new_hole
 from relayvm.compiler.inference.match_coverage import cases_soon_found, pattern_text
 from relayvm.compiler.inference.messages import type_text
 from relayvm.compiler.inference.operators import operator_call, solve_constraint
@@ -51,6 +51,7 @@ from relayvm.ir.types import (
     TypeVar,
     scalar_type,
 )
+from relayvm.ir.visit import type_walk
 from relayvm.ops.operator import Operator
 
 MAX_SHOWN_CASES = 3
@@ -100,6 +101,7 @@ class Walk:
     def __init__(self, context: Context) -> None:
         self.context = context
         context.constraint_solver = solve_constraint
+        self._declared_held: dict[int, Type] = {}
         self._constants: dict[tuple[np.dtype[Any], tuple[int, ...]], Type] = {}
         self._visitors: dict[type[Expr], Callable[[Any], Recursive[Type]]] = {
             Call: self._call,
@@ -218,6 +220,8 @@ class Walk:
             type_ = yield self.visit(let, 0, value)
             context.close(signature)
         else:
+            if isinstance(value, RefCreate):
+                self._declare_held(value, context.var_type(var))
             known = self._generic(let) or self._leaf(let, 0, value)
             type_ = known if known is not None else (yield self.visit(let, 0, value))
             context.bind(var, type_)
@@ -228,6 +232,18 @@ class Walk:
             span = result_span(value) or let.span
             notes = _declared(f"`%{var.name}`", var.type_annotation)
             context.solver.flow(type_, declared, Reason(span, message, type_, declared, "", notes))
+
+    def _declare_held(self, expr: RefCreate, type_: Type) -> None:
+        """Note what a new reference is declared to hold, if there are functions in it.
+
+        What comes into the reference may be more general than that; the reference may not.
+        """
+        declared = prune(type_)
+        if not isinstance(declared, RefType) or id(expr) in self.context.types:
+            return
+        parts = type_walk(self.context.solver.final(declared.value))
+        if any(isinstance(part, FuncType) for part in parts):
+            self._declared_held[id(expr)] = declared.value
 
     def _generic(self, let: Let) -> Type | None:
         """Return the type of a polymorphic global or constructor that gets a name, or None.
@@ -346,6 +362,12 @@ class Walk:
 
     def _ref_create(self, expr: RefCreate) -> Recursive[Type]:
         value = prune((yield self.visit(expr, 0, expr.value)))
+        declared = self._declared_held.get(id(expr))
+        if declared is not None:
+            message = "the reference is declared to hold {expected}, not {actual}"
+            reason = Reason(expr.span, message, value, declared)
+            self.context.solver.flow(value, declared, reason, Mode.STRICT)
+            return RefType(declared)
         if isinstance(value, RefType) or (isinstance(value, TensorType) and not value.shape):
             return RefType(value)
         # The reference may be written to later, with dims that differ from the first ones.

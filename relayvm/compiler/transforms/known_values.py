@@ -11,6 +11,7 @@ from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import AnyDim, Dim, DimVar, symbol
 from relayvm.base.dtypes import number_of
 from relayvm.compiler.evaluate_code import array_type
+from relayvm.compiler.transforms.instances import match_types, type_params_only
 from relayvm.ir.expr import (
     Call,
     Constant,
@@ -26,7 +27,7 @@ from relayvm.ir.expr import (
     PatternWildcard,
     Var,
 )
-from relayvm.ir.types import TensorType, Type, TypeParam, TypeVar
+from relayvm.ir.types import FuncType, ShapeArg, TensorType, Type, TypeParam, TypeVar
 from relayvm.ir.visit import free_vars, rewrite_pattern, substitute_in_type, type_walk
 from relayvm.ops.operator import Operator
 
@@ -68,6 +69,8 @@ class Reference:
 
     # What it held when it was made, which is older than the reference.
     first: Value
+    # Its type, if there are polymorphic functions in it: what it holds may be more general.
+    type: Type | None = None
 
 
 Measure = tuple[float | None, ...]
@@ -156,16 +159,44 @@ def measure_of(value: Value) -> float | None:
     return known.size if isinstance(known, Data) else None
 
 
-def type_instance(
-    function: Function, call: Call, env: Env
-) -> Mapping[TypeParam, Type | Dim] | None:
-    """Return what the type parameters stand for in a call; None if the call does not tell."""
-    if not function.type_params:
+def type_instance(closure: Closure, call: Call, env: Env) -> Mapping[TypeParam, Type | Dim] | None:
+    """Return what the type parameters of a function stand for in a call of it; None if the call
+    does not tell.
+
+    Where the function came through a place, the type arguments are those of the type of the place:
+    the function may be more general, or have its parameters in another order.
+    """
+    params = closure.function.type_params
+    if not params:
         return {}
-    if len(call.type_args) != len(function.type_params):
-        return None
     given = [substitute_in_type(t, env.types) for t in call.type_args]
-    return {p: getattr(t, "dim", t) for p, t in zip(function.type_params, given)}
+    own, place = closure.env.type(closure.function.checked_type), env.type(call.op.checked_type)
+    if (
+        isinstance(own, FuncType)
+        and isinstance(place, FuncType)
+        and len(place.type_params) == len(given)
+        and not any(isinstance(p, DimVar) for p in params)
+    ):
+        used = {p: getattr(t, "dim", t) for p, t in zip(place.type_params, given)}
+        wanted = substitute_in_type(FuncType(place.arg_types, place.ret_type), used)
+        found: dict[TypeVar, Type] = {}
+        match_types(own, wanted, set(type_params_only(params)), found)
+        if len(found) == len(params):
+            return {p: found[p] for p in type_params_only(params)}
+    if len(given) != len(params):
+        return None
+    return {p: getattr(t, "dim", t) for p, t in zip(params, given)}
+
+
+def args_of_instance(
+    closure: Closure, types: Mapping[TypeParam, Type | Dim] | None
+) -> tuple[Type, ...]:
+    """Return the type arguments of a function for what its parameters stand for; none if that is
+    for inference to find.
+    """
+    found = [(types or {}).get(p) for p in closure.function.type_params]
+    given = [t if isinstance(t, Type) else ShapeArg(t) for t in found if t is not None]
+    return tuple(given) if len(given) == len(found) else ()
 
 
 def renewed_params(

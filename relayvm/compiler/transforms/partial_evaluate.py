@@ -26,6 +26,7 @@ from relayvm.compiler.transforms.known_values import (
     Measure,
     Reference,
     Value,
+    args_of_instance,
     fits_pattern,
     folded_call,
     is_open,
@@ -212,7 +213,7 @@ class _Evaluator:
         for reference, held in plan.creations:
             atom = yield self.reify(held, block)
             value = values[reference]
-            value.atom, value.home = block.bind(RefCreate(atom), "r"), block
+            value.atom, value.home = block.bind(RefCreate(atom), "r", reference.type), block
         for reference, held in plan.writes:
             atom = yield self.reify(held, block)
             target = yield self.reify(values[reference], block)
@@ -232,11 +233,19 @@ class _Evaluator:
         return cast(Value, (yield self.value(node, env, block)))
 
     def widened(self, value: Value, type_: Type | None, env: Env, block: Block) -> Recursive[Value]:
-        """Return a value of a declared type: one with sizes `?` keeps them."""
-        if not is_open(type_):
+        """Return a value of a declared type: one with sizes `?` keeps them, and one of which
+        nothing else is known is as general as that.
+        """
+        if type_ is None or not (is_open(type_) or self.is_generalised(value, type_)):
             return value
         atom = yield self.reify(value, block)
         return Value(atom=block.bind(atom, "v", env.type(type_)), home=block)
+
+    def is_generalised(self, value: Value, type_: Type) -> bool:
+        """Return True if residual code may give a value a more general type than the declared."""
+        if value.known is not None or not self.holds_generics(type_):
+            return False
+        return not isinstance(value.atom, Var) or value.atom.type_annotation != type_
 
     def value(self, node: Expr, env: Env, block: Block) -> Recursive[Value]:
         match node:
@@ -374,7 +383,9 @@ class _Evaluator:
 
     def reference(self, node: Expr, env: Env, block: Block) -> Recursive[Value]:
         if isinstance(node, RefCreate):
-            key = Reference(self.atom(node.value, env))
+            kind = node.checked_type
+            declared = env.type(kind) if kind is not None and self.holds_generics(kind) else None
+            key = Reference(self.atom(node.value, env), declared)
             value = self.virtual[key] = Value(key)
             self.store[key] = key.first
             return value
@@ -415,18 +426,20 @@ class _Evaluator:
             applied = tuple(substitute_in_type(t, env.types) for t in node.type_args)
             return Value(Data(function.known, tuple(args), 1 + sum(inner), applied))
         closure = self.closure_of(function.known)
+        type_args = tuple(substitute_in_type(t, env.types) for t in node.type_args)
         if closure is not None:
-            types = type_instance(closure.function, node, env)
+            types = type_instance(closure, node, env)
             seen_here = function.atom is not None and self.residual_depth > 1
             if types is not None and not (seen_here and isinstance(function.atom, Var)):
                 measure = tuple(map(measure_of, args))
                 if self.may_follow(closure, measure):
                     return cast(Value, (yield self.follow(closure, args, types, measure, block)))
+            if not isinstance(callee, (GlobalVar, Function)):
+                type_args = args_of_instance(closure, types)
         yield self.materialize_all(block)
         target = yield self.reify(function, block)
         atoms = yield self.reify_all(args, block)
         self.store.clear()
-        type_args = tuple(substitute_in_type(t, env.types) for t in node.type_args)
         left = Call(target, atoms, node.attrs, type_args, span=node.span)
         return self.dynamic(node, left, env, block)
 
