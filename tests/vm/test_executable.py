@@ -13,6 +13,7 @@ import pytest
 
 from relayvm.base.abi import LARGE_BYTES, PAGE_BYTES, Kernel
 from relayvm.base.diagnostics import RelayError
+from relayvm.base.dtypes import DTYPES
 from relayvm.vm import executable as executables
 from relayvm.vm.executable import can_run, load
 from relayvm.vm.file.codec import encode
@@ -224,7 +225,13 @@ FIELDS = {
     "a closure of another function": ("layouts", 3, "function", 1, "does not fit signature 0"),
     "a constructor out of order": ("layouts", 1, "tag", 1, "`Nil` does not stand among"),
     "too many constructors": ("layouts", 1, "tags", 3, "does not stand among its type's 3"),
-    "a tensor of no dtype": ("tensor_types", 0, "dtype", 13, "13 is not a dtype"),
+    "a tensor of no dtype": (
+        "tensor_types",
+        0,
+        "dtype",
+        len(DTYPES),
+        f"{len(DTYPES)} is not a dtype",
+    ),
     "a tensor of rank 9": ("constants", 0, "rank", 9, "9 is not a rank"),
     "a constant of another size": ("constants", 0, "size_bytes", 20, "does not fit its dims"),
     "a constant out of its place": ("constants", 1, "offset", 0, "is out of its place"),

@@ -91,7 +91,7 @@ def save_json(node: Any) -> str:
     return json.save_json(node)
 
 
-def load_json(json_str: str, operators: Iterable[Operator] = ()) -> Any:
+def load_json(json_str: str, *, operators: Iterable[Operator] = ()) -> Any:
     """Return what `save_json` wrote; a module as an `IRModule`. `operators` are what it may call
     besides the table and what the program registered, as for `relayvm.parse`.
     """
