@@ -181,6 +181,8 @@ TAKEN = {
     " (ref_read(%r)(%x, 1), ref_read(%r)(True, False))",
     "a reference of functions that take polymorphic ones": "let %r = ref(@app);"
     " let %v: fn (int32) -> int32 = ref_read(%r)(fn (%y: fn [A](A) -> A) { %y }, @same); %v(%x)",
+    "a choice of a more general function": "let %f: fn [A](A, A) -> A = if (%x < 4) { @const }"
+    " else { fn [A](%a: A, %b: A) -> A { %b } }; (%f(%x, 1), %f(True, False))",
     "a reference by other names": "let %r: ref(fn [A](A) -> A) = ref(fn [B](%b: B) -> B { %b });"
     " (ref_read(%r)(%x), ref_read(%r)(True))",
     "a reference with sizes by other names": "let %r: ref(fn [n](Tensor[(n), int32]) ->"

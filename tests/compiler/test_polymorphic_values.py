@@ -183,12 +183,17 @@ def test_code_that_is_left_of_a_local_function_at_several_places_has_own_type_pa
         "None => @same }; let %v = (let %z = %x; %g)(%g)(%g); (%v(%x), %v(%c))",
         "let %r: ref(fn [A](A, A) -> A) = ref(@first); (ref_read(%r)(%x, 1), ref_read(%r)(%c, %c))",
         """
+        let %r: ref(fn [A](A, A) -> A) = ref(@first);
+        let %f = if (%c) { ref_read(%r) } else { fn [A](%a: A, %b: A) -> A { %b } };
+        let %n = if (%c) { ref_write(%r, %f) } else { () };
+        (%f(%x, 1), ref_read(%r)(%c, %c))""",
+        """
         let %f: fn [A, B](A, B) -> Option[A] = fn [Y, X](%a: X, %b: Y) -> Option[X] {
           let %o: Option[X] = if (%c) { None } else { Some(%a) }; %o
         };
         (%f(%x, %c), %f(%c, %x))""",
     ],
-    ids=["given to itself", "found in data", "more general", "in another order"],
+    ids=["given to itself", "found in data", "more general", "of a choice", "in another order"],
 )
 def test_what_is_left_says_where_polymorphic_functions_are(body):
     module = program(body, "def @first[A, B](%a: A, %b: B) -> A { %a }")

@@ -101,7 +101,7 @@ class Walk:
     def __init__(self, context: Context) -> None:
         self.context = context
         context.constraint_solver = solve_constraint
-        self._declared_held: dict[int, Type] = {}
+        self._declared: dict[int, Type] = {}
         self._constants: dict[tuple[np.dtype[Any], tuple[int, ...]], Type] = {}
         self._visitors: dict[type[Expr], Callable[[Any], Recursive[Type]]] = {
             Call: self._call,
@@ -220,8 +220,8 @@ class Walk:
             type_ = yield self.visit(let, 0, value)
             context.close(signature)
         else:
-            if isinstance(value, RefCreate):
-                self._declare_held(value, context.var_type(var))
+            if var.type_annotation is not None and id(value) not in context.types:
+                self._declare(value, prune(context.var_type(var)))
             known = self._generic(let) or self._leaf(let, 0, value)
             type_ = known if known is not None else (yield self.visit(let, 0, value))
             context.bind(var, type_)
@@ -233,17 +233,17 @@ class Walk:
             notes = _declared(f"`%{var.name}`", var.type_annotation)
             context.solver.flow(type_, declared, Reason(span, message, type_, declared, "", notes))
 
-    def _declare_held(self, expr: RefCreate, type_: Type) -> None:
-        """Note what a new reference is declared to hold, if there are functions in it.
+    def _declare(self, value: Expr, type_: Type) -> None:
+        """Note what a new reference is declared to hold, or a choice to be, if it is a function.
 
-        What comes into the reference may be more general than that; the reference may not.
+        What comes there may be more general than that; the reference or the choice may not.
         """
-        declared = prune(type_)
-        if not isinstance(declared, RefType) or id(expr) in self.context.types:
-            return
-        parts = type_walk(self.context.solver.final(declared.value))
-        if any(isinstance(part, FuncType) for part in parts):
-            self._declared_held[id(expr)] = declared.value
+        if isinstance(value, RefCreate) and isinstance(type_, RefType):
+            parts = type_walk(self.context.solver.final(type_.value))
+            if any(isinstance(part, FuncType) for part in parts):
+                self._declared[id(value)] = type_.value
+        elif isinstance(value, (If, Match)) and isinstance(type_, FuncType) and type_.type_params:
+            self._declared[id(value)] = type_
 
     def _generic(self, let: Let) -> Type | None:
         """Return the type of a polymorphic global or constructor that gets a name, or None.
@@ -324,6 +324,9 @@ class Walk:
     def _join(self, expr: Expr, branches: list[tuple[Expr, Type]], what: str) -> Type:
         """Return the least type that covers all; where dims disagree they become `?`."""
         solver = self.context.solver
+        declared = self._declared.get(id(expr))
+        if declared is not None:
+            return self._join_declared(expr, branches, what, declared)
         first = prune(branches[0][1])
         if solver.rigid(first) and first is not POISON:
             others = [prune(t) for _, t in branches[1:]]
@@ -342,6 +345,16 @@ class Walk:
             before = before or type_
         solver.queue.drain()
         return result
+
+    def _join_declared(
+        self, expr: Expr, branches: list[tuple[Expr, Type]], what: str, declared: Type
+    ) -> Type:
+        for branch, type_ in branches:
+            message = f"{what} are {{actual}}, but must be {{expected}}"
+            reason = Reason(result_span(branch) or expr.span, message, type_, declared)
+            self.context.solver.flow(type_, declared, reason, Mode.STRICT)
+        self.context.solver.queue.drain()
+        return declared
 
     # -- Tuples and references ------------------------------------------------------------------
 
@@ -362,7 +375,7 @@ class Walk:
 
     def _ref_create(self, expr: RefCreate) -> Recursive[Type]:
         value = prune((yield self.visit(expr, 0, expr.value)))
-        declared = self._declared_held.get(id(expr))
+        declared = self._declared.get(id(expr))
         if declared is not None:
             message = "the reference is declared to hold {expected}, not {actual}"
             reason = Reason(expr.span, message, value, declared)
