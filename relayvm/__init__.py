@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from relayvm.base import __version__ as __version__
     from relayvm.base.diagnostics import InternalError as InternalError
     from relayvm.base.diagnostics import RelayError as RelayError
     from relayvm.base.diagnostics import Trap as Trap
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     from relayvm.vm.machine import VirtualMachine as VirtualMachine
     from relayvm.vm.values import DataValue as DataValue
 
-from relayvm.base import VERSION as __version__
 
 logging.getLogger("relayvm").addHandler(logging.NullHandler())
 
 # Where each public name lives; imported at first use, so that `import relayvm` stays light.
 _HOMES = {
+    "__version__": "relayvm.base",
     "parse": "relayvm.compiler.api",
     "compile": "relayvm.compiler.api",
     "load": "relayvm.compiler.api",
@@ -123,7 +124,7 @@ def _tvm_module(name: str) -> ModuleType:
 
 sys.meta_path.append(_Aliases())
 
-__all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604 - the names are strings
+__all__ = [*sorted(_HOMES)]  # noqa: PLE0604 - the names are strings
 
 
 def __getattr__(name: str) -> Any:

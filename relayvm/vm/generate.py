@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from relayvm.base import VERSION, abi
+from relayvm.base import __version__, abi
 from relayvm.base.dtypes import DTYPES
 from relayvm.vm.file import format
 from relayvm.vm.fused import FUSED
@@ -107,7 +107,7 @@ def opcodes_header() -> str:
 
 
 def _native_salt() -> int:
-    text = f"{VERSION} {BY_OPCODE!r}"
+    text = f"{__version__} {BY_OPCODE!r}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 

@@ -183,8 +183,9 @@ def test_the_machine_runs_what_comes_out(name):
             "grow without end",
         ),
         (
-            """let %r: ref(fn [A](A) -> A) = ref(@same);
-               let %s: ref(fn (int32) -> int32) = %r; ref_read(%s)(%x)""",
+            """let %r: List[fn [A](A) -> A] = Cons(@same, Nil);
+               let %s: List[fn (int32) -> int32] = %r;
+               match? (%s) { Cons(%f, _) => %f(%x) }""",
             "inside of another value",
         ),
     ],

@@ -165,8 +165,12 @@ def test_arrays_of_bfloat16_are_lent_to_pytorch_and_copied_from_it():
     assert float(array[1, 2]) == -7
     back = tvm.nd.from_dlpack(lent.t())
     assert back.dtype == array.dtype and back.tobytes() == array.T.tobytes()
+    eighths = tvm.nd.from_dlpack(torch.full((2,), 1.5, dtype=torch.float8_e5m2))
+    assert (
+        str(eighths.dtype) == "float8_e5m2" and eighths.asnumpy().astype("f4").tolist() == [1.5] * 2
+    )
     with pytest.raises(RuntimeError):
-        tvm.nd.from_dlpack(torch.zeros(2, dtype=torch.float8_e5m2))
+        tvm.nd.from_dlpack(torch.zeros(2, dtype=torch.float8_e8m0fnu))
 
 
 # --- sizes -----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from relayvm.base import VERSION
+from relayvm.base import __version__
 from relayvm.base.target import Target
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.lower.bytecode import SourceTable, emit_bytecode
@@ -64,7 +64,7 @@ def lower_module(
         types=tuple(unit.layouts.data_types.values()),
         sources=tuple(sources.texts),
         devices=(target.kind,),
-        version=VERSION,
+        version=__version__,
     )
 
 
