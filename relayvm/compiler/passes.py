@@ -81,7 +81,7 @@ PASSES: dict[str, Pass] = {
         Pass(
             "name_sizes",
             name_sizes,
-            "name sizes that parameters leave open and shapes are computed from",
+            "name sizes that parameters leave open",
             requires=_TYPED,
             breaks=_SHAPE_OF_TERMS | _TYPED,
             opt_level=1,

@@ -1,5 +1,5 @@
-"""Names for the sizes that parameters of global functions leave open, so that arithmetic on them
-can be written in types and attributes.
+"""Names for the sizes that parameters of global functions leave open, so that types tell which are
+equal and arithmetic on them can be written in types and attributes.
 """
 
 from __future__ import annotations
@@ -8,24 +8,25 @@ from dataclasses import replace
 
 from relayvm.base.dims import ANY, AnyDim, Dim, DimVar, symbol
 from relayvm.compiler.analysis.scopes import is_primitive
-from relayvm.compiler.transforms.dynamic_to_static import uses_shapes
-from relayvm.ir.expr import Attrs, Call, Expr, Function, GlobalVar, Var
+from relayvm.ir.expr import Attrs, Call, Expr, Function, GlobalVar, Let, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import TensorType, TupleType, Type, TypeParam
 from relayvm.ir.visit import children, post_order, rebuild, substitute_in_type
 
 # The attribute of a function that lists the names which the program did not write.
 UNNAMED = "unnamed_sizes"
+# Tuples of more parts, which may be the same ones again and again, stay as they are.
+MOST_PARTS = 256
 
 
 def name_sizes(module: Module) -> Module:
-    """Give each `?` of a parameter a symbol, where the function computes with shapes.
+    """Give each `?` of a parameter a symbol.
 
-    `def @f(%x: Tensor[(?, 4), float32]) { .. shape_of(%x) .. }` ->
+    `def @f(%x: Tensor[(?, 4), float32]) { .. }` ->
     `def @f[x_d0](%x: Tensor[(x_d0, 4), float32]) { .. }`. Functions that are values keep their
     types, as do those whose calls have type arguments.
     """
-    chosen = {n: f for n, f in module.functions.items() if _is_open(f) and uses_shapes(f)}
+    chosen = {n: f for n, f in module.functions.items() if _is_open(f)}
     if not chosen:
         return module
     for name in _kept(module):
@@ -50,9 +51,18 @@ def _is_open(function: Function) -> bool:
 
 
 def _has_open_size(type_: Type | None) -> bool:
-    if isinstance(type_, TupleType):
-        return any(map(_has_open_size, type_.fields))
-    return isinstance(type_, TensorType) and any(isinstance(d, AnyDim) for d in type_.shape)
+    """Tell whether a tensor, or a tuple of not too many parts, leaves a size open."""
+    waiting, is_open, parts = [type_], False, 0
+    while waiting:
+        part = waiting.pop()
+        parts += 1
+        if parts > MOST_PARTS:
+            return False
+        if isinstance(part, TupleType):
+            waiting.extend(part.fields)
+        elif isinstance(part, TensorType):
+            is_open = is_open or any(isinstance(d, AnyDim) for d in part.shape)
+    return is_open
 
 
 def _kept(module: Module) -> set[str]:
@@ -79,7 +89,19 @@ def _named(function: Function) -> Function:
         new = param if kind is _type_of(param) else Var(param.name, kind, span=param.span)
         replaced[id(param)] = new
         params.append(new)
-    body = rebuild(function.body, lambda before, after: replaced.get(id(before), after))
+    for node in post_order(function.body):
+        # What was found for local names is found anew; a reference may leave a size open.
+        if isinstance(node, Let) and _has_open_size(node.var.type_annotation):
+            replaced[id(node.var)] = Var(node.var.name, None, span=node.var.span)
+
+    def step(before: Expr, after: Expr) -> Expr:
+        if isinstance(after, Let) and isinstance(before, Let) and id(before.var) in replaced:
+            var = replaced[id(before.var)]
+            assert isinstance(var, Var)
+            return replace(after, var=var)
+        return replaced.get(id(before), after)
+
+    body = rebuild(function.body, step)
     unnamed = tuple(variable.name for variable in fresh)
     return replace(
         function,
