@@ -4,6 +4,8 @@ that were sampled, or given to the greatest.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -148,14 +150,33 @@ def _first_of_greatest(rows: Array) -> Array:
     return np.asarray(np.where(np.isnan(rows), -np.inf, rows).argmax(1))
 
 
-@roi_align_grad.compute
-@like(roi_align_grad.rule)
-def _(grad: Tensor, data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
-    layout, kind = region_layout(_ALIGN, attrs["layout"]), wide(data.dtype)
-    batch, channels, height, width = layout.canonical(data.shape)
-    sizes = (height, width)
-    pooled = attrs["pooled_size"]
-    parts = (rois.shape[0], *pooled)
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a region in a channel: its place in `grad`, its number along each side, its image
+    and the ends of the region.
+    """
+
+    place: tuple[ScalarExpr, ...]
+    numbers: tuple[ScalarExpr, ...]
+    image: ScalarExpr
+    channel: ScalarExpr
+    ends: tuple[ScalarExpr, ...]
+
+
+def _by_parts(
+    name: str,
+    operands: tuple[Tensor, Tensor, Tensor],
+    attrs: Any,
+    steps: int,
+    add: Callable[[Writer, Memory, Memory, Memory, _Part], None],
+) -> Tensor:
+    """Return what `add` puts in place of zeros, for one part of a region after the other; a part
+    takes so many `steps`. Channels are independent of each other.
+    """
+    grad, data, rois = operands
+    layout, kind = region_layout(name, attrs["layout"]), wide(data.dtype)
+    batch, channels, *sizes = layout.canonical(data.shape)
+    parts = (rois.shape[0], *attrs["pooled_size"])
 
     def build(w: Writer, g: Memory, x: Memory, rois: Memory, result: Memory) -> None:
         with w.phase(channels) as channel:
@@ -163,53 +184,67 @@ def _(grad: Tensor, data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
                 image, *place = unflattened(flat, (batch, *sizes))
                 result[layout.arranged((image, channel, *place))] = 0.0
             with w.loop(0, te.dim(product(parts))) as flat:
-                region, *part = (w.let(v) for v in unflattened(flat, parts))
+                region, *numbers = (w.let(v) for v in unflattened(flat, parts))
                 image = w.let(te.index(te.cast(rois[region, te.dim(0)], INT64), batch))
-                ends = [te.cast(rois[region, te.dim(k)], kind) for k in range(1, 5)]
-                spans = []
-                for k in (0, 1):
-                    sides = ends[1 - k], ends[3 - k]
-                    span = span_of(SCALARS, *sides, pooled[k], attrs, kind)
-                    spans.append([w.let(v) for v in span])
-                numbers = [w.let(te.cast(p, kind)) for p in part]
-                slope = w.let(te.cast(g[layout.arranged((region, channel, *part))], kind))
+                ends = tuple(te.cast(rois[region, te.dim(k)], kind) for k in range(1, 5))
+                own = layout.arranged((region, channel, *numbers))
+                add(w, g, x, result, _Part(tuple(own), tuple(numbers), image, channel, ends))
 
-                def sampled(i: ScalarExpr, j: ScalarExpr) -> Any:
-                    found = []
-                    for k, sample in enumerate((i, j)):
-                        at = w.let(place_of(SCALARS, spans[k], numbers[k], sample, kind))
-                        found.append(between(SCALARS, at, sizes[k], kind))
-                    return found
+    work, label = dim_mul(product(grad.shape), steps), name.rpartition(".")[2]
+    (total,) = te.program([(data.shape, kind)], [grad, data, rois], build, work, label)
+    return te.compute(data.shape, lambda *i: te.cast(total[i], grad.dtype), label)
 
-                def spread(i: ScalarExpr, j: ScalarExpr, share: ScalarExpr) -> None:
-                    sides = sampled(i, j)
-                    counts = te.scalar("logical_and", sides[0][3], sides[1][3])
-                    part = w.let(te.select(counts, share, 0.0))
-                    for row, column, weight in _corners(SCALARS, sides):
-                        at = [te.index(v, n, "clip") for v, n in zip((row, column), sizes)]
-                        place = layout.arranged((image, channel, *(w.let(v) for v in at)))
-                        result[place] = result[place] + part * weight
 
-                rows, columns = spans[0][2], spans[1][2]
-                if attrs["mode"] == "avg":
-                    share = w.let(te.scalar("divide", slope, te.cast(rows * columns, kind)))
-                    with w.loop(0, rows) as i, w.loop(0, columns) as j:
-                        spread(i, j, share)
-                    return
-                most = w.cell(te.const(float("-inf"), kind))
-                best = w.cell(te.const(0, INT64))
-                with w.loop(0, rows) as i, w.loop(0, columns) as j:
-                    index = (image, channel)
-                    value = w.let(loaded(x, layout, index, sampled(i, j), sizes))
-                    better = w.let(te.scalar("greater", value, most.value))
-                    best.value = te.select(better, i * columns + j, best.value)
-                    most.value = te.select(better, value, most.value)
-                at = w.let(best.value)
-                spread(at // columns, at - at // columns * columns, slope)
+@roi_align_grad.compute
+@like(roi_align_grad.rule)
+def _(grad: Tensor, data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
+    layout, kind = region_layout(_ALIGN, attrs["layout"]), wide(data.dtype)
+    _, _, *size = layout.canonical(data.shape)
+    sizes, pooled = (size[0], size[1]), attrs["pooled_size"]
 
-    work = dim_mul(product(grad.shape), 128)
-    total = te.program([(data.shape, kind)], [grad, data, rois], build, work, "roi_align_grad")[0]
-    return te.compute(data.shape, lambda *i: te.cast(total[i], grad.dtype), "roi_align_grad")
+    def add(w: Writer, g: Memory, x: Memory, result: Memory, part: _Part) -> None:
+        spans = []
+        for k in (0, 1):
+            sides = part.ends[1 - k], part.ends[3 - k]
+            span = span_of(SCALARS, *sides, pooled[k], attrs, kind)
+            spans.append([w.let(v) for v in span])
+        numbers = [w.let(te.cast(n, kind)) for n in part.numbers]
+        slope = w.let(te.cast(g[part.place], kind))
+
+        def sampled(i: ScalarExpr, j: ScalarExpr) -> Any:
+            found = []
+            for k, sample in enumerate((i, j)):
+                at = w.let(place_of(SCALARS, spans[k], numbers[k], sample, kind))
+                found.append(between(SCALARS, at, sizes[k], kind))
+            return found
+
+        def spread(i: ScalarExpr, j: ScalarExpr, share: ScalarExpr) -> None:
+            sides = sampled(i, j)
+            counts = te.scalar("logical_and", sides[0][3], sides[1][3])
+            given = w.let(te.select(counts, share, 0.0))
+            for row, column, weight in _corners(SCALARS, sides):
+                at = [te.index(v, n, "clip") for v, n in zip((row, column), sizes)]
+                place = layout.arranged((part.image, part.channel, *(w.let(v) for v in at)))
+                result[place] = result[place] + given * weight
+
+        rows, columns = spans[0][2], spans[1][2]
+        if attrs["mode"] == "avg":
+            share = w.let(te.scalar("divide", slope, te.cast(rows * columns, kind)))
+            with w.loop(0, rows) as i, w.loop(0, columns) as j:
+                spread(i, j, share)
+            return
+        most = w.cell(te.const(float("-inf"), kind))
+        best = w.cell(te.const(0, INT64))
+        with w.loop(0, rows) as i, w.loop(0, columns) as j:
+            index = (part.image, part.channel)
+            value = w.let(loaded(x, layout, index, sampled(i, j), sizes))
+            better = w.let(te.scalar("greater", value, most.value))
+            best.value = te.select(better, i * columns + j, best.value)
+            most.value = te.select(better, value, most.value)
+        at = w.let(best.value)
+        spread(at // columns, at - at // columns * columns, slope)
+
+    return _by_parts(_ALIGN, (grad, data, rois), attrs, 128, add)
 
 
 @roi_align_grad.reduction_size
@@ -276,45 +311,34 @@ def _(grad: Array, data: Array, rois: Array, **attrs: Any) -> Array:
 @like(roi_pool_grad.rule)
 def _(grad: Tensor, data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
     layout, kind = region_layout(_POOL, attrs["layout"]), wide(data.dtype)
-    batch, channels, height, width = layout.canonical(data.shape)
-    sizes = (height, width)
-    pooled = attrs["pooled_size"]
-    parts = (rois.shape[0], *pooled)
+    _, _, *size = layout.canonical(data.shape)
+    sizes, pooled = (size[0], size[1]), attrs["pooled_size"]
 
-    def build(w: Writer, g: Memory, x: Memory, rois: Memory, result: Memory) -> None:
-        with w.phase(channels) as channel:
-            with w.loop(0, te.dim(product((batch, *sizes)))) as flat:
-                image, *place = unflattened(flat, (batch, *sizes))
-                result[layout.arranged((image, channel, *place))] = 0.0
-            with w.loop(0, te.dim(product(parts))) as flat:
-                region, *part = (w.let(v) for v in unflattened(flat, parts))
-                image = w.let(te.index(te.cast(rois[region, te.dim(0)], INT64), batch))
-                ends = [te.cast(rois[region, te.dim(k)], kind) for k in range(1, 5)]
-                window = []
-                for k in (0, 1):
-                    number, sides = te.cast(part[k], kind), (ends[1 - k], ends[3 - k])
-                    found = part_of(SCALARS, *sides, number, pooled[k], sizes[k], attrs, kind)
-                    window.append([w.let(v) for v in found])
-                (top, bottom), (left, right) = window
-                most = w.cell(te.const(float("-inf"), kind))
-                best = [w.cell(begin) for begin, _ in window]
-                with w.loop(top, bottom) as i, w.loop(left, right) as j:
-                    inner = [te.index(v, n, "clip") for v, n in zip((i, j), sizes)]
-                    value = w.let(te.cast(x[layout.arranged((image, channel, *inner))], kind))
-                    better = w.let(te.scalar("greater", value, most.value))
-                    for cell, v in zip(best, (i, j)):
-                        cell.value = te.select(better, v, cell.value)
-                    most.value = te.select(better, value, most.value)
-                filled = [begin < end for begin, end in window]
-                held = [te.index(cell.value, n, "clip") for cell, n in zip(best, sizes)]
-                at = layout.arranged((image, channel, *(w.let(v) for v in held)))
-                slope = te.cast(g[layout.arranged((region, channel, *part))], kind)
-                given = te.select(te.scalar("logical_and", *filled), slope, 0.0)
-                result[at] = result[at] + given
+    def add(w: Writer, g: Memory, x: Memory, result: Memory, part: _Part) -> None:
+        window = []
+        for k in (0, 1):
+            number = te.cast(part.numbers[k], kind)
+            sides = part.ends[1 - k], part.ends[3 - k]
+            found = part_of(SCALARS, *sides, number, pooled[k], sizes[k], attrs, kind)
+            window.append([w.let(v) for v in found])
+        (top, bottom), (left, right) = window
+        most = w.cell(te.const(float("-inf"), kind))
+        best = [w.cell(begin) for begin, _ in window]
+        with w.loop(top, bottom) as i, w.loop(left, right) as j:
+            inner = [te.index(v, n, "clip") for v, n in zip((i, j), sizes)]
+            value = w.let(te.cast(x[layout.arranged((part.image, part.channel, *inner))], kind))
+            better = w.let(te.scalar("greater", value, most.value))
+            for cell, v in zip(best, (i, j)):
+                cell.value = te.select(better, v, cell.value)
+            most.value = te.select(better, value, most.value)
+        filled = [begin < end for begin, end in window]
+        held = [te.index(cell.value, n, "clip") for cell, n in zip(best, sizes)]
+        at = layout.arranged((part.image, part.channel, *(w.let(v) for v in held)))
+        slope = te.cast(g[part.place], kind)
+        given = te.select(te.scalar("logical_and", *filled), slope, 0.0)
+        result[at] = result[at] + given
 
-    work = dim_mul(product(grad.shape), 64)
-    total = te.program([(data.shape, kind)], [grad, data, rois], build, work, "roi_pool_grad")[0]
-    return te.compute(data.shape, lambda *i: te.cast(total[i], grad.dtype), "roi_pool_grad")
+    return _by_parts(_POOL, (grad, data, rois), attrs, 64, add)
 
 
 @roi_pool_grad.reduction_size
