@@ -6,6 +6,12 @@ from dataclasses import dataclass
 
 from relayvm.base.diagnostics import error
 
+# The levels of x86-64 that code is made for, with those of their features that LLVM and the
+# loader's check know by name.
+_LEVEL_3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "popcnt", "sse4.2")
+_LEVEL_4 = (*_LEVEL_3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+X86_LEVELS = {"x86-64-v3": _LEVEL_3, "x86-64-v4": _LEVEL_4}
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

@@ -11,17 +11,14 @@ import platform
 from dataclasses import dataclass, replace
 
 from relayvm.base.diagnostics import error
-from relayvm.base.target import Target
+from relayvm.base.target import X86_LEVELS, Target
 
-_LEVEL_3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "popcnt", "sse4.2")
-_LEVEL_4 = (*_LEVEL_3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
-_LEVELS = {"x86-64-v3": _LEVEL_3, "x86-64-v4": _LEVEL_4}
 _CPU_LEVELS = {
     **dict.fromkeys(("haswell", "broadwell", "skylake", "alderlake"), "x86-64-v3"),
     **dict.fromkeys(("znver1", "znver2", "znver3"), "x86-64-v3"),
     **dict.fromkeys(("skylake-avx512", "cascadelake", "icelake-server"), "x86-64-v4"),
     **dict.fromkeys(("sapphirerapids", "znver4", "znver5"), "x86-64-v4"),
-    **{level: level for level in _LEVELS},
+    **{level: level for level in X86_LEVELS},
 }
 # What CPUs of a level may have beyond it, and what kernels gain much from.
 _EXTRAS = {"x86-64-v4": ("avx512vnni",)}
@@ -73,7 +70,7 @@ def target_cpu(target: Target) -> Cpu:
         )
     level = _x86_level(target)
     extra += tuple(f for f in _extras(target, level) if f not in extra)
-    features = tuple(sorted({*_LEVELS[level], *extra}))
+    features = tuple(sorted({*X86_LEVELS[level], *extra}))
     # `movbe` belongs to the levels, but GCC's run-time check, which the loader uses, lacks it.
     llvm_features = (*(f"+{f}" for f in extra), "-movbe")
     return Cpu(triple, level, features, llvm_features, 512 if level == "x86-64-v4" else 256)
@@ -88,10 +85,10 @@ def _x86_level(target: Target) -> str:
     if target.triple and target.triple.split("-")[0] != platform.machine():
         return "x86-64-v3"
     features = host_features()
-    for level, needed in reversed(_LEVELS.items()):
+    for level, needed in reversed(X86_LEVELS.items()):
         if features.issuperset(needed):
             return level
-    missing = ", ".join(f for f in _LEVEL_3 if f not in features)
+    missing = ", ".join(f for f in X86_LEVELS["x86-64-v3"] if f not in features)
     raise error("unknown-target", f"this CPU lacks {missing}, which kernels need")
 
 
@@ -138,7 +135,7 @@ def host_triple() -> str:
 def host_features() -> frozenset[str]:
     """Return those features of this CPU that are asked for here, in LLVM's spelling."""
     flags = cpu_flags()
-    known = (*_LEVEL_4, *(f for extras in _EXTRAS.values() for f in extras))
+    known = (*X86_LEVELS["x86-64-v4"], *(f for extras in _EXTRAS.values() for f in extras))
     return frozenset(f for f in known if _LINUX_NAMES.get(f, f) in flags)
 
 
@@ -151,4 +148,4 @@ def cpu_flags() -> frozenset[str]:
                     return frozenset(line.partition(":")[2].split())
     except OSError:
         pass
-    return frozenset(_LINUX_NAMES.get(f, f) for f in _LEVEL_3)
+    return frozenset(_LINUX_NAMES.get(f, f) for f in X86_LEVELS["x86-64-v3"])

@@ -7,11 +7,10 @@ import platform
 from dataclasses import dataclass
 
 from relayvm.base.diagnostics import error
+from relayvm.base.target import X86_LEVELS
 from relayvm.vm.library import lib
 
-_LEVEL_3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "popcnt", "sse4.2")
-_LEVEL_4 = (*_LEVEL_3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
-_LEVELS = {"x86-64-v3": _LEVEL_3, "x86-64-v4": _LEVEL_4, "x86-64": (), "generic": ("neon",)}
+_NEEDS = {**X86_LEVELS, "x86-64": (), "generic": ("neon",)}
 _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 FIELDS = (
@@ -107,8 +106,8 @@ def this_host() -> Host:
     cpu = "generic"
     if machine == "x86_64":
         # The levels of kernels, which are inlined.
-        levels = [level for level in ("x86-64-v4", "x86-64-v3") if _has_all(_LEVELS[level])]
-        cpu = levels[0] if levels else "x86-64"
+        levels = [level for level, features in X86_LEVELS.items() if _has_all(features)]
+        cpu = levels[-1] if levels else "x86-64"
     return host_of(f"{machine}-unknown-linux-gnu", cpu)
 
 
@@ -120,7 +119,7 @@ def host_of(triple: str, cpu: str) -> Host:
         cpu=cpu,
         # `movbe` is not asked for; Darwin and Windows keep x18 for themselves.
         features="-movbe" if is_x86 else "+reserve-x18",
-        needs=_LEVELS[cpu if is_x86 else "generic"],
+        needs=_NEEDS[cpu if is_x86 else "generic"],
         stack_register="rsp" if is_x86 else "sp",
         has_half=cpu != "x86-64",
         is_stress=bool(lib.rvm_is_stress_build()),
