@@ -229,8 +229,9 @@ int32_t interpreter_run(rvm_machine *machine, rvm_frame *frame, uint64_t *result
 #endif
     register rvm_machine *m IN_REGISTER("r13") = machine;
     uint64_t *r = frame->slots;
-    const uint64_t calls_left = m->max_depth - m->depth;
-    register int64_t state IN_REGISTER("r15") = calls_left < UINT32_MAX ? (int64_t)calls_left : UINT32_MAX;
+    /* All that returns adds to it, those that wait already too: the lower half must hold the whole depth. */
+    const uint64_t calls_left = m->max_depth - m->depth, most_left = m->depth < UINT32_MAX ? UINT32_MAX - m->depth : 0;
+    register int64_t state IN_REGISTER("r15") = (int64_t)(calls_left < most_left ? calls_left : most_left);
     const uint64_t whole_depth = m->depth + (uint32_t)state;
     LOAD_FUEL();
     int32_t trap = 0;
