@@ -9,6 +9,7 @@ from typing import cast
 from relayvm.base.dims import Dim, DimVar, symbol
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import is_primitive, same_scope_children, scope_bodies
+from relayvm.compiler.transforms.aligned_generics import with_aligned_params
 from relayvm.compiler.transforms.blocks import Binding, split_block
 from relayvm.compiler.transforms.cps_types import (
     Answers,
@@ -157,7 +158,8 @@ class _Conversion:
     def _converted(self, function: Function, answers: Answers) -> Function:
         answer = TypeVar("Ans")
         types = CpsTypes(answer, answers)
-        wrapped = function_to_anf(expanded_where(function, _needs_own_answer))
+        aligned = with_aligned_params(function, self.module)
+        wrapped = function_to_anf(expanded_where(aligned, _needs_own_answer))
         copy = CpsCopier(types, answers, self.names).copy(wrapped)
         assert isinstance(copy, Function)
         arities = {new: self.module.functions[n].type_params for n, new in self.names.items()}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from relayvm.base.diagnostics import RelayError, error
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.infer_types import infer_types
+from relayvm.compiler.transforms.aligned_generics import with_aligned_params
 from relayvm.compiler.transforms.copies import TypeMap
 from relayvm.compiler.transforms.eta_expand import expanded
 from relayvm.compiler.transforms.generic_casts import Casts, DeclaredTypes
@@ -129,7 +130,7 @@ class _Makers:
             if is_primitive(function):
                 self.functions[name] = function
                 continue
-            named = declared.applied(function)
+            named = declared.applied(with_aligned_params(function, self.old))
             named = function_to_anf(expanded(named, (Constructor, GlobalVar)))
             lifted[name] = self.lifts.run(name, function_to_anf(casts.run(named)))
         lifted.update(self.lifts.functions)

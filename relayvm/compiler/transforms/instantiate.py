@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from relayvm.base.dims import Dim, symbol
 from relayvm.base.settings import flag
+from relayvm.compiler.transforms.aligned_generics import with_aligned_params
 from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.compiler.transforms.generic_places import GenericTypes
 from relayvm.compiler.transforms.generic_values import with_named_instances
@@ -91,6 +92,7 @@ def _is_polymorphic(module: Module) -> bool:
 
 def _without_local_params(function: Function, module: Module) -> Function:
     """Copy each polymorphic local function for the types of its uses; raises NotClosed."""
+    function = with_aligned_params(function, module)
     named = with_named_instances(function, module)
     takes_values = named is not function
     function = _without_other_names(named)

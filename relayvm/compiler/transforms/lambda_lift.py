@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from relayvm.base.trampoline import Recursive
 from relayvm.compiler.analysis.scopes import is_primitive
+from relayvm.compiler.transforms.aligned_generics import with_aligned_params
 from relayvm.compiler.transforms.lift_closures import Lifter
 from relayvm.compiler.transforms.lift_generics import Lifts
 from relayvm.ir.expr import Expr, Function, GlobalVar, Let, Var
@@ -29,7 +30,9 @@ def lambda_lift(module: Module) -> Module:
     functions: dict[str, Function] = {}
     for name, function in module.functions.items():
         kept = is_primitive(function) or function.attrs.get("Closure")
-        functions[name] = function if kept else generics.run(name, function)
+        if not kept:
+            function = generics.run(name, with_aligned_params(function, module))
+        functions[name] = function
     functions.update(generics.functions)
     for name, function in functions.items():
         kept = is_primitive(function) or function.attrs.get("Closure")

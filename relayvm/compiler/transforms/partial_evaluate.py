@@ -14,6 +14,7 @@ from typing import cast
 from relayvm.base.dims import Dim
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import is_primitive
+from relayvm.compiler.transforms.aligned_generics import with_aligned_params
 from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.compiler.transforms.known_references import CreationPlan, creation_plan
 from relayvm.compiler.transforms.known_values import (
@@ -86,7 +87,7 @@ def partial_evaluate(module: Module) -> Module:
     functions = dict(module.functions)
     for name, function in module.functions.items():
         if not is_primitive(function):
-            left = evaluator.function_of(function)
+            left = evaluator.function_of(with_aligned_params(function, module))
             functions[name] = function if structural_equal(left, function) else left
     return module.with_functions(functions)
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from relayvm.compiler.analysis.purity import Effect, Purity
 from relayvm.compiler.analysis.scopes import Scopes, is_atomic, same_scope_children, scope_bodies
 from relayvm.compiler.analysis.traps import is_inert
-from relayvm.ir.expr import Expr, Function, Let, Var
+from relayvm.compiler.transforms.generic_places import GenericTypes
+from relayvm.ir.expr import Expr, Function, If, Let, Match, RefCreate, Tuple, Var
 from relayvm.ir.module import Module
 from relayvm.ir.scope import Scope
 from relayvm.ir.visit import post_order, with_parts
@@ -20,8 +21,9 @@ def to_graph_normal_form(module: Module) -> Module:
 
     A let stays if its value would be computed more often (the variable is used in a function that
     the let stands outside of), if the function it binds is recursive, if its annotation promises
-    more than the type of its value, and, in a program that writes references, if its value can have
-    an effect, trap or run for ever. An unused let goes unless it writes a reference.
+    more than the type of its value or says how general functions in it are, and, in a program that
+    writes references, if its value can have an effect, trap or run for ever. An unused let goes
+    unless it writes a reference.
     """
     purity = Purity(module)
     functions = {n: drop_lets(f, purity, lambda _: True) for n, f in module.functions.items()}
@@ -55,8 +57,9 @@ def _droppable(
     places = _places_of_use(scopes)
     writes = bool(purity.anything & Effect.WRITE)
     found: dict[Var, Expr] = {}
+    generic = GenericTypes()
     for node in scopes.order:
-        if not isinstance(node, Let) or _promises_more(node):
+        if not isinstance(node, Let) or _promises_more(node, generic):
             continue
         used = places.get(node.var, [])
         if not wanted(len(used)):
@@ -88,9 +91,16 @@ def _places_of_use(scopes: Scopes) -> dict[Var, list[Scope]]:
     return places
 
 
-def _promises_more(let: Let) -> bool:
+def _promises_more(let: Let, generic: GenericTypes) -> bool:
+    """Return True if a let declares what its value would not be without it."""
     annotation = let.var.type_annotation
-    return annotation is not None and annotation != let.value.checked_type
+    if annotation is None:
+        return False
+    if annotation != let.value.checked_type:
+        return True
+    # How general the functions are that such a value has is for its place to say.
+    places = (If, Match, RefCreate, Tuple)
+    return isinstance(let.value, places) and generic(annotation)
 
 
 def _crosses_function(outer: Scope, used: list[Scope]) -> bool:
