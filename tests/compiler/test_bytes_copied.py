@@ -5,6 +5,7 @@ joins are read in place or written where they belong.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,12 +40,62 @@ def run(body: str, *args: Any, params: str = "%x: Tensor[(6, 4), float32]") -> t
         ("split(%x, indices_or_sections=[1, 4], axis=-2).2", (4, 6)),
         ("strided_slice(strided_slice(%x, begin=[1], end=[6]), begin=[2], end=[4])", (3, 5)),
         ("strided_slice(%x, begin=[3], end=[3])", (3, 3)),
+        ("strided_slice(%x, begin=[8], end=[9])", (6, 6)),
     ],
 )
 def test_parts_of_the_leading_axis_are_views(body: str, rows: tuple[int, int]) -> None:
     result, written = run(body, X)
     np.testing.assert_array_equal(result, X[slice(*rows)])
     assert written == 0
+
+
+PARTS = [
+    ("strided_slice(%x, begin=[2], end=[4])", lambda x: x[2:4]),
+    ("strided_slice(%x, begin=[-3, 0], end=[100, 4], strides=[1, 1])", lambda x: x[-3:]),
+    ("strided_slice(%x, begin=[1, 0], end=[-1, 2147483647])", lambda x: x[1:-1]),
+    ("strided_slice(%x, begin=[-5], end=[-2])", lambda x: x[-5:-2]),
+    ('strided_slice(%x, begin=[1], end=[2], slice_mode="size")', lambda x: x[1:3]),
+    ('strided_slice(%x, begin=[1], end=[-1], slice_mode="size")', lambda x: x[1:]),
+    (
+        "strided_slice(strided_slice(%x, begin=[1], end=[6]), begin=[-4], end=[4])",
+        lambda x: x[1:6][-4:4],
+    ),
+    ("split(%x, indices_or_sections=3, axis=0).1", lambda x: x[len(x) // 3 : len(x) // 3 * 2]),
+    ("split(%x, indices_or_sections=[1, 3], axis=-2).2", lambda x: x[3:]),
+    (
+        "split(strided_slice(%x, begin=[-3], end=[9]), indices_or_sections=3, axis=0).2",
+        lambda x: x[-3:9][2:],
+    ),
+]
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "jit"])
+@pytest.mark.parametrize("length", ["n", "?", "n*3"])
+def test_parts_of_axes_of_any_length_are_views(length: str, engine: str, tmp_path: Path) -> None:
+    generic = "[n]" if "n" in length else ""
+    parameter = f"%x: Tensor[({length}, 4), float32]"
+    entries = [f"def @p{i}{generic}({parameter}) {{ {body} }}" for i, (body, _) in enumerate(PARTS)]
+    compiled = relayvm.compile(relayvm.parse("\n".join(entries)))
+    assert not compiled.program().kernels
+    compiled.save(tmp_path / "parts.rvm")
+    vm = relayvm.VirtualMachine(relayvm.load(tmp_path / "parts.rvm"), engine=engine)
+    for rows in (3, 6, 12):
+        x = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
+        for i, (body, meant) in enumerate(PARTS):
+            np.testing.assert_array_equal(vm.invoke(f"p{i}", x), meant(x), body)
+
+
+@pytest.mark.parametrize(
+    ("part", "rows"),
+    [("indices_or_sections=2", 5), ("indices_or_sections=[1, 4]", 3), ("indices_or_sections=4", 2)],
+)
+def test_a_split_that_does_not_fit_an_axis_of_any_length_traps(part: str, rows: int) -> None:
+    text = f"def @main(%x: Tensor[(?, 4), float32]) {{\n  split(%x, {part}, axis=0)\n}}"
+    exe = relayvm.compile(relayvm.parse(text))
+    assert not exe.program().kernels
+    with pytest.raises(relayvm.Trap, match=r"must be equal\n.*:2:3") as trap:
+        relayvm.VirtualMachine(exe).run(np.zeros((rows, 4), np.float32))
+    assert trap.value.code == "run-time-shape"
 
 
 def test_parts_that_only_leave_are_views_beside_a_kernel_that_reads_others() -> None:
@@ -75,7 +126,10 @@ def test_parts_go_to_functions_without_a_copy() -> None:
 
 
 @pytest.mark.parametrize("opt_level", [0, 3])
-def test_what_is_written_in_place_is_not_seen_through_a_part(opt_level: int) -> None:
+@pytest.mark.parametrize(("rows", "half"), [("6", "3"), ("?", "?")])
+def test_what_is_written_in_place_is_not_seen_through_a_part(
+    rows: str, half: str, opt_level: int
+) -> None:
     text = """
     def @turned(%x: Tensor[(6, 4), float32]) -> Tensor[(6, 4), float32] { exp(%x) }
     def @main(%x: Tensor[(6, 4), float32]) {
@@ -88,6 +142,7 @@ def test_what_is_written_in_place_is_not_seen_through_a_part(opt_level: int) -> 
       if (%n < 1) { %x } else { @other(%x + 1f, %n - 1) }
     }
     """
+    text = text.replace("(6,", f"({rows},").replace("(3,", f"({half},")
     exe = relayvm.compile(relayvm.parse(text), opt_level=opt_level)
     q, first, second = relayvm.VirtualMachine(exe).run(X)
     wanted = np.exp(X)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from relayvm.base.abi import TrapCode
 from relayvm.base.diagnostics import InternalError
@@ -34,8 +34,14 @@ from relayvm.compiler.lower.linear import (
     Take,
     Use,
 )
-from relayvm.compiler.lower.words import Rows, is_view, leading_parts, word_instruction
-from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Op
+from relayvm.compiler.lower.words import (
+    LeadingParts,
+    Rows,
+    is_view,
+    leading_parts,
+    word_instruction,
+)
+from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Op, Var
 from relayvm.ir.intrinsics import Intrinsic
 from relayvm.ir.types import UNIT, FuncType, TensorType, TupleType, Type
 from relayvm.ops.operator import Operator
@@ -169,16 +175,31 @@ class Calls(Code):
         args = [self.whole(self.value(a), call.span) for a in call.args]
         if parts is not None:
             sources = dict(zip(function.params, args))
-            regs = [self._rows(sources[p.param], p, t, call.span) for p, t in zip(parts, outputs)]
+            regs = self._leading_parts(parts, sources, outputs, call.span)
         else:
             plan = self.unit.kernels.plan(function)
             args += [self.dims.word(d, call.span) for d in plan.extra_dims]
             regs = self._run_kernel(plan.number, args, outputs, call.span)
         return Bundle(list(regs), kind) if isinstance(kind, TupleType) else regs[0]
 
+    def _leading_parts(
+        self,
+        parts: LeadingParts,
+        sources: Mapping[Var, Reg],
+        outputs: Sequence[Type],
+        span: Span | None,
+    ) -> list[Reg]:
+        """Emit views of rows of the tensors that lie in `sources`."""
+        first = [TensorType((length,), INT64) for length in parts.lengths.values()]
+        with self.dims.operands([sources[p] for p in parts.lengths], first):
+            for check in parts.checks:
+                a, b = (self.dims.word(d, span) for d in (check.a, check.b))
+                self.emit("check_equal", Use(a), Use(b), span=span)
+            return [self._rows(sources[r.param], r, t, span) for r, t in zip(parts.rows, outputs)]
+
     def _rows(self, source: Reg, rows: Rows, kind: Type, span: Span | None) -> Reg:
         result = Reg(OBJECT, type=kind)
-        begin, end = self.word(rows.begin, span), self.word(rows.end, span)
+        begin, end = (self.dims.word(d, span) for d in (rows.begin, rows.end))
         self.emit("slice_view", Def(result), Use(source), Use(begin), Use(end), span=span)
         return result
 

@@ -8,14 +8,28 @@ function of such parts alone is no kernel but views.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from relayvm.base.dims import (
+    Dim,
+    DimVar,
+    dim_add,
+    dim_min,
+    dim_sub,
+    dim_variables,
+    linear_dim,
+    symbol,
+)
 from relayvm.base.dtypes import DType
+from relayvm.base.shapes import Check, shape_context
 from relayvm.compiler.transforms.blocks import split_block
 from relayvm.ir.expr import Call, Expr, Function, Op, Tuple, TupleGetItem, Var
-from relayvm.ir.types import TensorType, TupleType
+from relayvm.ir.types import TensorType
+from relayvm.ops.movement import section_bounds
 from relayvm.ops.operator import Operator
 from relayvm.ops.slicing import SliceSpec, slice_ranges
+from relayvm.ops.tracing import name_unknown_dims
 
 _ARITHMETIC = {
     "add": "add",
@@ -121,39 +135,70 @@ class Rows:
     """Rows `begin` up to `end` of a parameter, counted along its first axis."""
 
     param: Var
-    begin: int
-    end: int
+    begin: Dim
+    end: Dim
 
 
-def leading_parts(function: Function) -> tuple[Rows, ...] | None:
+@dataclass(frozen=True, slots=True)
+class LeadingParts:
+    """The rows that a function takes of its parameters, and what must hold for that.
+
+    `lengths` are the first axes that a run tells and that the others are written in.
+    """
+
+    rows: tuple[Rows, ...]
+    checks: tuple[Check, ...]
+    lengths: Mapping[Var, Dim]
+
+
+def leading_parts(function: Function) -> LeadingParts | None:
     """Return the results of a primitive function that only takes rows of its parameters; None for
     any other.
 
-    `fn (%p) { strided_slice(%p, begin=[1], end=[3]) }` -> (rows 1 to 3 of %p,)
+    `fn (%p) { strided_slice(%p, begin=[1], end=[3]) }` -> rows 1 to 3 of %p
     """
-    known: dict[Expr, tuple[Rows, ...]] = {}
+    lengths: dict[Var, Dim] = {}
     for param in function.params:
         kind = param.checked_type
-        if isinstance(kind, TensorType) and kind.shape and isinstance(kind.shape[0], int):
-            known[param] = (Rows(param, 0, kind.shape[0]),)
+        if isinstance(kind, TensorType) and kind.shape:
+            lengths[param] = _length(kind)
+    known: dict[Expr, tuple[Rows, ...]] = {p: (Rows(p, 0, d),) for p, d in lengths.items()}
     bindings, tail = split_block(function.body)
-    for binding in bindings:
-        parts = _parts(binding.value, known)
-        if parts is None:
-            return None
-        known[binding.var] = parts
-    return _parts(tail, known)
+    with shape_context() as context:
+        for binding in bindings:
+            parts = _parts(binding.value, known)
+            if parts is None:
+                return None
+            known[binding.var] = parts
+        rows = _parts(tail, known)
+    if rows is None:
+        return None
+    dims = [d for r in rows for d in (r.begin, r.end)]
+    dims += [d for c in context.checks for d in (c.a, c.b)]
+    needed = {v for d in dims for v in dim_variables(d)}
+    told = {p: d for p, d in lengths.items() if not needed.isdisjoint(dim_variables(d))}
+    return LeadingParts(rows, tuple(context.checks), told)
 
 
 def takes_rows(call: Call) -> bool:
-    """Tell whether a call gives known rows of its operand, which may be views of it."""
+    """Tell whether a call gives rows of its operand that may be views of it."""
     kind = call.args[0].checked_type if len(call.args) == 1 else None
-    if not isinstance(kind, TensorType) or not kind.shape or not isinstance(kind.shape[0], int):
+    if not isinstance(kind, TensorType) or not kind.shape:
         return False
-    return _rows_taken(call, Rows(Var("p"), 0, kind.shape[0])) is not None
+    return _rows_taken(call, Rows(Var("p"), 0, _length(kind))) is not None
 
 
-def _parts(value: Expr, known: dict[Expr, tuple[Rows, ...]]) -> tuple[Rows, ...] | None:
+def _length(kind: TensorType) -> Dim:
+    """Return the size of the first axis, a name of its own where it does not tell that of its type.
+
+    `n*2` -> `n*2`; `?` -> `rows`, a fresh variable
+    """
+    first = kind.shape[0]
+    told = isinstance(first, int) or linear_dim(first) is not None
+    return first if told else symbol(DimVar("rows"))
+
+
+def _parts(value: Expr, known: Mapping[Expr, tuple[Rows, ...]]) -> tuple[Rows, ...] | None:
     match value:
         case Var():
             return known.get(value)
@@ -171,31 +216,27 @@ def _parts(value: Expr, known: dict[Expr, tuple[Rows, ...]]) -> tuple[Rows, ...]
 
 
 def _rows_taken(call: Call, source: Rows) -> tuple[Rows, ...] | None:
-    operand, result = call.args[0].checked_type, call.checked_type
+    operand = call.args[0].checked_type
     if not isinstance(operand, TensorType) or not isinstance(call.op, Operator):
         return None  # a tuple of one part
     attrs = call.op.complete_attrs(call.attrs)
+    extent = dim_sub(source.end, source.begin)
+    bounds: list[tuple[Dim, Dim]] = []
     if call.op.name == "strided_slice":
-        first, *others = slice_ranges(operand.shape, SliceSpec(**attrs))
+        named = name_unknown_dims(operand, [])
+        assert isinstance(named, TensorType)
+        first, *others = slice_ranges((extent, *named.shape[1:]), SliceSpec(**attrs))
         whole = all(
-            (r.begin, r.stride, r.size) == (0, 1, d) for r, d in zip(others, operand.shape[1:])
+            (r.begin, r.stride, r.size) == (0, 1, d) for r, d in zip(others, named.shape[1:])
         )
-        if (
-            whole
-            and first.stride == 1
-            and isinstance(first.begin, int)
-            and isinstance(first.size, int)
-        ):
-            begin = source.begin + first.begin
-            return (replace(source, begin=begin, end=begin + first.size),)
+        if not whole or first.stride != 1:
+            return None
+        # What is empty may begin behind the end.
+        begin = dim_min(first.begin, extent)
+        bounds = [(begin, dim_add(begin, first.size))]
     elif call.op.name == "split" and attrs["axis"] in (0, -operand.rank):
-        kinds = result.fields if isinstance(result, TupleType) else ()
-        parts: list[Rows] = []
-        for kind in kinds:
-            size = kind.shape[0] if isinstance(kind, TensorType) else None
-            if not isinstance(size, int):
-                return None
-            begin = parts[-1].end if parts else source.begin
-            parts.append(replace(source, begin=begin, end=begin + size))
-        return tuple(parts)
-    return None
+        bounds = section_bounds(extent, attrs["indices_or_sections"])
+    else:
+        return None
+    ranges = [tuple(dim_add(source.begin, d) for d in pair) for pair in bounds]
+    return tuple(replace(source, begin=begin, end=end) for begin, end in ranges)
