@@ -82,13 +82,14 @@ def _check_escapes(context: Context, functions: Iterable[Function]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Spoilt:
-    """What has types that fit anywhere: variables, functions by name, and what type parameters
-    stand for where an operator is called.
+    """What has types that fit anywhere: variables, functions by name, what type parameters stand
+    for where an operator is called, and calls of operators, by id, that lack attributes.
     """
 
     variables: tuple[Var, ...]
     functions: frozenset[str]
     params: frozenset[TypeVar]
+    calls: frozenset[int]
 
 
 def type_errors(module: Module, names: Collection[str], spoilt: Spoilt) -> tuple[Diagnostic, ...]:
@@ -99,6 +100,8 @@ def type_errors(module: Module, names: Collection[str], spoilt: Spoilt) -> tuple
         context.vars.update((id(var), POISON) for var in spoilt.variables)
         context.unclear = spoilt.functions
         context.unclear_params |= spoilt.params
+        context.unclear_calls = spoilt.calls
+        context.has_faults = True
         _visit_module(context, functions)
 
     return tuple(_settled(module, {}, visit).sink.diagnostics)

@@ -34,7 +34,8 @@ def parse_every_error(source: Source | str, operators: Mapping[str, Op]) -> Modu
         every.add(diagnostic)
     whole = _whole_functions(found)
     functions = _unclear_functions(found, whole)
-    spoilt = Spoilt(found.missing, functions, frozenset(found.unclear_params))
+    calls = frozenset(map(id, found.unclear_calls))
+    spoilt = Spoilt(found.missing, functions, frozenset(found.unclear_params), calls)
     for diagnostic in type_errors(module, whole, spoilt) if whole else ():
         # What nothing fixes here may follow from a text that could not be read.
         if diagnostic.code != "cannot-infer":

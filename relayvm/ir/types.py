@@ -5,12 +5,12 @@ object.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Union
 
-from relayvm.base.dims import Dim, DimVar
-from relayvm.base.dtypes import BY_NAME, DType
+from relayvm.base.dims import Dim, DimExpr, DimVar, dim_variables, symbol
+from relayvm.base.dtypes import BY_NAME, FLOAT32, DType
 from relayvm.base.source import Span
 
 
@@ -242,6 +242,19 @@ RESERVED_NAMES = {
 
 POISON: Type = TypeVar("<error>")
 """The type of what has an error that is already reported; fits everything."""
+
+_POISON_SIZE = DimVar("_")
+
+POISON_DIM: Dim = symbol(_POISON_SIZE)
+"""A dim that has an error which is reported, in a type that is known but for it."""
+
+POISON_DTYPE: DType = replace(FLOAT32, name="_")
+"""The same for an element type."""
+
+
+def is_poisoned(dim: Dim) -> bool:
+    """Return True for a dim of which something is wrong: it fits every other."""
+    return isinstance(dim, DimExpr) and _POISON_SIZE in dim_variables(dim)
 
 
 def scalar_type(dtype: DType) -> TensorType:

@@ -8,7 +8,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, TypeGuard, get_args, get_type_hints
 
 from relayvm.base.attribute_kinds import given_text, kind_text
 from relayvm.base.diagnostics import count
@@ -28,7 +28,18 @@ from relayvm.base.dtypes import (
 )
 from relayvm.base.shapes import ShapeError
 from relayvm.ir.expr import AttributeSchema, AttrValue, OperandSchema
-from relayvm.ir.types import FuncType, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
+from relayvm.ir.types import (
+    POISON,
+    POISON_DTYPE,
+    FuncType,
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+)
 
 F = typing.TypeVar("F", bound=Callable[..., Any])
 
@@ -292,15 +303,46 @@ def check_known_operands(
         previous = given
 
 
+def operand_failures(
+    op_name: str, operands: Sequence[ConstrainedOperand], types: Sequence[Type]
+) -> dict[int, ShapeError]:
+    """Return what is wrong with operands, by position, whatever the others are, and with dtypes
+    beside that of the operand before.
+
+    Types may have parts that are to be found or have a reported error. Operands that are type
+    parameters fail as one: what they lack is one constraint.
+    """
+    found: dict[int, ShapeError] = {}
+    previous: Type | None = None
+    is_promised_too_little = False
+    for index, (operand, given) in enumerate(zip(operands, types)):
+        before, previous = previous, None
+        if _is_open(given):
+            continue
+        try:
+            _check_operand(op_name, operand, given, before)
+            previous = given
+        except ShapeError as failure:
+            if not (isinstance(given, TypeVar) and is_promised_too_little):
+                found[index] = failure
+            is_promised_too_little |= isinstance(given, TypeVar)
+    return found
+
+
 def check_class(op_name: str, operand: ConstrainedOperand, given: Type) -> tuple[Type, ...]:
-    """Return the tensors of an operand; raises ShapeError where it is none, nor a tuple of some."""
+    """Return the tensors of an operand; raises ShapeError where it is none, nor a tuple of some.
+
+    What is still to be found may be one.
+    """
     constraint = operand.constraint
     tensors: tuple[Type, ...] = (given,)
     if constraint.is_tuple and isinstance(given, TupleType):
         tensors = given.fields
     elif constraint.is_tuple:
         tensors = ()
-    if not all(isinstance(t, TensorType) for t in tensors) or (constraint.is_tuple and not tensors):
+    if not all(isinstance(t, TensorType) or _is_open(t) for t in tensors) or (
+        constraint.is_tuple and not tensors
+    ):
         wanted = f"operand `{operand.name}` of `{op_name}` must be {constraint.text}"
         raise ShapeError(f"{wanted}, got {_class_text(given)}", "type-mismatch")
     return tensors
@@ -311,13 +353,22 @@ def _check_operand(
 ) -> None:
     constraint = operand.constraint
     for tensor in check_class(op_name, operand, given):
-        assert isinstance(tensor, TensorType)
+        if not isinstance(tensor, TensorType) or tensor.dtype is POISON_DTYPE:
+            continue
         if tensor.dtype not in constraint.dtypes:
             wanted = f"operand `{operand.name}` of `{op_name}` must be {constraint.text}"
             wider = f"; `cast` it to {tensor.dtype.wide}" if tensor.dtype.is_stored else ""
             raise ShapeError(f"{wanted}, got {tensor.dtype}{wider}", "dtype-mismatch")
-        if constraint.same_as_previous and isinstance(previous, TensorType):
+        if constraint.same_as_previous and _has_dtype(previous):
             require_same_dtype(previous.dtype, tensor.dtype, f"dtypes of `{op_name}`'s operands")
+
+
+def _is_open(type_: Type) -> bool:
+    return type_ is POISON or isinstance(type_, IncompleteType)
+
+
+def _has_dtype(type_: Type | None) -> TypeGuard[TensorType]:
+    return isinstance(type_, TensorType) and type_.dtype is not POISON_DTYPE
 
 
 def _class_text(given: Type) -> str:

@@ -16,12 +16,12 @@ EXPRESSIONS = [
     ("bad-attribute", 'cast(%x, dtype="zork")'),
     ("bad-axis", "nn.softmax(%x, axis=7)"),
     ("bad-condition", "if (1f) { 1 } else { 2 }"),
-    ("bad-dim", "fn (%z: Tensor[(-1), int32]) { %z + True }"),
-    ("bad-dim", "fn (%z: Tensor[(2 % 0), int32]) { %z + True }"),
+    ("bad-dim", 'fn (%z: Tensor[(-1), int32]) { %z + ones(shape=[7], dtype="int32") }'),
+    ("bad-dim", "fn (%z: Tensor[(2 % 0), int32]) { reshape(%z, newshape=[7]) }"),
     ("bad-dim", "reshape(%x, newshape=[1, 2 % 0])"),
     ("bad-literal", "300i8 + %x"),
     ("bad-literal", "12abc + %x"),
-    ("bad-literal", 'nn.pad(%x, pad_width=[[0, 0]], pad_mode="\\q")'),
+    ("bad-literal", 'nn.pad(%x, 0f, pad_width=[[0, 0]], pad_mode="\\q")'),
     ("bad-literal", "sum(%x, axis=99999999999999999999999999999999999999999999)"),
     ("bad-metadata", "meta[relay.Constant][3] + %x"),
     ("bad-metadata", "nn.conv2d(%x, %x, meta[relay.attrs.Conv2DAttrs][0])"),
@@ -52,7 +52,7 @@ EXPRESSIONS = [
     ("unknown-type", "fn (%z: Zork[int32, 3]) { %z.0 }"),
     ("unknown-type", "fn (%z: List[Zork]) { match (%z) { Cons(%h, _) => %h + 1, Nil => 2 } }"),
     ("unknown-type", "fn (%z: Tensor[(2), zork]) { %z + 1f }"),
-    ("unknown-type", "fn (%z: Tensor[(zork), int32]) { nn.relu(%z) + %x }"),
+    ("unknown-type", "fn (%z: Tensor[(zork), float32]) { nn.relu(%z) + %x }"),
     ("unknown-type", "@id[Zork](%x) + True"),
     ("unknown-type", "fn [A](%a: A) -> A where add(A, A, Zork) { %a + %a }"),
     ("unknown-type", "{ let %z: (Zork, int32) = (1, 2); %z.0 + 1f }"),
@@ -99,7 +99,7 @@ DEFINITIONS = [
     (
         "wrong-kind",
         "type D[n: ShapeVar] { D(Tensor[(n), int32]) } "
-        "def @f(%z: D[int32]) { match (%z) { D(%a) => %a + 1f } }",
+        "def @f(%z: D[int32]) { match (%z) { D(%a) => %a + 1 } }",
     ),
 ]
 
@@ -117,6 +117,65 @@ OF_PARSING_AND_INFERENCE = {code for code, _ in EXPRESSIONS + DEFINITIONS} | {
 OTHER = "%y + 1i8"
 PARAMS = "(%x: Tensor[(3), float32], %l: List[int32], %y: int16)"
 ID = " def @id[A](%a: A) -> A { %a }"
+
+
+# Parts of programs with several errors, none of which follows from another, and all their codes.
+# `%x`, `%y` and `%l` are as above, `%s` and `%d` are tensors with a wrong dim and a wrong dtype.
+INDEPENDENT = [
+    # An operand that never fits is told whatever the others are.
+    ("%zork - (1, 2)", ["unknown-variable", "type-mismatch"]),
+    ("%x(1) - %l", ["not-a-function", "type-mismatch"]),
+    ("%x(1) - 1 - Nil", ["not-a-function", "type-mismatch"]),
+    ("(1, 2) - %l", ["type-mismatch", "type-mismatch"]),
+    ("True * %zork", ["unknown-variable", "dtype-mismatch"]),
+    ("nn.dense(%zork, (1, 2))", ["unknown-variable", "type-mismatch"]),
+    ("concatenate((%zork, (1, 2)))", ["unknown-variable", "type-mismatch"]),
+    ("where(%l, %zork, ref(1))", ["unknown-variable", "type-mismatch", "type-mismatch"]),
+    ("fn [A](%a: A) { %zork + %a }", ["unknown-variable", "type-mismatch"]),
+    # A tensor of a wrong dim or element type is a tensor.
+    *((use, [code]) for use, code in [("%s.7", "type-mismatch"), ("%d.7", "type-mismatch")]),
+    *((use, ["not-a-function"]) for use in ("%s(1)", "%d(1)")),
+    *((use, ["not-a-reference"]) for use in ("ref_read(%s)", "ref_read(%d)")),
+    ("if (%s) { 1 } else { 2 }", ["bad-condition"]),
+    ("if (%d) { 1 } else { 2 }", ["bad-condition"]),
+    ("{ let %z: int32 = %s; let %w: int32 = %d; 1 }", ["type-mismatch", "type-mismatch"]),
+    ("%s + 1", ["dtype-mismatch"]),
+    ("%s + zeros(shape=[4])", ["shape-mismatch"]),
+    ("%d + zeros(shape=[4])", ["shape-mismatch"]),
+    ("(nn.softmax(%s, axis=2), sum(%d, axis=[1]))", ["bad-axis", "bad-axis"]),
+    ("nn.dense(%d, (1, 2))", ["type-mismatch"]),
+    # A type that is wrong in a part is of its kind.
+    ("fn (%z: (Zork, int32)) { %z + 1 }", ["unknown-type", "type-mismatch"]),
+    ("fn (%z: ref(Zork)) { nn.relu(%z) }", ["unknown-type", "type-mismatch"]),
+    ("fn (%z: List[Zork]) { exp(%z) }", ["unknown-type", "type-mismatch"]),
+    ("fn (%z: fn (Zork) -> int8) { %z + 1i8 }", ["unknown-type", "type-mismatch"]),
+    # A call with wrong attributes has operands.
+    ('nn.dense(%x, units="a")', ["bad-attribute", "wrong-arity"]),
+    ('nn.dense(%x, %l, units="a")', ["bad-attribute", "type-mismatch"]),
+    (
+        "sum(%x, axis=[7], keepdims=3, zork=1)",
+        ["bad-attribute", "unknown-attribute", "bad-axis"],
+    ),
+    # A constraint with wrong types has an operator.
+    ("fn [B](%b: B) -> B where zork(B, A) { %b }", ["unknown-type", "unknown-operator"]),
+    ("fn [B](%b: B) -> B where add(B, A) { %b }", ["unknown-type", "wrong-arity"]),
+]
+
+# Parts with the errors of which everything else follows.
+FOLLOWING = [
+    ("(%s + %s, %d + %d, %s + %d, %s + zeros(shape=[5, 3]))", []),
+    ("(squeeze(%s), dyn.reshape(%x, %d), reshape(%s, newshape=[2, 9]))", []),
+    ("{ let %r: ref(Tensor[(7, 3), float32]) = ref(%s); ref_read(%r) + %s }", []),
+    ("{ let %z: List[Tensor[(7, 3), float32]] = Cons(%s, Nil); @id(%z) }", []),
+    ("if (True) { %s } else { zeros(shape=[7, 3]) }", []),
+    ("(%l + %l, 1)", ["type-mismatch"]),
+    ("sum(1f, axi=[7])", ["unknown-attribute"]),
+    ("nn.softmax(1f, axis=[7])", ["bad-attribute"]),
+    ("nn.dense(%x, weight=3)", ["unknown-attribute"]),
+    ("{ let %n: List[int32] = None; %n }", ["type-mismatch"]),
+    ("@id[Option[int8]](Nil)", ["type-mismatch"]),
+    ("if (True) { Nil } else { None }", ["type-mismatch"]),
+]
 
 
 def codes(text: str) -> list[str]:
@@ -145,6 +204,13 @@ def test_an_error_hides_no_type_error_of_another_function(code, wrong):
 def test_an_error_is_told_once_however_it_is_used(code, wrong):
     text = f"def @main{PARAMS} {{ let %v = {wrong}; let %w = (%v, %v); %w }}{ID}"
     assert codes(text) == [code]
+
+
+@pytest.mark.parametrize(("part", "expected"), INDEPENDENT + FOLLOWING)
+def test_all_that_is_independent_is_told_and_nothing_else(part, expected):
+    params = PARAMS[:-1] + ", %s: Tensor[(nowhere, 3), float32], %d: Tensor[(3), nothing])"
+    own = ["unknown-type", "unknown-type"]
+    assert codes(f"def @main{params} {{ ({part}, 1) }}{ID}") == sorted(expected + own)
 
 
 @pytest.mark.parametrize(("code", "wrong"), DEFINITIONS)

@@ -112,9 +112,15 @@ class Assumed:
         # Those with operands that are not known yet.
         self._open: dict[str, list[TypeRelation]] = {}
         self._known: dict[tuple[Hashable, ...], list[TypeRelation]] = {}
+        self._names: set[str] = set()
+
+    def has(self, name: str) -> bool:
+        """Return True if there is one of an operator."""
+        return name in self._names
 
     def add(self, relation: TypeRelation) -> None:
         """Note one more."""
+        self._names.add(relation.name)
         if not self._settle(relation):
             self._open.setdefault(relation.name, []).append(relation)
 
@@ -148,7 +154,8 @@ class Context:
     instance. `open` are the ids of the signatures of functions whose results are not known yet,
     `inside` those of the functions around what is being visited. `unclear` are the names of
     functions of which no type is known, `unclear_params` type parameters of which it is not known
-    what operators take.
+    what operators take, `unclear_calls` the ids of calls of operators that lack attributes. With
+    `has_faults` types may have dims and element types that are wrong, which is reported.
     """
 
     def __init__(
@@ -179,6 +186,8 @@ class Context:
         self.inside: set[int] = set()
         self.unclear: frozenset[str] = frozenset()
         self.unclear_params: set[Type] = {POISON}
+        self.unclear_calls: frozenset[int] = frozenset()
+        self.has_faults = False
         self.deferred: list[Deferred] = []
         self._sharing = Sharing()
         self._constraint_texts: dict[int, tuple[TypeRelation, str]] = {}

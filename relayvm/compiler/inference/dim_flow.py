@@ -24,6 +24,7 @@ from relayvm.compiler.inference.holes import (
     known_dim,
     replace_dims,
 )
+from relayvm.ir.types import POISON_DIM, is_poisoned
 
 
 class DimFlow(Task):
@@ -91,6 +92,8 @@ class Solution(Task):
             assert isinstance(flow, DimFlow)
             dim = flow.known_source()
             candidate = None if dim is None or is_any(dim) else solve(flow.target, self.hole, dim)
+            if dim is not None and is_poisoned(dim):
+                candidate = POISON_DIM
             if candidate is not None:
                 self.solver.raise_hole(self.hole, candidate)
                 return True
@@ -149,8 +152,12 @@ def _linear(pattern: Dim, hole: DimHole) -> tuple[int, Dim] | None:
 
 def fits(source: Dim, target: Dim, mode: Mode) -> bool:
     """Return True unless `source` can never stand where `target` does, or could only with a check
-    that `mode` forbids.
+    that `mode` forbids. What has an error that is reported fits everything.
     """
+    return _fit(source, target, mode) or is_poisoned(source) or is_poisoned(target)
+
+
+def _fit(source: Dim, target: Dim, mode: Mode) -> bool:
     if mode is Mode.EQUAL:
         return (is_any(source) and is_any(target)) or dims_equal(source, target) is True
     if is_any(target):
@@ -206,8 +213,11 @@ class DimSolver:
 
     def raise_hole(self, hole: DimHole, dim: Dim) -> None:
         """Let the hole cover `dim` too."""
-        new = dim if hole.value is None else join_dims(hole.value, dim)
-        if hole.value is None or (is_any(new) and not is_any(hole.value)):
+        old = hole.value
+        new = dim if old is None else join_dims(old, dim)
+        if old is not None and is_any(new) and (is_poisoned(old) or is_poisoned(dim)):
+            new = old if is_any(old) else POISON_DIM
+        if old is None or (new is not old and (is_any(new) or new is POISON_DIM)):
             hole.value = new
             for task in hole.listeners:
                 self.queue.put(task)

@@ -5,9 +5,11 @@ rise.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from relayvm.base.diagnostics import Note, count
-from relayvm.base.dims import Dim
+from relayvm.base.dims import ANY, Dim
+from relayvm.base.dtypes import DType
 from relayvm.base.shapes import ShapeError
 from relayvm.base.source import Span
 from relayvm.compiler.inference.context import Context, Deferred
@@ -18,6 +20,7 @@ from relayvm.compiler.inference.holes import (
     fresh_dim,
     has_dim_hole,
     hole_of,
+    is_any,
     new_hole,
 )
 from relayvm.compiler.inference.messages import origin_notes, type_text
@@ -34,17 +37,19 @@ from relayvm.compiler.kinds import relation_operator
 from relayvm.ir.expr import Attrs, Call
 from relayvm.ir.types import (
     POISON,
-    FuncType,
-    RefType,
+    POISON_DIM,
+    POISON_DTYPE,
     TensorType,
-    TupleType,
     Type,
-    TypeCall,
     TypeRelation,
     TypeVar,
+    is_poisoned,
 )
 from relayvm.ops.operator import Operator
-from relayvm.ops.schema import check_class
+from relayvm.ops.schema import operand_failures
+
+# A rule that must know a size, such as how many numbers tell a shape, is tried with those below.
+MOST_SIZE_TRIED = 8
 
 
 def operator_call(context: Context, call: Call, types: Sequence[Type]) -> Type:
@@ -58,7 +63,10 @@ def operator_call(context: Context, call: Call, types: Sequence[Type]) -> Type:
     if not _well_formed(context, op, call):
         _poison_all(context, types)
         return POISON
-    if any(_is_wrong(context, t) for t in pruned):
+    has_attrs = _has_attributes(context, op, call)
+    if not has_attrs or any(_is_wrong(context, t) for t in pruned):
+        for failure in sure_failures(context, op, call, call.args, pruned, has_attrs):
+            report_failure(context, op, call, pruned, failure)
         _poison_all(context, pruned)
         return POISON
     if all(context.solver.rigid(t) for t in pruned):
@@ -66,7 +74,8 @@ def operator_call(context: Context, call: Call, types: Sequence[Type]) -> Type:
         try:
             result = applied(context, op, call, final)
         except ShapeError as failure:
-            report_failure(context, op, call, final, failure)
+            for each in operand_errors(op, call.args, final) or [failure]:
+                report_failure(context, op, call, final, each)
             return POISON
         if op.is_data_dependent:
             return result
@@ -86,7 +95,106 @@ def applied(context: Context, op: Operator, call: Call, types: Sequence[Type]) -
         attrs = dict(relation.attrs or {})
         if op.complete_attrs(attrs) == op.complete_attrs(call.attrs):
             return relation.args[-1]
+    if context.has_faults:
+        return _applied_beside_faults(op, call, types)
     return op.call_type(types, call.attrs, call.args)
+
+
+def _applied_beside_faults(op: Operator, call: Call, types: Sequence[Type]) -> Type:
+    """Return what the rule gives for operands with dims and element types that may be wrong.
+
+    Any size and any dtype that the operator takes stand for those: what fails for them fails
+    whatever is meant there. A result has the same faults.
+    """
+    known = _without_faults(op, types, ANY)
+    if all(a is b for a, b in zip(known, types)):
+        return op.call_type(types, call.attrs, call.args)
+    every = [part for given in types for part in leaves(given)]
+    dtypes = any(isinstance(t, TensorType) and t.dtype is POISON_DTYPE for t in every)
+    try:
+        result = op.call_type(known, call.attrs, call.args)
+    except ShapeError as failure:
+        if dtypes and failure.code == "dtype-mismatch":
+            return POISON
+        # There are sizes that a rule must know.
+        sizes = (_without_faults(op, types, size) for size in range(MOST_SIZE_TRIED))
+        if any(_holds(op, call, sized) for sized in sizes):
+            return POISON
+        raise
+    return rebuild(result, lambda part: _with_faults(part, dtypes), {})
+
+
+def _holds(op: Operator, call: Call, types: Sequence[Type]) -> bool:
+    try:
+        op.call_type(types, call.attrs, call.args)
+    except ShapeError:
+        return False
+    return True
+
+
+def _without_faults(op: Operator, types: Sequence[Type], size: Dim) -> list[Type]:
+    """Return operand types with a size for dims that are wrong, and dtypes that the operator takes
+    for those that are.
+    """
+    known: list[Type] = []
+    rows = [o.constraint for o in op.constrained_operands]
+    for index, given in enumerate(types):
+        dtype = rows[index].dtypes[0]
+        previous = known[-1] if known else None
+        following = types[index + 1] if index + 1 < len(types) else None
+        if rows[index].same_as_previous and isinstance(previous, TensorType):
+            dtype = previous.dtype
+        elif isinstance(following, TensorType) and rows[index + 1].same_as_previous:
+            is_known = following.dtype is not POISON_DTYPE
+            dtype = following.dtype if is_known else dtype
+
+        def leaf(part: Type, dtype: DType = dtype) -> Type:
+            part = map_dims(part, lambda dim: size if is_poisoned(dim) else dim)
+            wrong = isinstance(part, TensorType) and part.dtype is POISON_DTYPE
+            return replace(part, dtype=dtype) if isinstance(part, TensorType) and wrong else part
+
+        known.append(rebuild(given, leaf, {}))
+    return known
+
+
+def _with_faults(part: Type, dtypes: bool) -> Type:
+    part = map_dims(part, lambda dim: POISON_DIM if is_any(dim) else dim)
+    return replace(part, dtype=POISON_DTYPE) if dtypes and isinstance(part, TensorType) else part
+
+
+def operand_errors(
+    op: Operator, given: Sequence[object], types: Sequence[Type]
+) -> list[ShapeError]:
+    """Return why operands do not fit; of one that is given twice that is told once."""
+    failures = operand_failures(op.name, op.constrained_operands, types)
+    return list({id(given[index]): f for index, f in reversed(failures.items())}.values())[::-1]
+
+
+def sure_failures(
+    context: Context,
+    op: Operator,
+    call: Call,
+    given: Sequence[object],
+    types: Sequence[Type],
+    has_attrs: bool = True,
+) -> list[ShapeError]:
+    """Return what is wrong with a call though not all of its operands and attributes are known."""
+
+    def leaf(part: Type) -> Type:
+        unclear = part in context.unclear_params or context.assumed.has(op.name)
+        return POISON if isinstance(part, TypeVar) and unclear else part
+
+    known = [rebuild(t, leaf, {}) for t in types]
+    found = operand_errors(op, given, known)
+    whole = all(context.solver.rigid(t) and not _is_wrong(context, t) for t in types)
+    if found or has_attrs or not whole or not any("ax" in name for name in call.attrs):
+        return found
+    try:
+        applied(context, op, call, known)
+    except ShapeError as failure:
+        # What else a rule says may be due to attributes that are not known.
+        return [failure] if failure.code == "bad-axis" else []
+    return []
 
 
 def report_failure(
@@ -94,12 +202,13 @@ def report_failure(
 ) -> None:
     """Report why a rule does not hold, with the types of the operands."""
     label = ", ".join(f"{o.name}: {type_text(t)}" for o, t in zip(op.operands, types))
-    notes = () if failure.code == "bad-attribute" else origin_notes(call.args)
+    known = [arg for arg, type_ in zip(call.args, types) if type_ is not POISON]
+    notes = () if failure.code == "bad-attribute" else origin_notes(known)
     context.reporter.report(failure.code, failure.message, call.span, label, notes)
 
 
 def _well_formed(context: Context, op: Operator, call: Call) -> bool:
-    """Check what does not depend on types, so that it is reported even where these are unknown."""
+    """Check what depends on no type, so that it is reported even where types are unknown."""
     if len(call.args) != len(op.operands):
         names = ", ".join(f"`{o.name}`" for o in op.operands)
         expected = count(len(op.operands), "operand") + (f" ({names})" if names else "")
@@ -108,6 +217,13 @@ def _well_formed(context: Context, op: Operator, call: Call) -> bool:
         return False
     if call.type_args:
         context.reporter.report("wrong-kind", f"`{op.name}` takes no type arguments", call.span)
+        return False
+    return True
+
+
+def _has_attributes(context: Context, op: Operator, call: Call) -> bool:
+    """Return True if the attributes of a call are known; what is wrong with them is reported."""
+    if id(call) in context.unclear_calls:
         return False
     try:
         op.complete_attrs(call.attrs)
@@ -135,7 +251,7 @@ def _poison_all(context: Context, types: Sequence[Type]) -> None:
 class OperatorCall(Deferred):
     """One call whose operand types are not all known, or may still rise."""
 
-    __slots__ = ("call", "context", "failure", "heard", "op", "opened", "types")
+    __slots__ = ("call", "context", "failures", "heard", "op", "opened", "types")
 
     def __init__(
         self, context: Context, op: Operator, call: Call, types: Sequence[Type], out: Hole
@@ -146,7 +262,7 @@ class OperatorCall(Deferred):
         self.call = call
         self.types = types
         self.opened: Type | None = None
-        self.failure: ShapeError | None = None
+        self.failures: Sequence[ShapeError] = ()
         self.heard: set[int] = set()
 
     def run(self) -> None:
@@ -155,33 +271,30 @@ class OperatorCall(Deferred):
             return
         known = [self._known(t) for t in self.types]
         if any(_is_wrong(self.context, t) for t in self.types):
-            self._give_up()
+            self.failures = self._sure_failures()
+            if not self.fail():
+                self._give_up()
             return
         self._listen()
-        try:
-            self._check_classes()
-        except ShapeError as failure:
-            self.failure = failure
-            return
         operands = [t for t in known if t is not None]
         if len(operands) < len(known):
+            self.failures = self._sure_failures()
             return
         try:
             result = applied(self.context, self.op, self.call, operands)
         except ShapeError as failure:
             # The dims may still rise to `?`, so this is an error only if nothing else changes.
-            self.failure = failure
+            self.failures = operand_errors(self.op, self._given(), operands) or [failure]
             return
-        self.failure = None
+        self.failures = ()
         self._publish(result)
 
-    def _check_classes(self) -> None:
-        """Raise ShapeError for an operand that can never be one, whatever else becomes known."""
-        for operand, given in zip(self.op.constrained_operands, self.types):
-            given = prune(given)
-            fields = given.fields if isinstance(given, TupleType) else (given,)
-            if any(isinstance(prune(f), (FuncType, RefType, TypeCall)) for f in fields):
-                check_class(self.op.name, operand, given)
+    def _sure_failures(self) -> list[ShapeError]:
+        return sure_failures(self.context, self.op, self.call, self._given(), self.types)
+
+    def _given(self) -> Sequence[object]:
+        """Return what stands for the operands in the text."""
+        return self.call.args
 
     def complete_inputs(self) -> bool:
         """Let the operator infer operand types from the others, such as a weight from the data."""
@@ -193,7 +306,7 @@ class OperatorCall(Deferred):
         try:
             completed = self.op.complete_types(known, self.call.attrs)
         except ShapeError as failure:
-            self.failure = failure
+            self.failures = (failure,)
             return False
         learnt = False
         for operand, old, given, new in zip(self.op.operands, known, self.types, completed):
@@ -222,10 +335,11 @@ class OperatorCall(Deferred):
 
     def fail(self) -> bool:
         """Report the rule that does not hold."""
-        if self.done or self.failure is None:
+        if self.done or not self.failures:
             return False
         types = [resolve(t, {}) for t in self.types]
-        report_failure(self.context, self.op, self.call, types, self.failure)
+        for failure in self.failures:
+            report_failure(self.context, self.op, self.call, types, failure)
         self._give_up()
         return True
 
@@ -311,18 +425,22 @@ class Constraint(OperatorCall):
 
     def fail(self) -> bool:
         """Report the constraint that does not hold, with the types that it is about."""
-        if self.done or self.failure is None:
+        if self.done or not self.failures:
             return False
         types = [resolve(t, {}) for t in self.types]
         label = ", ".join(
             f"{type_text(a)}: {type_text(t)}" for a, t in zip(self.written.args, types)
         )
         shown = self.context.constraint_text(self.written)
-        message = f"{self.of} requires `{shown}`: {self.failure.message}"
         notes = constraint_notes(self.written)
-        self.context.reporter.report(self.failure.code, message, self.span, label, notes)
+        for failure in self.failures:
+            message = f"{self.of} requires `{shown}`: {failure.message}"
+            self.context.reporter.report(failure.code, message, self.span, label, notes)
         self._give_up()
         return True
+
+    def _given(self) -> Sequence[object]:
+        return self.written.args
 
     def _reason(self, actual: Type, expected: Type) -> Reason:
         return constraint_reason(self.context, self.written, self.of, self.span, actual, expected)

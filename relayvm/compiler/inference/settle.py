@@ -55,11 +55,14 @@ def _each(context: Context, step: Callable[[Deferred], bool]) -> bool:
 
 def _report_holes(context: Context) -> None:
     """Report the types that stay unknown; what only follows from another one is reported if nothing
-    else is.
+    else is. Nor is what a type lacks that had to fit another and does not.
     """
     groups: dict[int, list[Owner]] = {}
+    excused = {id(h.state.representative()) for h in type_holes(*context.solver.clashing)}
     for hole in _empty_holes(context):
         context.solver.choices.dispute(hole)
+        if id(hole.state.representative()) in excused:
+            continue
         groups.setdefault(id(hole.state.representative()), []).append(hole.state.owner)
     # Holes of one group would all be known if one was.
     primary = [

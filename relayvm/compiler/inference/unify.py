@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from relayvm.base.dims import Dim, DimVar, symbol
+from relayvm.base.dtypes import DType
 from relayvm.base.source import Span
 from relayvm.compiler.analysis.variance import Variance
 from relayvm.compiler.inference.choices import Choices
@@ -42,6 +43,7 @@ from relayvm.compiler.inference.type_walk import (
 )
 from relayvm.ir.types import (
     POISON,
+    POISON_DTYPE,
     FuncType,
     GlobalTypeVar,
     RefType,
@@ -81,6 +83,8 @@ class TypeSolver:
         self.parameters = Parameters()
         self.dimless = Dimless(self.rigid)
         self.same_type = SameTypes()
+        # The types that did not fit.
+        self.clashing: list[Type] = []
         self._memo: Memo = {}
         self._opened = 0
         self._due: list[tuple[Type, Type, Pending]] = []
@@ -132,6 +136,7 @@ class TypeSolver:
                 self._flow_hole(given, wanted, reason, mode, renaming, stack)
             elif not self._flow_known(given, wanted, reason, mode, renaming, stack):
                 self.choices.dispute(given, wanted)
+                self.clashing += given, wanted
                 self._mismatch(reason)
                 return
 
@@ -309,7 +314,7 @@ class TypeSolver:
         source, target = prune(given), prune(wanted)
         match source, target:
             case TensorType(), TensorType():
-                if source.rank != target.rank or source.dtype is not target.dtype:
+                if source.rank != target.rank or not _same_dtype(source.dtype, target.dtype):
                     return False
                 for a, b in zip(source.shape, target.shape):
                     self.dims.flow(a, b, reason, mode, renaming)
@@ -391,6 +396,10 @@ def _distinct(constraints: tuple[TypeRelation, ...]) -> tuple[TypeRelation, ...]
         own = id(relation) if relation.attrs else 0
         found.setdefault((relation.name, own, *map(id, relation.args)), relation)
     return tuple(found.values())
+
+
+def _same_dtype(a: DType, b: DType) -> bool:
+    return a is b or a is POISON_DTYPE or b is POISON_DTYPE
 
 
 def _open(type_: Type, state: HoleState) -> Type:

@@ -32,7 +32,7 @@ from relayvm.ir.expr import (
     TupleGetItem,
     Var,
 )
-from relayvm.ir.intrinsics import ARRAY_NAME, INTRINSICS
+from relayvm.ir.intrinsics import ARRAY_NAME, INTRINSICS, Intrinsic
 from relayvm.ir.lexer import DEFINITION_STARTS, KEYWORDS, SyntaxAbort, Tokens
 from relayvm.ir.literal import NAMED_FLOAT, LiteralError, read_number
 from relayvm.ir.metadata import Metadata
@@ -323,7 +323,11 @@ class ExprParser(PatternParser):
             faults = self.faults
             attrs = NO_ATTRS if unknown else self.call_attrs(callee, values, span, spoilt)
             if spoilt or unknown or self.faults > faults:
-                callee = self.placeholder(span=span)
+                if _may_be_operands(callee, len(args), values):
+                    callee = self.placeholder(span=span)
+                call = Call(callee, tuple(args), attrs, type_args, span=span)
+                self.unclear_calls.append(call)
+                return call
         elif values and callee not in self.missing:
             attrs = self.plain_attrs(values)
         return Call(callee, tuple(args), attrs, type_args, span=span)
@@ -582,3 +586,10 @@ class ExprParser(PatternParser):
         finally:
             self.scope.undo(mark)
         return Clause(lhs, rhs, span=self.span_from(begin))
+
+
+def _may_be_operands(op: Op, given: int, values: Written) -> bool:
+    """Return True if operands lack that may be meant by attributes which the operator has not."""
+    wanted = len(op.type.arg_types) if isinstance(op, Intrinsic) else len(op.operands)
+    known = {*(row.name for row in op.attributes), *op.ignored}
+    return given < wanted and not known.issuperset(values)

@@ -13,7 +13,7 @@ from typing import Any
 from relayvm.base.diagnostics import DiagnosticSink, Note
 from relayvm.base.source import Source, Span
 from relayvm.base.trampoline import Recursive, trampoline
-from relayvm.ir.expr import NO_ATTRS, Attrs, Constructor, Expr, Function, Op, Var
+from relayvm.ir.expr import NO_ATTRS, Attrs, Call, Constructor, Expr, Function, Op, Var
 from relayvm.ir.lexer import KEYWORDS, SyntaxAbort, Tokens, tokenize
 from relayvm.ir.metadata import Metadata, read_metadata
 from relayvm.ir.module import Module, TypeData
@@ -32,8 +32,9 @@ class Recovered:
 
     What is `unread` is not there, and what it stands in may be incomplete or not there. All other
     errors are of names and the like: the variables `missing` stand for the expressions that have
-    them, `POISON` for the types. Of functions that are `unclear` no type is known, of such type
-    parameters not what can be done with what they stand for.
+    them, `POISON` and the like for types and parts of them. Of functions that are `unclear` no type
+    is known, of such type parameters not what can be done with what they stand for, of such calls
+    of operators not all attributes.
     """
 
     module: Module
@@ -42,6 +43,7 @@ class Recovered:
     unread: tuple[Span, ...]
     unclear: frozenset[str]
     unclear_params: tuple[TypeVar, ...]
+    unclear_calls: tuple[Call, ...]
 
 
 def parse_module(
@@ -67,8 +69,8 @@ def recover_module(
     if library is not None:
         module = _with_library(parser, module, library, unclear)
     missing, unread = tuple(parser.missing), tuple(parser.unread)
-    params = tuple(parser.unclear_params)
-    return Recovered(module, parser.sink, missing, unread, frozenset(unclear), params)
+    params, calls = tuple(parser.unclear_params), tuple(parser.unclear_calls)
+    return Recovered(module, parser.sink, missing, unread, frozenset(unclear), params, calls)
 
 
 def _with_library(

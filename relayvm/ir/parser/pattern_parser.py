@@ -10,6 +10,7 @@ from relayvm.base.diagnostics import DiagnosticSink, Note, count
 from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive
 from relayvm.ir.expr import (
+    Call,
     Constructor,
     Expr,
     Pattern,
@@ -38,6 +39,7 @@ class PatternParser(AttributeParser):
         self.missing: dict[Var, None] = {}
         self.constructors: dict[str, Constructor] = {}
         self.unclear_constructors: set[str] = set()
+        self.unclear_calls: list[Call] = []
         self._from_library: dict[str, Constructor] | None = None
 
     def binder(self) -> Recursive[Any]:

@@ -25,6 +25,8 @@ from relayvm.ir.module import Module, TypeData
 from relayvm.ir.parser.dim_reader import DimReader, DimSource, computed_dim
 from relayvm.ir.types import (
     POISON,
+    POISON_DIM,
+    POISON_DTYPE,
     RESERVED_NAMES,
     FuncType,
     GlobalTypeVar,
@@ -329,9 +331,12 @@ class TypeParser(DimSource):
             self.expect("(")
             args: list[Type] = []
             written: dict[str, Any] = {}
+            has_attrs = True
             while self.kind != ")":
                 if self.kind == "ident" and self.next_kind() == "=":
+                    before = self.faults
                     self.attribute(written)
+                    has_attrs &= self.faults == before
                 else:
                     args.append((yield self.type_()))
                 if not self.accept(","):
@@ -342,7 +347,7 @@ class TypeParser(DimSource):
             if self.faults > faults or any(POISON in type_walk(a) for a in args):
                 made = (entry.param() for entry in entries)
                 self.unclear_params.extend(p for p in made if isinstance(p, TypeVar))
-            else:
+            if has_attrs:
                 found.append(TypeRelation(name, tuple(args), attrs, span=span))
         return tuple(found)
 
@@ -393,10 +398,6 @@ class TypeParser(DimSource):
         if known.name in self.unclear_types:
             return POISON
         if len(arguments) == len(known.params):
-            if any(
-                a is POISON and p.kind is Kind.SHAPE_VAR for a, p in zip(arguments, known.params)
-            ):
-                return POISON
             return TypeCall(GlobalTypeVar(known.name), tuple(arguments), span=span)
         self.report(
             "wrong-kind",
@@ -463,7 +464,8 @@ class TypeParser(DimSource):
     def _dim_argument(self, begin: int) -> Type:
         faults = self.faults
         dim = self.dim()
-        return ShapeArg(dim, span=self.span_from(begin)) if self.faults == faults else POISON
+        sound = self.faults == faults
+        return ShapeArg(dim if sound else POISON_DIM, span=self.span_from(begin))
 
     def call_type_arguments(self) -> Recursive[Any]:
         """Read `[int32, n + 1]` of a call: what cannot be a type is a dim."""
@@ -490,7 +492,6 @@ class TypeParser(DimSource):
         return arguments
 
     def _tensor_type(self, begin: int) -> Type:
-        faults = self.faults
         self.advance()
         outer = self.index
         self.advance()
@@ -498,19 +499,19 @@ class TypeParser(DimSource):
         self.expect("(")
         shape: list[Dim] = []
         while self.kind != ")":
-            shape.append(self.dim())
+            faults = self.faults
+            dim = self.dim()
+            shape.append(dim if self.faults == faults else POISON_DIM)
             if not self.accept(","):
                 break
         self.expect(")", ",", opened=inner)
         self.expect(",")
         dtype = self.dtype()
         self.expect("]", opened=outer)
-        if self.faults > faults:
-            return POISON
         return TensorType(tuple(shape), dtype, span=self.span_from(begin))
 
     def dtype(self) -> DType:
-        """Read the name of an element type."""
+        """Read the name of an element type; a wrong one is reported."""
         if self.kind != "ident":
             self.fail("an element type such as `float32`")
         span = self.span()
@@ -522,7 +523,7 @@ class TypeParser(DimSource):
                 span,
                 help=lambda: self.suggestion(name, BY_NAME),
             )
-        return BY_NAME.get(name, BY_NAME["float32"])
+        return BY_NAME.get(name, POISON_DTYPE)
 
     # --- dims ----------------------------------------------------------------------------
 
