@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from relayvm.base.abi import Access
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
+from relayvm.kernels.index.prover import variables_in
 
 LINE_BYTES = 64
 
@@ -29,7 +30,7 @@ class Ahead:
     shares: int = 1
     share: n.Expr = field(default_factory=lambda: n.const(0))
 
-    def fetch(self, statements: list[n.Stmt]) -> n.Stmt:
+    def fetches(self, statements: list[n.Stmt]) -> tuple[n.Prefetch, ...]:
         """Return prefetches for the vectors that statements load at a place that moves."""
         places = _places(statements, self.var, self.step)
         found: dict[n.Prefetch, None] = {}
@@ -39,7 +40,24 @@ class Ahead:
             size = size if not rest else len(run)
             for place in run[:size]:
                 found.update(dict.fromkeys(place.lines(share)))
-        return n.If(self.condition, tuple(found))
+        return tuple(found)
+
+
+def with_fetches(statements: list[n.Stmt], ahead: tuple[Ahead, ...]) -> list[n.Stmt]:
+    """Return the statements of a step with what they fetch ahead before their first load.
+
+    A branch further down would end the loads' block: the code generator moves sums behind it, and
+    until then all that was loaded takes registers, of which the partials leave few.
+    """
+    fetches = [(each.condition, each.fetches(statements)) for each in ahead]
+    indices = [i for _, prefetches in fetches for each in prefetches for i in each.indices]
+    needed = {variable for index in indices for variable in variables_in(index)}
+    begin = 0
+    for number, stmt in enumerate(statements):
+        if isinstance(stmt, n.Let) and stmt.var in needed:
+            begin = number + 1
+    branches = [n.If(condition, prefetches) for condition, prefetches in fetches if prefetches]
+    return [*statements[:begin], *branches, *statements[begin:]]
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ class ColumnTiling(Tiling):
         for length in dict.fromkeys(self.probe.lengths):
             numbers = [k for k, each in enumerate(self.probe.lengths) if each == length]
             records = [[found[cell][k] for k in numbers] for cell in places]
-            ahead = self._ahead(at, rows, columns) if rows > 1 else ()
+            ahead = self._ahead(emitter, at, rows, columns) if rows > 1 else ()
             partials = Partials(emitter, length, records, self.tile, ahead)
             together = partials.in_order() if self._streams(rows) else partials.by_turns()
             for cell, results in enumerate(together):

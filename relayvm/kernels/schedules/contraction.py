@@ -16,7 +16,7 @@ from relayvm.base.dtypes import BOOL, DType
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
-from relayvm.kernels.schedules.ahead import Ahead
+from relayvm.kernels.schedules.ahead import Ahead, with_fetches
 from relayvm.kernels.schedules.boxes import is_apart, lane_loop, product, run_frame
 from relayvm.kernels.schedules.elementwise import emit_stage, last_axis
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Frame, Reduction
@@ -462,7 +462,7 @@ class Tiling:
         for kind in dict.fromkeys(kinds):
             numbers = [k for k, each in enumerate(kinds) if each == kind]
             records = {cell: [found[cell][k] for k in numbers] for cell in cells}
-            ahead = self._ahead(at, rows, columns) if rows > 1 else ()
+            ahead = self._ahead(emitter, at, rows, columns) if rows > 1 else ()
             tiles = self._reduced(emitter, kind[0], cells, records, ahead)
             for number, tile, record in zip(numbers, tiles, records[cells[0]]):
                 dtype = record.reduction.dtype
@@ -500,7 +500,7 @@ class Tiling:
             found += [emitter.bind(_run_of(sums, columns * k, columns)) for k in range(height)]
         return found
 
-    def _ahead(self, at: Place, rows: int, columns: int) -> tuple[Ahead, ...]:
+    def _ahead(self, emitter: Emitter, at: Place, rows: int, columns: int) -> tuple[Ahead, ...]:
         """Return how to fetch what the next columns need.
 
         It pays where weights are known to come from afar, for the first rows that use them: tiles
@@ -522,7 +522,7 @@ class Tiling:
         if self.block is None or rows < max(4, self.heights[0]) or columns % TURNS:
             return (Ahead(first, column, columns),)
         together = n.const(TURNS * rows)
-        turn = s.floordiv(row, n.const(rows))
+        turn = emitter.bind(s.floordiv(row, n.const(rows)), "e")
         few = s.both(first, s.compare("less", total, together))
         turns = Ahead(s.compare("less", row, together), column, self.block, TURNS, turn)
         # Where no rows follow, the first ones fetch the rest, too.
@@ -556,8 +556,7 @@ class Tiling:
                     emitter.statements.append(n.TileStore(tile, n.const(number), value))
             emitter.share_loads, emitter.run = shared, None
             if mask is None:
-                done = emitter.statements[first:]
-                emitter.statements += [each.fetch(done) for each in ahead]
+                emitter.statements[first:] = with_fetches(emitter.statements[first:], ahead)
 
         lane_loop(emitter, length, step, lanes=width)
         return tiles

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
-from relayvm.kernels.schedules.ahead import Ahead
+from relayvm.kernels.schedules.ahead import Ahead, with_fetches
 from relayvm.kernels.schedules.contraction import Record, cleared, reduced_axes
 from relayvm.kernels.schedules.emit import Emitter
 from relayvm.kernels.schedules.reduction import Rule, combined, rule_of
@@ -137,7 +137,7 @@ class Partials:
                 emitter.prover.add_range(k, n.const(0), full, n.LANES)
                 for part, offset in enumerate(offsets):
                     self._step(tiles, part, s.add(k, offset))
-                body += [each.fetch(body) for each in self.ahead]
+                body[:] = with_fetches(body, self.ahead)
             emitter.statements.append(n.For(k, n.const(0), full, n.LANES, tuple(body)))
         for part, offset in enumerate(offsets if full != self.length else ()):
             position = s.add(full, offset)
