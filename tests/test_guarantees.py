@@ -44,6 +44,22 @@ def test_symbolic_sizes_give_the_bits_of_fixed_ones(arrays) -> None:
     assert bits(layers("n").run(*arrays)) == bits(layers(ROWS).run(*arrays))
 
 
+@pytest.mark.parametrize("engine", ["interpreter", "jit"])
+@pytest.mark.parametrize("rows", [0, "n", "?"])
+def test_what_is_nan_is_so_for_sizes_of_any_form(rows: int | str, engine: str) -> None:
+    """Its sign and payload are not promised: language.md, Numbers."""
+    generic = "[n]" if rows == "n" else ""
+    vm = machine(
+        f"""def @main{generic}(%x: Tensor[({rows}), float32], %nan: float32) {{
+          let %m = mean(%x, keepdims=True);
+          (%m, variance(%x, %m, keepdims=True), sum(%x) / sum(%x), sum(%x) * inff, %nan + %nan)
+        }}""",
+        engine=engine,
+    )
+    results = vm.run(np.zeros(0, np.float32), np.float32("nan"))
+    assert all(np.isnan(r).all() for r in results)
+
+
 def test_a_row_gives_the_same_bits_alone_and_in_a_batch(arrays) -> None:
     x, w, b = arrays
     vm = layers("n")

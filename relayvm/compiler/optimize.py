@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from relayvm.base.diagnostics import RelayError, error
@@ -21,7 +21,7 @@ from relayvm.ir.module import Module
 from relayvm.ir.parser import parse_type
 from relayvm.ir.types import FuncType, TupleType, Type, TypeParam, TypeVar
 from relayvm.ir.verify import verify_names
-from relayvm.ir.visit import substitute_in_type
+from relayvm.ir.visit import substitute_in_type, type_walk
 from relayvm.kernels.schedules.machine import dot_kind
 
 
@@ -63,7 +63,7 @@ def optimize(
     check_sizes(typed)
     check_operand_values(typed)
     names = entry_names(typed) if entries is None else tuple(entries)
-    if not names:
+    if not names or (entries is None and _is_polymorphic_main(typed)):
         raise _no_entry(typed)
     chosen: dict[str, str] = {}
     for name in names:
@@ -88,23 +88,47 @@ def _unlifted(module: Module) -> Module:
     return module.with_functions(functions)
 
 
+def _is_polymorphic_main(module: Module) -> bool:
+    """Tell whether the program has a `main` that no host can call, and names no entries itself."""
+    main = module.functions.get("main")
+    own = main is not None and "main" not in module.library and "entries" not in module.attrs
+    return own and main is not None and bool(_type_params(main))
+
+
 def _no_entry(module: Module) -> RelayError:
     """Return the error for a program without entries; polymorphic functions could be some."""
-    for name, function in module.functions.items():
-        params = [p for p in function.type_params if isinstance(p, TypeVar)]
-        if params and name not in module.library:
-            example = f"{name}[{', '.join('int32' for _ in params)}]"
-            message = f"`@{name}` has type parameters and nothing says which to compile it for"
-            way = f"name an instance: `entries=[{example!r}]`"
-            return error("polymorphic-entry", message, function.span, help=way)
+    functions = {n: f for n, f in module.functions.items() if n not in module.library}
+    for name in sorted(functions, key=lambda n: n != "main"):
+        params = _type_params(functions[name])
+        if params:
+            return _polymorphic(name, functions[name], params)
     return error("no-entry", "the program has no function that could be called")
+
+
+def _polymorphic(name: str, function: Function, params: Sequence[TypeVar]) -> RelayError:
+    """Return the error for an entry with type parameters; one that no operand tells is named."""
+    kind = function.checked_type
+    types = kind.arg_types if isinstance(kind, FuncType) else ()
+    told = {t for given in types for t in type_walk(given)}
+    open_ = [p for p in params if p not in told]
+    example = f"{name}[{', '.join('int32' for _ in params)}]"
+    message = f"`@{name}` has type parameters and nothing says which to compile it for"
+    way = f"name an instance: `entries=[{example!r}]`"
+    if open_:
+        message = f"`@{name}` is polymorphic in `{open_[0].name}`, which no operand determines"
+        way = f"leave `{open_[0].name}` out, or {way}"
+    return error("polymorphic-entry", message, function.span, help=way)
+
+
+def _type_params(function: Function) -> list[TypeVar]:
+    return [p for p in function.type_params if isinstance(p, TypeVar)]
 
 
 def _entry(module: Module, name: str) -> tuple[Module, str]:
     """Return the module and the function that an entry names, added where it is an instance."""
     stem, bracket, rest = name.partition("[")
     function = module[stem]
-    params = [p for p in function.type_params if isinstance(p, TypeVar)]
+    params = _type_params(function)
     if not bracket:
         if params:
             example = f"{name}[{', '.join('int32' for _ in params)}]"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,22 @@ def test_an_entry_without_its_type_arguments_says_how_to_write_them() -> None:
             entries=["length"],
         )
     assert caught.value.code == "polymorphic-entry"
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("main[m](%l: List[int32])", "`@main` is polymorphic in `m`, which no operand determines"),
+        ("main[A, m](%l: A)", "`@main` is polymorphic in `m`, which no operand determines"),
+        ("main[A](%l: A)", "`@main` has type parameters and nothing says which"),
+    ],
+)
+def test_a_polymorphic_main_beside_another_entry_is_refused(head: str, message: str) -> None:
+    text = f"def @{head} {{ %l }}\ndef @other(%x: int32) {{ %x }}"
+    with pytest.raises(relayvm.RelayError, match=re.escape(message)) as caught:
+        relayvm.compile(relayvm.parse(text))
+    assert caught.value.code == "polymorphic-entry"
+    assert relayvm.compile(relayvm.parse(text), entries=["other"]).entries == ("other",)
 
 
 def test_a_size_that_a_constant_fixes_is_fixed_for_all_parameters() -> None:

@@ -45,6 +45,7 @@ def names(examples: tuple[Example, ...]) -> list[str]:
 
 
 def same_bits(a: Any, b: Any) -> bool:
+    """Return True if values have the same bits, NaNs too: no example makes one."""
     if isinstance(a, (tuple, list)):
         return len(a) == len(b) and all(map(same_bits, a, b))
     return a == b if isinstance(a, str) else a.tobytes() == b.tobytes()
