@@ -156,6 +156,14 @@ def _(
     return dims_if(all_of(*(s.valid for s in spans)), [s.size for s in spans])
 
 
+@dyn_strided_slice.value_rows
+def _(data: Tensor, begin: Tensor, end: Tensor, strides: Tensor, *, slice_mode: str) -> Tensor:
+    first, *others = _spans(data, begin, end, strides, slice_mode)
+    steps = [s.stride.equal(1) for s in (first, *others)]
+    whole = [s.size.equal(te.dim(d)) for s, d in zip(others, data.shape[1:])]
+    return dims_if(all_of(*steps, *whole), [first.begin])[0]
+
+
 @dyn_strided_slice.compute
 def _(
     dims: Dims, data: Tensor, begin: Tensor, end: Tensor, strides: Tensor, *, slice_mode: str

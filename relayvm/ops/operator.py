@@ -131,6 +131,13 @@ class Operator(Op):
         """
         return self._add("value_dims", program)
 
+    def value_rows(self, program: F) -> F:
+        """Add at run time which rows of the first operand the result is, the others being those
+        behind: `(*tensors, **attrs) -> rank-0 int64 Tensor`, the first row or -1 where the result
+        is something else. With it the machine makes a view of them.
+        """
+        return self._add("value_rows", program)
+
     def gradient(self, transform: F) -> F:
         """Add `(call: GradientCall, g: Expr) -> one Expr or None per operand`."""
         assert tuple(inspect.signature(transform).parameters) == ("call", "g"), self.name

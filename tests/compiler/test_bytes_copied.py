@@ -98,6 +98,94 @@ def test_a_split_that_does_not_fit_an_axis_of_any_length_traps(part: str, rows: 
     assert trap.value.code == "run-time-shape"
 
 
+SLICE = "%x: Tensor[(?, 64), float32], %v: Tensor[({0}), int64], %w: Tensor[({0}), int64]"
+SLICE += ", %s: Tensor[({0}), int64]"
+
+
+def grown(vm: relayvm.VirtualMachine, *args: Any) -> tuple[Any, int]:
+    """Return the result of a run and how many more bytes than before the machine held at once."""
+    before = vm.stats()["peak_bytes"]
+    result = vm.run(*args)
+    return result, vm.stats()["peak_bytes"] - before
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "jit"])
+def test_rows_between_bounds_of_the_run_are_views(engine: str) -> None:
+    x = np.arange(1000 * 64, dtype=np.float32).reshape(1000, 64)
+    one, two = (
+        relayvm.compile(
+            relayvm.parse(f"def @main({SLICE.format(n)}) {{ dyn.strided_slice(%x, %v, %w, %s) }}")
+        )
+        for n in (1, 2)
+    )
+    cases = [
+        ((10,), (900,), (1,)),
+        ((-5,), (2000,), (1,)),
+        ((2000,), (3000,), (1,)),
+        ((5,), (2,), (1,)),
+    ]
+    cases += [((10, 0), (900, 64), (1, 1)), ((-900, -64), (-1, 100), (1, 1))]
+    for begin, end, step in cases:
+        vm = relayvm.VirtualMachine((one, two)[len(begin) - 1], engine=engine)
+        bounds = [np.array(b, np.int64) for b in (begin, end, step)]
+        result, held = grown(vm, x, *bounds)
+        np.testing.assert_array_equal(result, x[begin[0] : end[0]])
+        assert held < 64 * 1024, (begin, end)
+    for begin, end, step in [((900, 0), (10, 64), (-1, 1)), ((10, 1), (900, 64), (1, 1))]:
+        bounds = [np.array(b, np.int64) for b in (begin, end, step)]
+        result = relayvm.VirtualMachine(two, engine=engine).run(x, *bounds)
+        wanted = x[tuple(slice(*b) for b in zip(begin, end, step))]
+        np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "jit"])
+@pytest.mark.parametrize(
+    ("call", "values", "shape"),
+    [
+        ("dyn.reshape(%x, %v)", [10, -1, 64], (10, 100, 64)),
+        ("dyn.expand_dims(%x, take(%v, 0), num_newaxis=1)", [1], (1000, 1, 64)),
+        ("dyn.squeeze(expand_dims(%x, axis=0), %v)", [0], (1000, 64)),
+    ],
+)
+def test_shapes_of_the_run_are_views(call: str, values: list, shape: tuple, engine: str) -> None:
+    params = f"%x: Tensor[(?, 64), float32], %v: Tensor[({len(values)}), int64]"
+    exe = relayvm.compile(relayvm.parse(f"def @main({params}) {{ {call} }}"))
+    x = np.arange(1000 * 64, dtype=np.float32).reshape(1000, 64)
+    vm = relayvm.VirtualMachine(exe, engine=engine)
+    result, held = grown(vm, x, np.array(values, np.int64))
+    np.testing.assert_array_equal(result, x.reshape(shape))
+    assert held < 64 * 1024
+    with pytest.raises(relayvm.Trap) as trap:
+        vm.run(x, np.array([7] * len(values), np.int64))
+    assert trap.value.code == "bad-value"
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "jit"])
+def test_what_is_updated_in_place_is_not_seen_through_rows_of_the_run(engine: str) -> None:
+    text = """
+    def @main(%x: Tensor[(?, 4), float32], %v: Tensor[(1), int64], %w: Tensor[(1), int64]) {
+      let %y = exp(%x);
+      let %p = dyn.strided_slice(%y, %v, %w, reshape(1i64, newshape=[1]));
+      let %q = dyn.reshape(%p, concatenate((%w - %v, reshape(4i64, newshape=[1]))));
+      let %n = negative(%y);
+      let %r = @other(%p, 3);
+      (%p, %q, %n, %r, %p + %q)
+    }
+    def @other(%x: Tensor[(?, 4), float32], %n: int32) -> Tensor[(?, 4), float32] {
+      if (%n < 1) { %x } else { @other(%x * 2f, %n - 1) }
+    }
+    """
+    exe = relayvm.compile(relayvm.parse(text))
+    vm = relayvm.VirtualMachine(exe, engine=engine)
+    part, same, turned, other, both = vm.run(X / 8, np.array([1]), np.array([5]))
+    wanted = np.exp(X / 8)
+    np.testing.assert_allclose(part, wanted[1:5], rtol=1e-6)
+    np.testing.assert_array_equal(same, part)
+    np.testing.assert_allclose(turned, -wanted, rtol=1e-6)
+    np.testing.assert_array_equal(other, part * 8)
+    np.testing.assert_array_equal(both, part * 2)
+
+
 def test_parts_that_only_leave_are_views_beside_a_kernel_that_reads_others() -> None:
     body = "let %p = split(%x, indices_or_sections=3, axis=0); (%p.2, exp(%p.0), %p.1)"
     (last, powers, middle), written = run(body, X)

@@ -33,10 +33,12 @@ from relayvm.compiler.lower.linear import (
     Step,
     Take,
     Use,
+    roles,
 )
 from relayvm.compiler.lower.words import (
     LeadingParts,
     Rows,
+    is_data_dependent_view,
     is_view,
     leading_parts,
     word_instruction,
@@ -206,10 +208,15 @@ class Calls(Code):
     def _run_kernel(
         self, number: int, args: Sequence[Reg], outputs: Sequence[Type], span: Span | None
     ) -> list[Reg]:
-        regs = [Reg(class_of(t), type=t) for t in outputs]
-        inputs, results = tuple(Use(a) for a in args), tuple(Def(r) for r in regs)
-        self.emit("kernel", number, inputs, results, span=span)
-        return regs
+        step = self._kernel_step(number, args, outputs, span)
+        self.block.add(step)
+        return [role.reg for role in roles(step.operands) if isinstance(role, Def)]
+
+    def _kernel_step(
+        self, number: int, args: Sequence[Reg], outputs: Sequence[Type], span: Span | None
+    ) -> Step:
+        results = tuple(Def(Reg(class_of(t), type=t)) for t in outputs)
+        return Step("kernel", (number, tuple(Use(a) for a in args), results), span)
 
     def _operator(self, call: Call) -> Value:
         op, span = call.op, call.span
@@ -229,19 +236,43 @@ class Calls(Code):
         raise InternalError(f"`{op.name}` is left outside of kernels")
 
     def _data_dependent(self, call: Call) -> Value:
-        """Run the kernel that tells the sizes, then the one that computes."""
+        """Run the kernel that tells the sizes, then the one that computes, or make a view."""
         span, kind = call.span, type_of(call)
-        sizes, body, count = self.unit.kernels.plan_data_dependent(call)
+        view = is_data_dependent_view(call)
+        plan = self.unit.kernels.plan_data_dependent(call, view)
         args = [self.whole(self.value(a), span) for a in call.args]
         dims: list[Reg] = []
-        if sizes is not None:
-            words = [TensorType((), INT64)] * count
-            dims = self._run_kernel(sizes.number, args, words, span)
+        if plan.sizes is not None:
+            words = [TensorType((), INT64)] * (plan.num_dims + plan.tells_rows)
+            dims = self._run_kernel(plan.sizes.number, args, words, span)
+        row = dims.pop() if plan.tells_rows else None
         for dim in dims:
             self._trap_if_negative(dim, span)
         outputs = kind.fields if isinstance(kind, TupleType) else (kind,)
-        regs = self._run_kernel(body.number, [*args, *dims], outputs, span)
+        if view:
+            result = Reg(OBJECT, type=kind)
+            sizes = tuple(Use(d) for d in dims)
+            self.emit("tensor_view", Def(result), Use(args[0]), sizes, span=span)
+            return result
+        assert plan.body is not None
+        body = self._kernel_step(plan.body.number, [*args, *dims], outputs, span)
+        regs = [role.reg for role in roles(body.operands) if isinstance(role, Def)]
+        if row is None:
+            self.block.add(body)
+        else:
+            self._view_or(body, regs[0], args[0], row, dims[0])
         return Bundle(list(regs), kind) if isinstance(kind, TupleType) else regs[0]
+
+    def _view_or(self, body: Step, result: Reg, source: Reg, row: Reg, size: Reg) -> None:
+        """Emit a view of `size` rows of `source` from `row` on, or `body` where that is none."""
+        span = body.span
+        outside, end = Reg(WORD), Reg(WORD)
+        zero = self.word(0, span)
+        self.emit("less_i64", Def(outside), Use(row), Use(zero), span=span)
+        view = Block()
+        view.add(Step("add_i64", (Def(end), Use(row), Use(size)), span))
+        view.add(Step("slice_view", (Def(result), Use(source), Use(row), Use(end)), span))
+        self.block.add(Choice(outside, [Block([body]), view], span, joins=[result]))
 
     def _trap_if_negative(self, dim: Reg, span: Span | None) -> None:
         """Refuse operand values for which the result has no size, as `value_dims` tells by -1."""

@@ -47,6 +47,20 @@ class KernelPlan:
     extra_dims: tuple[Dim, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class DataDependentPlan:
+    """The kernels of an operator whose result's dims depend on operand values.
+
+    `sizes` turns the operands into words: the `num_dims` dims, and with `tells_rows` the first row
+    of the operand that the result is, or -1. `body` takes operands and dims.
+    """
+
+    sizes: KernelPlan | None
+    body: KernelPlan | None
+    num_dims: int
+    tells_rows: bool
+
+
 @dataclass(slots=True)
 class KernelTable:
     """The kernels of one program; equal primitive functions share one."""
@@ -66,12 +80,9 @@ class KernelTable:
         known.append((function, plan))
         return plan
 
-    def plan_data_dependent(self, call: Call) -> tuple[KernelPlan | None, KernelPlan, int]:
-        """Return two kernels for an operator whose result's dims depend on operand values, and the
-        number of those dims.
-
-        The first turns the operands into the dims (int64 words), the second takes operands and
-        dims; without dims there is no first.
+    def plan_data_dependent(self, call: Call, view: bool) -> DataDependentPlan:
+        """Return the kernels of an operator whose result's dims depend on operand values; only that
+        of the dims where the result is a `view`.
         """
         op = call.op
         assert isinstance(op, Operator)
@@ -89,15 +100,20 @@ class KernelTable:
         first, second = tracers
         attrs = op.complete_attrs(call.attrs)
         sizes = op.apply("value_dims", *first.inputs, **attrs)
-        operands = tuple(second.inputs)
-        dims = tuple(second.scalar_dim() for _ in sizes)
-        result = op.lower(operands, call.attrs, dims)
-        outputs = tuple(map(_as_output, result if isinstance(result, tuple) else (result,)))
-        body = KernelPlan(self._add(second.request(name, outputs)))
-        if not sizes:
-            return None, body, 0
-        lengths = first.request(f"{name}_dims", tuple(sizes))
-        return KernelPlan(self._add(lengths)), body, len(sizes)
+        words = list(sizes)
+        if sizes and "value_rows" in op.facets:
+            words.append(op.apply("value_rows", *first.inputs, **attrs))
+        body = None
+        if not view:
+            operands = tuple(second.inputs)
+            dims = tuple(second.scalar_dim() for _ in sizes)
+            result = op.lower(operands, call.attrs, dims)
+            outputs = tuple(map(_as_output, result if isinstance(result, tuple) else (result,)))
+            body = KernelPlan(self._add(second.request(name, outputs)))
+        lengths = None
+        if words:
+            lengths = KernelPlan(self._add(first.request(f"{name}_dims", tuple(words))))
+        return DataDependentPlan(lengths, body, len(sizes), len(words) > len(sizes))
 
     def build(self, target: Target, opt_level: int, native: bool) -> list[Kernel]:
         """Return the built kernels, in the order of their numbers."""

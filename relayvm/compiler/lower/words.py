@@ -8,7 +8,7 @@ function of such parts alone is no kernel but views.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
 from relayvm.base.dims import (
@@ -68,6 +68,7 @@ _BITWISE = {
 _ON_BITS = {**_SHIFTS, **_BITWISE}
 
 VIEW_OPERATORS = frozenset({"reshape", "squeeze", "expand_dims", "reshape_like"})
+DATA_DEPENDENT_VIEWS = frozenset({"dyn.reshape", "dyn.squeeze", "dyn.expand_dims"})
 
 
 def operand_types(call: Call) -> tuple[TensorType, ...] | None:
@@ -119,7 +120,16 @@ def is_view(call: Call) -> bool:
 
     Rank-0 values are registers, not storage: a reshape from or to rank 0 is not a view.
     """
-    if not isinstance(call.op, Op) or call.op.name not in VIEW_OPERATORS:
+    return _keeps_elements(call, VIEW_OPERATORS)
+
+
+def is_data_dependent_view(call: Call) -> bool:
+    """Tell whether a call gives the same elements a shape that values of operands tell."""
+    return _keeps_elements(call, DATA_DEPENDENT_VIEWS)
+
+
+def _keeps_elements(call: Call, operators: Container[str]) -> bool:
+    if not isinstance(call.op, Op) or call.op.name not in operators:
         return False
     operand, result = call.args[0].checked_type, call.checked_type
     return (
