@@ -41,6 +41,15 @@ BODIES = {
         (%s(%x, %c), %s[int32, bool](%c, %x))""",
     "a reference": "let %s: ref(fn [B, A](A, B) -> Option[A]) = ref(@one); "
     "(ref_read(%s)(%x, %c), ref_read(%s)[int32, bool](%c, %x))",
+    "a reference to a reference": "let %s: ref(ref(fn [B, A](A, B) -> Option[A])) = "
+    "ref(ref(@one)); (ref_read(ref_read(%s))(%x, %c), ref_read(ref_read(%s))[int32, bool](%c, %x))",
+    "a reference in a tuple that is chosen": """
+        let %s: (ref(fn [A](A, A) -> Option[A]), int32) =
+          if (%c) { (ref(@one), 1) } else { (ref(fn [Q](%a: Q, %b: Q) { Some(%b) }), 2) };
+        (ref_read(%s.0)(%x, 1), ref_read(%s.0)(%c, True), %s.1)""",
+    "a reference that a function gives": """
+        let %h = fn (%i: int32) -> ref(fn [A](A, A) -> Option[A]) { ref(@one) }; let %s = %h(1);
+        (ref_read(%s)(%x, 1), ref_read(%s)(%c, True))""",
     "sizes": """let %s: fn [n, m](Tensor[(n), int32], Tensor[(m), int32]) -> Tensor[(n), int32] =
         fn [q, p](%a: Tensor[(p), int32], %b: Tensor[(q), int32]) -> Tensor[(p), int32] { %a + %a };
         let %p = full(%x, shape=[2], dtype="int32"); let %q = full(%x, shape=[3], dtype="int32");

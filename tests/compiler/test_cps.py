@@ -46,6 +46,12 @@ PROGRAMS = {
 
 ID = "fn [A](%a: A) -> A { %a }"
 POLYMORPHIC = {
+    "an instance at polymorphic functions": """
+      def @twice[A](%f: fn (A) -> A, %a: A) -> A { %f(%f(%a)) }
+      def @main(%n: int32) -> bool {
+        let %r = ref(@twice);
+        let %v = ref_read(%r)(fn (%h: fn [A](fn (A) -> A, A) -> A) { %h }, @twice);
+        %v(fn (%b: bool) { %n < 3 }, True) }""",
     "a parameter": f"""
       def @f(%g: fn [A](A) -> A, %x: int32) {{ (%g(%x), %g(True)) }}
       def @main(%n: int32) {{ @f({ID}, %n) }}""",

@@ -19,10 +19,12 @@ TYPES = """
 type Box[A] { Box(A) }
 type Poly { Poly(fn [A](A) -> A) }
 type Half[X] { Half(fn [B](B) -> (X, B)) }
+type Nest[A] { Leaf, Nest(A, Nest[(A, A)]) }
 """
 FUNCTIONS = """
 def @call[A, B](%f: fn (A) -> B, %a: A) -> B { %f(%a) }
 def @same[A](%a: A) -> A { %a }
+def @twice[A](%f: fn (A) -> A, %a: A) -> A { %f(%f(%a)) }
 def @at_two(%f: fn [A](A) -> A, %x: int32, %c: bool) -> (int32, bool) { (%f(%x), %f(%c)) }
 def @pair[X](%x: X) -> fn [B](B) -> (X, B) { fn [B](%b: B) -> (X, B) { (%x, %b) } }
 def @half[X](%x: X) -> Half[X] { Half(fn [B](%b: B) -> (X, B) { (%x, %b) }) }
@@ -83,6 +85,41 @@ PROGRAMS = {
     "narrowed in a tuple": """
         let %k = fn (%y: int32) -> (int32, fn [A](A) -> A) { (%y, @same) };
         let %g: (int32, fn (int32) -> int32) = %k(%x); (%g.1(2), %k(1).1(%c))""",
+    "narrowed in a list": """
+        let %r: List[fn [A](A) -> A] = Cons(@same, Cons(fn [A](%a: A) -> A { %a }, Nil));
+        let %s: List[fn (int32) -> int32] = %r;
+        (match? (%s) { Cons(%f, Cons(%g, _)) => (%f(%x), %g(%x)) },
+         match? (%r) { Cons(%f, _) => %f(%c) })""",
+    "narrowed in data in tuples in a list": """
+        let %r: List[(Box[fn [A](A) -> A], int32)] = Cons((Box(@same), 1), Nil);
+        let %s: List[(Box[fn (int32) -> int32], int32)] = %r;
+        match? (%s) { Cons((Box(%f), %i), %t) => (%f(%x), %i, @length(%t)) }""",
+    "narrowed in a list whose type has parameters": """
+        let %h = fn [A](%a: A) {
+          let %r: List[fn [B](B) -> (A, B)] = Cons(@pair(%a), Nil);
+          let %s: List[fn (int32) -> (A, int32)] = %r;
+          match? (%s) { Cons(%f, _) => %f(%x) } };
+        (%h(%x), %h(%c))""",
+    "narrowed beside a reference": """
+        let %r: List[(ref(fn [A](A) -> A), fn [A](A) -> A)] = Cons((ref(@same), @same), Nil);
+        let %s: List[(ref(fn [A](A) -> A), fn (int32) -> int32)] = %r;
+        match? (%s) { Cons((%f, %g), _) => (ref_read(%f)(%x), ref_read(%f)(%c), %g(%x)) }""",
+    "with parameters in another order, in a list": """
+        let %k = fn [A, B](%a: A, %b: B) -> Box[A] { Box(%a) };
+        let %l: List[fn [B, A](A, B) -> Box[A]] =
+          Cons(%k, Cons(fn [Q, P](%a: Q, %b: P) -> Box[Q] { Box(%a) }, Nil));
+        match? (%l) { Cons(%f, Cons(%g, _)) => (%f[int32, bool](%c, %x), %g(%c, %x)) }""",
+    "in an array": """
+        let %a = array.push(array.push(array.new(2), @same), fn [B](%b: B) -> B { %b });
+        (array.get(%a, 0)(%x), array.get(%a, 1)(%c), array.get(%a, 0)(%c), array.length(%a))""",
+    "narrowed in an array": """
+        let %r: Array[fn [A](A) -> A] = array.push(array.push(array.new(1), @same), @same);
+        let %s: Array[fn (int32) -> int32] = %r;
+        (array.get(%s, 0)(%x), array.get(%s, 1)(%x), array.length(%s))""",
+    "an instance at polymorphic functions": """
+        let %r = ref(@twice);
+        let %v = ref_read(%r)(fn (%h: fn [A](fn (A) -> A, A) -> A) { %h }, @twice);
+        %v(fn (%b: bool) { False }, %c)""",
     "with sizes": """
         let %f = fn [A, n](%a: A, %t: Tensor[(n), int32]) -> (A, Tensor[(n), int32]) {
           (%a, %t + %t) };
@@ -183,10 +220,10 @@ def test_the_machine_runs_what_comes_out(name):
             "grow without end",
         ),
         (
-            """let %r: List[fn [A](A) -> A] = Cons(@same, Nil);
-               let %s: List[fn (int32) -> int32] = %r;
-               match? (%s) { Cons(%f, _) => %f(%x) }""",
-            "inside of another value",
+            """let %r: Nest[fn [A](A) -> A] = Nest(@same, Leaf);
+               let %s: Nest[fn (int32) -> int32] = %r;
+               match (%s) { Nest(%f, _) => %f(%x), Leaf => 0 }""",
+            "grow without end",
         ),
     ],
 )

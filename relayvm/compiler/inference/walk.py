@@ -51,7 +51,7 @@ from relayvm.ir.types import (
     TypeVar,
     scalar_type,
 )
-from relayvm.ir.visit import type_walk
+from relayvm.ir.visit import SomePart, children
 from relayvm.ops.operator import Operator
 
 MAX_SHOWN_CASES = 3
@@ -102,6 +102,7 @@ class Walk:
         self.context = context
         context.constraint_solver = solve_constraint
         self._declared: dict[int, Type] = {}
+        self._holds_function = SomePart(lambda part: isinstance(part, FuncType))
         self._constants: dict[tuple[np.dtype[Any], tuple[int, ...]], Type] = {}
         self._visitors: dict[type[Expr], Callable[[Any], Recursive[Type]]] = {
             Call: self._call,
@@ -185,6 +186,8 @@ class Walk:
         context.has_local_params |= bool(function.type_params) and bool(context.inside)
         for param in function.params:
             context.types[id(param)] = context.var_type(param)
+        if function.ret_type is not None:
+            self._declare(function.body, prune(signature.ret_type))
         body = self._leaf(function, 0, function.body)
         if body is None:
             context.inside.add(id(signature))
@@ -234,16 +237,35 @@ class Walk:
             context.solver.flow(type_, declared, Reason(span, message, type_, declared, "", notes))
 
     def _declare(self, value: Expr, type_: Type) -> None:
-        """Note what a new reference is declared to hold, or a choice to be, if it is a function.
+        """Note what new references are declared to hold, or choices to be, if there are functions
+        in it: of a let's value or a body, of the fields of a tuple, of what a new reference holds.
 
         What comes there may be more general than that; the reference or the choice may not.
         """
-        if isinstance(value, RefCreate) and isinstance(type_, RefType):
-            parts = type_walk(self.context.solver.final(type_.value))
-            if any(isinstance(part, FuncType) for part in parts):
+        if not isinstance(value, (RefCreate, If, Match, Let, Tuple)):
+            return
+        if not self._holds_function(self.context.solver.final(type_)):
+            return
+        # Places of several lets are never the same, so that each is looked at once.
+        waiting: list[tuple[Expr, Type]] = [(value, type_)]
+        while waiting:
+            value, type_ = waiting.pop()
+            type_ = prune(type_)
+            while isinstance(value, Let):
+                value = value.body
+            if id(value) in self.context.types or id(value) in self._declared:
+                continue
+            if isinstance(value, (If, Match)):
+                if isinstance(type_, FuncType) and type_.type_params:
+                    self._declared[id(value)] = type_
+                waiting.extend((side, type_) for side in children(value)[1:])
+            elif isinstance(value, Tuple) and isinstance(type_, TupleType):
+                waiting.extend(zip(value.fields, type_.fields))
+            elif not isinstance(value, RefCreate) or not isinstance(type_, RefType):
+                continue
+            elif self._holds_function(self.context.solver.final(type_.value)):
                 self._declared[id(value)] = type_.value
-        elif isinstance(value, (If, Match)) and isinstance(type_, FuncType) and type_.type_params:
-            self._declared[id(value)] = type_
+                waiting.append((value.value, type_.value))
 
     def _generic(self, let: Let) -> Type | None:
         """Return the type of a polymorphic global or constructor that gets a name, or None.

@@ -20,6 +20,7 @@ from relayvm.compiler.transforms.cps_types import (
     holds_functions,
 )
 from relayvm.compiler.transforms.eta_expand import expanded_where, is_generic
+from relayvm.compiler.transforms.generic_places import GeneralPlaces, GenericTypes
 from relayvm.compiler.transforms.to_anf import function_to_anf
 from relayvm.ir.expr import (
     Call,
@@ -159,7 +160,7 @@ class _Conversion:
         answer = TypeVar("Ans")
         types = CpsTypes(answer, answers)
         aligned = with_aligned_params(function, self.module)
-        wrapped = function_to_anf(expanded_where(aligned, _needs_own_answer))
+        wrapped = function_to_anf(expanded_where(aligned, _needs_own_answer, self.module))
         copy = CpsCopier(types, answers, self.names).copy(wrapped)
         assert isinstance(copy, Function)
         arities = {new: self.module.functions[n].type_params for n, new in self.names.items()}
@@ -228,6 +229,7 @@ class _Converter:
         self.arities = arities
         self.calling = _calling(root)
         self.renamed: dict[Var, Expr] = {}
+        self.is_general = GeneralPlaces()
         self.data: Mapping[str, int] = {}
 
     def function(self, node: Function) -> Recursive[Function]:
@@ -259,7 +261,10 @@ class _Converter:
             choice: Expr = yield self.choice(expr, after)
             return choice
         value = yield self.value(expr)
-        return Call(after, (value,), span=expr.span)
+        if not self.is_general(expr):
+            return Call(after, (value,), span=expr.span)
+        named = Var("v", _kind(expr), span=expr.span)
+        return Let(named, value, Call(after, (named,), span=expr.span), span=expr.span)
 
     def binding(self, binding: Binding, rest: Expr) -> Recursive[Expr]:
         value = binding.value
@@ -350,7 +355,10 @@ def _needs_own_answer(value: Expr) -> bool:
     """Return True for constructors, which take no continuation, and polymorphic globals: these get
     the answer as one more type parameter, which what holds such functions does not know.
     """
-    return isinstance(value, Constructor) or (isinstance(value, GlobalVar) and is_generic(value))
+    if isinstance(value, GlobalVar):
+        # Of one instance at polymorphic functions it says the type arguments.
+        return is_generic(value) or GenericTypes()(value.checked_type)
+    return isinstance(value, Constructor)
 
 
 def _is_call(expr: Expr) -> bool:

@@ -196,7 +196,7 @@ class _Defunctionalizer:
         for name, function in self.module.functions.items():
             plain = function
             if not is_primitive(function):
-                plain = function_to_anf(expanded(function, (Constructor, GlobalVar)))
+                plain = function_to_anf(expanded(function, (Constructor, GlobalVar), self.module))
             copy = _DataCopier(self.types, self.data).copy(plain)
             assert isinstance(copy, Function)
             functions[name] = copy if is_primitive(copy) else lifter.run(name, copy)

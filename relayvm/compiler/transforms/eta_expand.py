@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from relayvm.base.dims import Dim, DimVar, symbol
+from relayvm.compiler.transforms.generic_places import GenericTypes
+from relayvm.compiler.transforms.instances import match_types, type_params_only
 from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Let, Var
 from relayvm.ir.module import Module
-from relayvm.ir.types import FuncType, ShapeArg, Type, TypeParam, TypeVar
+from relayvm.ir.types import FuncType, ShapeArg, Type, TypeCall, TypeParam, TypeVar
 from relayvm.ir.visit import children, post_order, rebuild, substitute_in_type, with_children
 
 
@@ -24,7 +26,7 @@ def eta_expand(
     kinds: tuple[type[Expr], ...] = ()
     kinds += (Constructor,) if expand_constructor else ()
     kinds += (GlobalVar,) if expand_global_var else ()
-    functions = {name: expanded(f, kinds) for name, f in module.functions.items()}
+    functions = {name: expanded(f, kinds, module) for name, f in module.functions.items()}
     return module.with_functions(functions)
 
 
@@ -58,16 +60,20 @@ def is_generic(node: Expr) -> bool:
 
 def _with_wrapped_value(_before: Expr, after: Expr) -> Expr:
     if isinstance(after, Let) and _names_generic(after):
-        return replace(after, value=_wrapper(after.value))
+        return replace(after, value=_wrapper(after.value, None))
     return after
 
 
-def expanded(function: Function, kinds: tuple[type[Expr], ...]) -> Function:
+def expanded(function: Function, kinds: tuple[type[Expr], ...], module: Module) -> Function:
     """Return a function with the values of these classes wrapped."""
-    return expanded_where(function, lambda value: isinstance(value, kinds)) if kinds else function
+    if not kinds:
+        return function
+    return expanded_where(function, lambda value: isinstance(value, kinds), module)
 
 
-def expanded_where(function: Function, is_wrapped: Callable[[Expr], bool]) -> Function:
+def expanded_where(
+    function: Function, is_wrapped: Callable[[Expr], bool], module: Module
+) -> Function:
     """Return a function with these values wrapped where they are not called."""
     done: dict[int, Expr] = {}
     wrapped: dict[int, Expr] = {}
@@ -78,7 +84,7 @@ def expanded_where(function: Function, is_wrapped: Callable[[Expr], bool]) -> Fu
             called = isinstance(node, Call) and place == 0
             as_value = not called and is_wrapped(part)
             if as_value and id(part) not in wrapped:
-                wrapped[id(part)] = _wrapper(part)
+                wrapped[id(part)] = _wrapper(part, module)
             new.append(wrapped[id(part)] if as_value else done[id(part)])
         done[id(node)] = with_children(node, tuple(new)) if parts else node
     result = done[id(function)]
@@ -86,7 +92,7 @@ def expanded_where(function: Function, is_wrapped: Callable[[Expr], bool]) -> Fu
     return result
 
 
-def _wrapper(value: Expr) -> Expr:
+def _wrapper(value: Expr, module: Module | None) -> Expr:
     kind = value.checked_type
     if not isinstance(kind, FuncType):
         return value
@@ -104,12 +110,34 @@ def _wrapper(value: Expr) -> Expr:
     names = ["x"] if len(types) == 1 else [f"x{i}" for i in range(len(types))]
     params = tuple(Var(n, t, span=value.span, checked_type=t) for n, t in zip(names, types))
     result = substitute_in_type(kind.ret_type, fresh)
-    given = tuple(p if isinstance(p, TypeVar) else ShapeArg(symbol(p)) for p in type_params)
+    given: tuple[Type, ...] = tuple(
+        p if isinstance(p, TypeVar) else ShapeArg(symbol(p)) for p in type_params
+    )
     callee = value
     if given and isinstance(value, (Constructor, GlobalVar)):
         callee = replace(value, checked_type=FuncType(tuple(types), result))
+    elif module is not None:
+        given = _args_of_instance(value, kind, module)
     body = Call(callee, params, type_args=given, span=value.span, checked_type=result)
     own_kind = FuncType(tuple(types), result, tuple(type_params))
     return Function(
         params, body, result, own_kind.type_params, span=value.span, checked_type=own_kind
     )
+
+
+def _args_of_instance(value: Expr, kind: FuncType, module: Module) -> tuple[Type, ...]:
+    """Return the type arguments of a function that is one instance where polymorphic functions are
+    among them: inference would not find these again.
+    """
+    if not GenericTypes()(kind):
+        return ()
+    if isinstance(value, Constructor):
+        return kind.ret_type.args if isinstance(kind.ret_type, TypeCall) else ()
+    scheme = module.functions[value.name].checked_type if isinstance(value, GlobalVar) else None
+    if not isinstance(scheme, FuncType):
+        return ()
+    params = type_params_only(scheme.type_params)
+    found: dict[TypeVar, Type] = {}
+    match_types(scheme, kind, set(params), found)
+    given = tuple(found[p] for p in params if p in found)
+    return given if len(given) == len(scheme.type_params) else ()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from relayvm.base.dims import Dim, DimVar, symbol
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.transforms.copies import Copier, TypeMap
+from relayvm.compiler.transforms.data_casts import DataCasts
 from relayvm.compiler.transforms.generic_places import GenericTypes, Places
 from relayvm.compiler.transforms.instances import (
     ErasedTypes,
@@ -16,8 +18,9 @@ from relayvm.compiler.transforms.instances import (
 )
 from relayvm.ir.equal import structural_equal
 from relayvm.ir.expr import Call, Expr, Function, Let, Tuple, TupleGetItem, Var
+from relayvm.ir.intrinsics import INTRINSICS
 from relayvm.ir.module import Module
-from relayvm.ir.types import UNIT, FuncType, TupleType, Type, TypeParam, TypeVar
+from relayvm.ir.types import UNIT, FuncType, TupleType, Type, TypeCall, TypeParam, TypeVar
 from relayvm.ir.visit import (
     LEAVES,
     binders,
@@ -30,21 +33,25 @@ from relayvm.ir.visit import (
     with_children,
 )
 
+# What gives one item of an array, or nothing of them.
+_READS = (INTRINSICS["array.get"], INTRINSICS["array.length"])
+
 
 class Casts:
     """Adds functions of other types where polymorphic functions are taken at these."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, names: set[str]) -> None:
         self.places = Places(module)
         self.generic = GenericTypes()
         self.erase = ErasedTypes()
+        self.data = DataCasts(module, names, self.cast)
 
     def run(self, function: Function) -> Function:
         """Return a typed function in which every place gets values of just the type it takes.
 
         `let %f = fn [A](%a: A) { %a }; @map(%f, %l)`
-        -> `let %f = ..; @map(fn (%a: int32) { %f[int32](%a) }, %l)`. Raises NotClosed where such a
-        value is inside of data or a reference that holds others.
+        -> `let %f = ..; @map(fn (%a: int32) { %f[int32](%a) }, %l)`. What is inside of data gets a
+        global function that makes the data anew; `data.finished` gives these.
         """
         result = rebuild(function, self.node)
         assert isinstance(result, Function)
@@ -52,12 +59,27 @@ class Casts:
 
     def node(self, before: Expr, after: Expr) -> Expr:
         """Return a node with casts of its operands."""
+        if isinstance(before, Call) and before.op in _READS:
+            assert isinstance(after, Call)
+            return self.read(before, after)
         parts = list(children(after))
         for place, wanted in self.places.wanted(before):
             actual = children(before)[place].checked_type
             if actual is not None and (self.generic(actual) or self.generic(wanted)):
                 parts[place] = trampoline(self.cast(parts[place], actual, wanted))
         return with_children(after, tuple(parts))
+
+    def read(self, before: Call, after: Call) -> Expr:
+        """Return a read of an array, of which only the item that is read becomes another."""
+        array, wanted = before.args[0].checked_type, before.checked_type
+        if not isinstance(array, TypeCall) or before.type_args == array.args:
+            return after
+        if not self.generic(array) or wanted is None:
+            return after
+        actual = array.args[0] if before.op is INTRINSICS["array.get"] else wanted
+        call = replace(after, type_args=array.args, checked_type=actual)
+        result: Expr = trampoline(self.cast(call, actual, wanted))
+        return result
 
     def same(self, actual: Type, wanted: Type) -> bool:
         """Return True for types that differ at most in sizes and in names of parameters."""
@@ -82,7 +104,9 @@ class Casts:
         if isinstance(actual, FuncType) and isinstance(wanted, FuncType):
             function: Expr = yield self.function(expr, actual, wanted)
             return function
-        raise NotClosed("a polymorphic function is inside of another value")
+        if isinstance(actual, TypeCall) and isinstance(wanted, TypeCall):
+            return self.data.call(expr, actual, wanted)
+        raise NotClosed("a reference is taken as one that holds functions of other types")
 
     def function(self, expr: Expr, actual: FuncType, wanted: FuncType) -> Recursive[Expr]:
         """Return a function of the type that is wanted, which calls the one that there is."""

@@ -19,6 +19,7 @@ from relayvm.ir.expr import (
     Match,
     RefCreate,
     RefWrite,
+    Tuple,
 )
 from relayvm.ir.intrinsics import Intrinsic
 from relayvm.ir.module import Module
@@ -43,6 +44,19 @@ class GenericTypes:
 
 def _has_type_params(part: Type) -> bool:
     return isinstance(part, FuncType) and bool(type_params_only(part.type_params))
+
+
+class GeneralPlaces:
+    """Tells which expressions are as general as what is around them says: without that inference
+    could find other types for the polymorphic functions in their values.
+    """
+
+    def __init__(self) -> None:
+        self._generic = GenericTypes()
+
+    def __call__(self, node: Expr) -> bool:
+        """Return True for a choice, new reference or tuple with polymorphic functions in it."""
+        return isinstance(node, (If, Match, RefCreate, Tuple)) and self._generic(node.checked_type)
 
 
 class Places:

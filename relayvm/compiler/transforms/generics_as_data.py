@@ -124,18 +124,20 @@ class _Makers:
         """Return the program; `codes` has the names of the functions that make values then, and
         those of the functions whose values they make.
         """
-        casts, declared = Casts(self.old), DeclaredTypes(self.old)
+        casts, declared = Casts(self.old, self.names), DeclaredTypes(self.old)
         lifted: dict[str, Function] = {}
         for name, function in self.old.functions.items():
             if is_primitive(function):
                 self.functions[name] = function
                 continue
             named = declared.applied(with_aligned_params(function, self.old))
-            named = function_to_anf(expanded(named, (Constructor, GlobalVar)))
+            named = function_to_anf(expanded(named, (Constructor, GlobalVar), self.old))
             lifted[name] = self.lifts.run(name, function_to_anf(casts.run(named)))
+        for name, function in casts.data.finished():
+            lifted[name] = self.lifts.run(name, function_to_anf(function))
         lifted.update(self.lifts.functions)
         for name, function in lifted.items():
-            values = expanded(function, (GlobalVar,))
+            values = expanded(function, (GlobalVar,), self.old)
             new = replace(values, body=rebuild(values.body, self.step))
             self.functions[name] = function_to_anf(new)
         return self.old.with_functions(self.functions)

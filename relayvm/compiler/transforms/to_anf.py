@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import Scopes, is_atomic, is_primitive
+from relayvm.compiler.transforms.generic_places import GeneralPlaces
 from relayvm.ir.expr import (
     Call,
     Expr,
@@ -106,6 +107,7 @@ class Normalizer:
         self.scopes = Scopes(function)
         self.blocks: dict[Scope, Bindings] = {}
         self.names: dict[int, Expr] = {}
+        self.is_general = GeneralPlaces()
 
     def leaves(self, node: Expr) -> bool:
         """Return True if a node that is no atom may stay an operand."""
@@ -150,7 +152,8 @@ class Normalizer:
         elif self.leaves(node):
             result = yield self.rebuild(node)
         else:
-            result = Var("v", span=node.span, checked_type=node.checked_type)
+            says = node.checked_type if self.is_general(node) else None
+            result = Var("v", says, span=node.span, checked_type=node.checked_type)
             value = yield self.rebuild(node)
             block.append((result, value))
         self.names[id(node)] = result

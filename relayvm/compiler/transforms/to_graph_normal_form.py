@@ -9,8 +9,8 @@ from collections.abc import Callable
 from relayvm.compiler.analysis.purity import Effect, Purity
 from relayvm.compiler.analysis.scopes import Scopes, is_atomic, same_scope_children, scope_bodies
 from relayvm.compiler.analysis.traps import is_inert
-from relayvm.compiler.transforms.generic_places import GenericTypes
-from relayvm.ir.expr import Expr, Function, If, Let, Match, RefCreate, Tuple, Var
+from relayvm.compiler.transforms.generic_places import GeneralPlaces
+from relayvm.ir.expr import Expr, Function, Let, Var
 from relayvm.ir.module import Module
 from relayvm.ir.scope import Scope
 from relayvm.ir.visit import post_order, with_parts
@@ -57,9 +57,9 @@ def _droppable(
     places = _places_of_use(scopes)
     writes = bool(purity.anything & Effect.WRITE)
     found: dict[Var, Expr] = {}
-    generic = GenericTypes()
+    is_general = GeneralPlaces()
     for node in scopes.order:
-        if not isinstance(node, Let) or _promises_more(node, generic):
+        if not isinstance(node, Let) or _promises_more(node, is_general):
             continue
         used = places.get(node.var, [])
         if not wanted(len(used)):
@@ -91,16 +91,12 @@ def _places_of_use(scopes: Scopes) -> dict[Var, list[Scope]]:
     return places
 
 
-def _promises_more(let: Let, generic: GenericTypes) -> bool:
+def _promises_more(let: Let, is_general: GeneralPlaces) -> bool:
     """Return True if a let declares what its value would not be without it."""
     annotation = let.var.type_annotation
     if annotation is None:
         return False
-    if annotation != let.value.checked_type:
-        return True
-    # How general the functions are that such a value has is for its place to say.
-    places = (If, Match, RefCreate, Tuple)
-    return isinstance(let.value, places) and generic(annotation)
+    return annotation != let.value.checked_type or is_general(let.value)
 
 
 def _crosses_function(outer: Scope, used: list[Scope]) -> bool:
