@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relayvm.cli import overhead_commands
+from relayvm.cli import operator_commands, overhead_commands
 from relayvm.cli.options import add_command, positive
 
 if TYPE_CHECKING:
@@ -55,14 +55,7 @@ def add_commands(commands: Any) -> None:
         help="only products whose number of rows is known, or is not",
     )
     kernels.set_defaults(run=run_kernels)
-    operators = add_command(kinds, "operators", "single operators beside numpy and PyTorch")
-    operators.add_argument(
-        "--large", action="store_true", help="also operands of 2^20 elements, not only of 2^16"
-    )
-    operators.add_argument(
-        "--only", default="", metavar="TEXT", help="operators with this text in their names"
-    )
-    operators.set_defaults(run=run_operators)
+    operator_commands.add_command_to(kinds)
     overhead_commands.add_command_to(kinds)
 
 
@@ -137,33 +130,3 @@ def _is_asked_for(product: Product, options: argparse.Namespace) -> bool:
         and options.dtype in (None, product.dtype)
         and options.rows in (None, "symbolic" if product.symbolic else "static")
     )
-
-
-def run_operators(options: argparse.Namespace) -> int:
-    """Measure single operators and print a line for each as it is done."""
-    from rich.console import Console
-    from rich.progress import track
-
-    from relayvm.cli.bench import operators
-
-    console = Console()
-    operators.keep_memory()
-    sizes = [operators.ELEMENTS, *([operators.LARGE_ELEMENTS] if options.large else [])]
-    calls = [(row, size) for size in sizes for row in operators.rows(options.only)]
-    console.print(
-        f"{'elements':>8} {'operator':28} {'':16} {'kernel us':>10} {'call us':>10} "
-        f"{'numpy/kernel':>12} {'torch/kernel':>12}",
-        soft_wrap=True,
-    )
-    for row, size in track(calls, "operators", console=console, transient=True):
-        found = operators.measure(row, size)
-        if found is None:
-            continue
-        torch = f"{found.torch / found.kernel:12.2f}" if found.torch is not None else f"{'-':>12}"
-        console.print(
-            f"{size:8} {row.operator:28} {row.note:16} {found.kernel * 1e6:10.2f} "
-            f"{found.call * 1e6:10.2f} {found.numpy / found.kernel:12.2f} {torch}",
-            highlight=False,
-            soft_wrap=True,
-        )
-    return 0

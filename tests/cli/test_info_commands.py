@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,9 @@ import relayvm
 from relayvm.base.error_codes import ERROR_CODES
 from relayvm.base.settings import SETTINGS
 from relayvm.cli.bench import kernels, operators
+from relayvm.cli.bench.rows.table import PARTS
 from relayvm.cli.main import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, make_parser
+from relayvm.compiler.infer_types import infer_types
 
 NAMES = "compile opt run verify inspect disassemble assemble bench explain settings info cache"
 TREES = "(3 (2 a) (3 (2 good) (2 film)))\n\n(1 (2 dull) (2 story))\n(2 short)\n"
@@ -205,13 +208,41 @@ def test_a_product_measured_is_the_product() -> None:
 
 
 @pytest.mark.slow
-def test_bench_measures_an_operator_beside_numpy(command) -> None:
-    done = command("bench", "operators", "--only", "one_hot")
+def test_bench_measures_an_operator_beside_numpy(command, tmp_path) -> None:
+    output = tmp_path / "found.json"
+    only = ("--only", "one_hot", "--part", "movement")
+    done = command("bench", "operators", *only, "--threads", 2, "--output", output)
     assert done.code == 0
     (head, row) = done.out.strip().splitlines()
     assert "numpy/kernel" in head and row.split()[:2] == ["65536", "one_hot"]
+    (found,) = json.loads(output.read_text())
+    assert (found["operator"], found["part"]) == ("one_hot", "movement")
+    assert found["kernel_seconds"] > 0 and found["floor_seconds"] > 0
+
+
+def test_bench_refuses_parts_that_are_none(command) -> None:
+    done = command("bench", "operators", "--part", "nothing")
+    assert done.code and "`--part` is `nothing`, parts are elementwise, reductions" in done.err
 
 
 def test_bench_makes_up_operands_for_operators_that_no_row_names() -> None:
-    made = [row for row in operators.rows() if not row.peer]
-    assert {"isnan", "sinh", "nn.global_avg_pool2d"} <= {row.operator for row in made}
+    made = [row for part, row in operators.rows() if part == operators.OTHERS]
+    assert {"isnan", "sinh", "nn.adaptive_avg_pool2d_grad"} <= {row.operator for row in made}
+    assert not {row.operator for row in made} & {row.operator for row in _ROWS}
+
+
+_ROWS = [row for part in PARTS.values() for row in part]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_rows_of_the_operator_bench_have_types(part: str) -> None:
+    rng, known = np.random.default_rng(0), operators.sizes(1 << 14)
+    for row in PARTS[part]:
+        if not row.fixed:
+            values = [operators._array(rng, operand, known) for operand in row.operands]
+            params = ", ".join(
+                f"%{name}: Tensor[({', '.join(map(str, v.shape))},), {v.dtype}]"
+                for name, v in zip(operators.NAMES, values)
+            ).replace("(,)", "()")
+            text = operators.text_of(row, known)
+            infer_types(relayvm.parse(f"def @main({params}) {{ {text} }}"))

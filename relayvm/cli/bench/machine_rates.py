@@ -5,6 +5,7 @@ lines.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -54,6 +55,17 @@ def peak_flops() -> float:
     return 2 * 16 * 16 * ROUNDS / _best_seconds(256, _ARITHMETIC, ROUNDS)
 
 
+@cache
+def copy_rate(size_bytes: int) -> float:
+    """Return the bytes a second, read and written together, at which one core copies half of
+    `size_bytes` to the other half again and again.
+    """
+    source = np.zeros(max(1, size_bytes // 2), np.uint8)
+    result = np.zeros_like(source)
+    return 2 * source.nbytes / best_seconds(lambda: np.copyto(result, source))
+
+
+@cache
 def read_rate(size_bytes: int) -> float:
     """Return the bytes a second at which one core reads `size_bytes` again and again."""
     size = max(256, size_bytes // 4 // 256 * 256)
