@@ -15,7 +15,7 @@ from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import AnyTensor, Dims
-from relayvm.ops.sorting import LEVELS, MergeSort, comes_before, sorted_places
+from relayvm.ops.sorting import LEVELS, LineSort, comes_before, sorted_places
 
 
 @operator("argwhere", fusion=Fusion.OPAQUE, no_gradient="places are integers")
@@ -141,7 +141,7 @@ def _sorted_vector(w: Writer, data: Memory, size: Dim) -> tuple[Memory, Memory]:
     with w.loop(0, size) as i:
         pairs[0][0][line, i] = data[i]
         pairs[1][0][line, i] = i
-    MergeSort(w, size, True, pairs[0], pairs[1]).run(line)
+    LineSort(w, size, True, pairs[0], pairs[1]).run(line)
     return pairs[0][0], pairs[1][0]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dims import Dim, dim_min, dim_mul
-from relayvm.base.dtypes import BOOL, INT32, INT64, NUMERIC, DType
+from relayvm.base.dtypes import BOOL, INT32, INT64, NUMERIC, DType, dtype_of
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
@@ -20,10 +20,16 @@ from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import AnyTensor, SameDtype, like
 
-RUN = 8
 LEVELS = 64
 # So many elements are found faster in one walk than by a sort.
 FEW = 32
+# Lines of so many elements are sorted faster by insertion.
+SHORT = 48
+# A line is sorted by digits of so many bits, the least first.
+DIGIT_BITS = 8
+DIGITS = 1 << DIGIT_BITS
+# So many ranges of lines have counters of their own, and may be sorted at once.
+RANGES = 64
 
 
 def comes_before(a: ScalarExpr, b: ScalarExpr, ascending: bool) -> ScalarExpr:
@@ -39,10 +45,35 @@ def comes_before(a: ScalarExpr, b: ScalarExpr, ascending: bool) -> ScalarExpr:
     return te.scalar("logical_or", less, only_b)
 
 
-class MergeSort:
-    """Writes a stable merge sort of one line: `keys`, and `places` with them where there are some.
+def sort_key(value: ScalarExpr, ascending: bool) -> ScalarExpr:
+    """Return an unsigned integer of the same width that is less where `value` comes before.
 
-    Memory comes in pairs, the second of each to work in; all are indexed by line and place.
+    Values that stand beside each other have one key: both zeros, and all NaN.
+    """
+    dtype = value.dtype
+    whole = dtype_of(f"uint{max(8, dtype.bits)}")
+    key = te.cast(value, whole) if dtype.is_bool else te.scalar(f"bits_as_{whole}", value)
+    sign = te.const(1 << (whole.bits - 1), whole)
+    if dtype.is_float:
+        # Numbers with a sign are ordered by their bits turned round.
+        turned = te.scalar("bitwise_not", key)
+        negative = te.scalar("greater_equal", key, sign)
+        key = te.select(negative, turned, te.scalar("bitwise_or", key, sign))
+        key = te.select(value.equal(0.0), sign, key)
+        key = te.select(
+            te.scalar("isnan", value), te.scalar("bitwise_not", te.const(0, whole)), key
+        )
+    elif dtype.kind == "int":
+        key = te.scalar("bitwise_xor", key, sign)
+    return key if ascending else te.scalar("bitwise_not", key)
+
+
+class LineSort:
+    """Writes a stable sort of lines: `keys`, and `places` with them where there are some.
+
+    Memory comes in pairs, the second of each to work in; all are indexed by line and place. Short
+    lines are sorted by insertion, others by the digits of `sort_key`, two of them a turn so that
+    elements are back in the first memory. `ranges` is how many lines are sorted at once.
     """
 
     def __init__(
@@ -52,38 +83,38 @@ class MergeSort:
         ascending: bool,
         keys: tuple[Memory, Memory],
         places: tuple[Memory, Memory] | None = None,
+        ranges: Dim = 1,
     ) -> None:
         self.w, self.size, self.ascending = w, size, ascending
         self.keys, self.places = keys, places
+        bits = keys[0].dtype.bits
+        self.digits = max(2, bits // DIGIT_BITS)
+        self.counts = w.scratch((ranges, self.digits, DIGITS), INT64)
 
-    def run(self, line: ScalarExpr) -> None:
-        """Sort a line that lies in the first of each pair."""
-        w = self.w
-        self._short_runs(line)
-        width = w.cell(te.const(RUN, INT64))
-        going = w.cell(width.value < te.dim(self.size))
-        with w.loop_while(0, LEVELS, going):
-            here = width.value
-            self._merge_all(line, here, 0, 1)
-            self._merge_all(line, here * 2, 1, 0)
-            width.value = here * 4
-            going.value = here * 4 < te.dim(self.size)
+    def run(self, line: ScalarExpr, at: ScalarExpr | None = None) -> None:
+        """Sort a line that lies in the first of each pair, with the counters of range `at`."""
+        w, own = self.w, te.const(0, INT64) if at is None else at
+        if isinstance(self.size, int):
+            if self.size <= SHORT:
+                self._insert(line)
+            else:
+                self._sort_digits(line, own)
+            return
+        with w.when(te.scalar("less_equal", te.dim(self.size), te.const(SHORT, INT64))):
+            self._insert(line)
+        with w.otherwise():
+            self._sort_digits(line, own)
 
-    def _short_runs(self, line: ScalarExpr) -> None:
-        """Sort runs of a few elements by insertion."""
+    def _insert(self, line: ScalarExpr) -> None:
         w, keys, places = self.w, self.keys[0], self.places
         with w.loop(0, self.size) as i:
             key = keys[line, i]
             place = places[0][line, i] if places else None
-            start = i // te.dim(RUN) * RUN
             hole = w.cell(i)
             last = te.scalar("maximum", i - 1, 0)
-            going = w.cell(
-                te.scalar(
-                    "logical_and", i > start, comes_before(key, keys[line, last], self.ascending)
-                )
-            )
-            with w.loop_while(start, i, going):
+            first = comes_before(key, keys[line, last], self.ascending)
+            going = w.cell(te.scalar("logical_and", i > 0, first))
+            with w.loop_while(0, i, going):
                 at = w.let(te.index(hole.value - 1, self.size))
                 keys[line, at + 1] = keys[line, at]
                 if places:
@@ -91,7 +122,7 @@ class MergeSort:
                 hole.value = at
                 further = keys[line, te.scalar("maximum", at - 1, 0)]
                 going.value = te.scalar(
-                    "logical_and", at > start, comes_before(key, further, self.ascending)
+                    "logical_and", at > 0, comes_before(key, further, self.ascending)
                 )
             end = w.let(te.index(hole.value, self.size))
             keys[line, end] = key
@@ -99,37 +130,57 @@ class MergeSort:
                 assert place is not None
                 places[0][line, end] = place
 
-    def _merge_all(self, line: ScalarExpr, width: ScalarExpr, source: int, target: int) -> None:
-        """Merge neighbouring runs of a width from one memory of each pair to the other."""
-        w, size = self.w, te.dim(self.size)
-        pairs = w.let((size + width * 2 - 1) // (width * 2))
-        with w.loop(0, pairs) as pair:
-            low = w.let(pair * width * 2)
-            middle = w.let(te.scalar("minimum", low + width, size))
-            high = w.let(te.scalar("minimum", low + width * 2, size))
-            self._merge(line, (low, middle, high), source, target)
+    def _sort_digits(self, line: ScalarExpr, own: ScalarExpr) -> None:
+        w, keys = self.w, self.keys[0]
+        for digit in range(self.digits):
+            with w.loop(0, DIGITS) as k:
+                self.counts[own, digit, k] = 0
+        with w.loop(0, self.size) as i:
+            key = w.let(sort_key(keys[line, i], self.ascending))
+            for digit in range(self.digits):
+                here = w.let(self._digit(key, digit))
+                self.counts[own, digit, here] = self.counts[own, digit, here] + 1
+        first = w.let(sort_key(keys[line, te.const(0, INT64)], self.ascending))
+        for digit in range(0, self.digits, 2):
+            with w.when(self._differ(own, first, (digit, digit + 1))):
+                self._place_all(line, own, digit, 0, 1)
+                self._place_all(line, own, digit + 1, 1, 0)
 
-    def _merge(
-        self, line: ScalarExpr, edges: tuple[ScalarExpr, ...], source: int, target: int
+    def _digit(self, key: ScalarExpr, digit: int) -> ScalarExpr:
+        bits = key.dtype.bits
+        if digit * DIGIT_BITS >= bits:
+            return te.const(0, INT64)
+        part = te.scalar("right_shift", key, te.const(digit * DIGIT_BITS, key.dtype))
+        if bits > DIGIT_BITS:
+            part = te.scalar("bitwise_and", part, te.const(DIGITS - 1, key.dtype))
+        return te.index(te.cast(part, INT64), DIGITS, "clip")
+
+    def _differ(self, own: ScalarExpr, first: ScalarExpr, digits: tuple[int, ...]) -> ScalarExpr:
+        """Return whether elements differ in some of the digits from the first one."""
+        differ = te.const(False, BOOL)
+        for digit in digits:
+            number = self.counts[own, digit, self.w.let(self._digit(first, digit))]
+            differ = te.scalar("logical_or", differ, te.scalar("less", number, te.dim(self.size)))
+        return differ
+
+    def _place_all(
+        self, line: ScalarExpr, own: ScalarExpr, digit: int, source: int, target: int
     ) -> None:
-        w, (low, middle, high) = self.w, edges
-        left, right = w.cell(low), w.cell(middle)
-        with w.loop(low, high) as k:
-            i, j = left.value, right.value
-            a, b = self._nearest(i), self._nearest(j)
-            first, second = self.keys[source][line, a], self.keys[source][line, b]
-            wins = te.scalar("logical_and", j < high, comes_before(second, first, self.ascending))
-            taken = w.let(te.scalar("logical_or", i >= middle, wins))
-            at = w.let(te.index(k, self.size))
-            self.keys[target][line, at] = te.select(taken, second, first)
+        """Move elements from one memory of each pair to the other, in the order of a digit."""
+        w, counts = self.w, self.counts
+        before = w.cell(te.const(0, INT64))
+        with w.loop(0, DIGITS) as k:
+            number = w.let(counts[own, digit, k])
+            counts[own, digit, k] = before.value
+            before.value = before.value + number
+        with w.loop(0, self.size) as i:
+            element = w.let(self.keys[source][line, i])
+            here = w.let(self._digit(sort_key(element, self.ascending), digit))
+            at = w.let(te.index(counts[own, digit, here], self.size, "clip"))
+            counts[own, digit, here] = at + 1
+            self.keys[target][line, at] = element
             if self.places:
-                memory = self.places[source]
-                self.places[target][line, at] = te.select(taken, memory[line, b], memory[line, a])
-            right.value = te.select(taken, j + 1, j)
-            left.value = te.select(taken, i, i + 1)
-
-    def _nearest(self, place: ScalarExpr) -> ScalarExpr:
-        return self.w.let(te.index(place, self.size, "clip"))
+                self.places[target][line, at] = self.places[source][line, i]
 
 
 def sorted_lines(data: Tensor, axis: int, ascending: bool, with_places: bool) -> tuple[Tensor, ...]:
@@ -137,15 +188,22 @@ def sorted_lines(data: Tensor, axis: int, ascending: bool, with_places: bool) ->
     lines = lines_of(data, axis)
     count, size = lines.shape
     kinds = [(lines.shape, data.dtype)] + [(lines.shape, INT64)] * with_places
+    ranges = dim_min(count, RANGES)
 
     def build(w: Writer, given: Memory, *results: Memory) -> None:
         pairs = [(m, w.scratch((count, size), m.dtype)) for m in results]
-        with w.phase(count) as line:
-            with w.loop(0, size) as i:
-                results[0][line, i] = given[line, i]
-                if with_places:
-                    results[1][line, i] = i
-            MergeSort(w, size, ascending, *pairs).run(line)
+        with w.phase(count) as line, w.loop(0, size) as i:
+            results[0][line, i] = given[line, i]
+            if with_places:
+                results[1][line, i] = i
+        held = pairs[1] if with_places else None
+        sort = LineSort(w, size, ascending, pairs[0], held, ranges)
+        with w.phase(ranges) as own:
+            each = (te.dim(count) + (RANGES - 1)) // RANGES if count != ranges else 1
+            begin = own * each
+            end = te.scalar("minimum", begin + each, te.dim(count))
+            with w.loop(begin, end) as line:
+                sort.run(line, own)
 
     work = dim_mul(dim_mul(count, size), LEVELS)
     return te.program(kinds, [lines], build, work, "sorted")

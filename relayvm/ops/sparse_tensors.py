@@ -27,7 +27,7 @@ from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import AnyTensor, Dims, Integer, SameDtype, require_same_dtype
-from relayvm.ops.sorting import LEVELS, MergeSort
+from relayvm.ops.sorting import LEVELS, LineSort
 
 
 def _require_sparse(
@@ -349,7 +349,7 @@ def _(
                 row = w.let(te.cast(indices[i, 0], INT64))
                 keys[0][line, i] = row
                 valid.value = all_of(valid.value, row >= 0, row < rows)
-            MergeSort(w, size, True, keys).run(line)
+            LineSort(w, size, True, keys).run(line)
             used = w.cell(te.const(0, INT64))
             with w.loop(0, size) as i:
                 before = keys[0][line, te.scalar("maximum", i - 1, 0)]
