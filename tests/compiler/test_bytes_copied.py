@@ -98,6 +98,26 @@ def test_a_split_that_does_not_fit_an_axis_of_any_length_traps(part: str, rows: 
     assert trap.value.code == "run-time-shape"
 
 
+@pytest.mark.parametrize(("long", "short"), [("6", "2"), ("n", "2"), ("n*3", "n"), ("?", "?")])
+def test_parts_as_long_as_others_are_views(long: str, short: str) -> None:
+    generic = "[n]" if "n" in long else ""
+    params = f"%x: Tensor[({long}, 4), float32], %y: Tensor[({short}, 4), float32]"
+    body = """
+      let %z = strided_slice(%x, begin=[1], end=[5]);
+      let %p = split_like(%x, (%y, %z), axis=-2);
+      (slice_like(%x, %y), slice_like(%z, %y, axes=[0]), %p.0, %p.1)
+    """
+    exe = relayvm.compile(relayvm.parse(f"def @main{generic}({params}) {{ {body} }}"))
+    assert not exe.program().kernels
+    vm = relayvm.VirtualMachine(exe)
+    results = vm.run(X, np.zeros((2, 4), np.float32))
+    for result, wanted in zip(results, (X[:2], X[1:3], X[:2], X[2:])):
+        np.testing.assert_array_equal(result, wanted)
+    if short == "?":
+        with pytest.raises(relayvm.Trap, match="`split_like`: sizes 6 and 7 must be equal"):
+            vm.run(X, np.zeros((3, 4), np.float32))
+
+
 SLICE = "%x: Tensor[(?, 64), float32], %v: Tensor[({0}), int64], %w: Tensor[({0}), int64]"
 SLICE += ", %s: Tensor[({0}), int64]"
 

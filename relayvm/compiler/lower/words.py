@@ -8,7 +8,7 @@ function of such parts alone is no kernel but views.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from relayvm.base.dims import (
@@ -25,11 +25,10 @@ from relayvm.base.dtypes import DType
 from relayvm.base.shapes import Check, shape_context
 from relayvm.compiler.transforms.blocks import split_block
 from relayvm.ir.expr import Call, Expr, Function, Op, Tuple, TupleGetItem, Var
-from relayvm.ir.types import TensorType
-from relayvm.ops.movement import section_bounds
+from relayvm.ir.types import TensorType, TupleType, Type
 from relayvm.ops.operator import Operator
 from relayvm.ops.slicing import SliceSpec, slice_ranges
-from relayvm.ops.tracing import name_unknown_dims
+from relayvm.ops.tracing import name_unknown_dims, tensors_of
 
 _ARITHMETIC = {
     "add": "add",
@@ -68,6 +67,8 @@ _BITWISE = {
 _ON_BITS = {**_SHIFTS, **_BITWISE}
 
 VIEW_OPERATORS = frozenset({"reshape", "squeeze", "expand_dims", "reshape_like"})
+# Operators that may take rows: the first axis unless an attribute `axis` says another.
+_PARTS = frozenset({"slice_like", "split", "split_like", "strided_slice"})
 DATA_DEPENDENT_VIEWS = frozenset({"dyn.reshape", "dyn.squeeze", "dyn.expand_dims"})
 
 
@@ -191,11 +192,14 @@ def leading_parts(function: Function) -> LeadingParts | None:
 
 
 def takes_rows(call: Call) -> bool:
-    """Tell whether a call gives rows of its operand that may be views of it."""
-    kind = call.args[0].checked_type if len(call.args) == 1 else None
-    if not isinstance(kind, TensorType) or not kind.shape:
-        return False
-    return _rows_taken(call, Rows(Var("p"), 0, _length(kind))) is not None
+    """Tell whether a call gives rows of its first operand that may be views of it."""
+    operands: list[tuple[Rows, ...]] = []
+    for arg in call.args:
+        kinds = list(tensors_of(arg.checked_type)) if arg.checked_type is not None else []
+        if not all(kind.shape for kind in kinds):
+            return False
+        operands.append(tuple(Rows(Var("p"), 0, _length(kind)) for kind in kinds))
+    return _rows_taken(call, operands) is not None
 
 
 def _length(kind: TensorType) -> Dim:
@@ -218,35 +222,46 @@ def _parts(value: Expr, known: Mapping[Expr, tuple[Rows, ...]]) -> tuple[Rows, .
         case TupleGetItem():
             whole = known.get(value.tuple_value)
             return (whole[value.index],) if whole is not None else None
-        case Call() if isinstance(value.op, Operator) and len(value.args) == 1:
-            whole = known.get(value.args[0])
-            if whole is not None and len(whole) == 1:
-                return _rows_taken(value, whole[0])
+        case Call():
+            operands = [known.get(arg, ()) for arg in value.args]
+            return _rows_taken(value, operands) if all(operands) else None
     return None
 
 
-def _rows_taken(call: Call, source: Rows) -> tuple[Rows, ...] | None:
-    operand = call.args[0].checked_type
-    if not isinstance(operand, TensorType) or not isinstance(call.op, Operator):
-        return None  # a tuple of one part
-    attrs = call.op.complete_attrs(call.attrs)
-    extent = dim_sub(source.end, source.begin)
-    bounds: list[tuple[Dim, Dim]] = []
-    if call.op.name == "strided_slice":
-        named = name_unknown_dims(operand, [])
-        assert isinstance(named, TensorType)
-        first, *others = slice_ranges((extent, *named.shape[1:]), SliceSpec(**attrs))
-        whole = all(
-            (r.begin, r.stride, r.size) == (0, 1, d) for r, d in zip(others, named.shape[1:])
-        )
-        if not whole or first.stride != 1:
+def _rows_taken(call: Call, operands: Sequence[tuple[Rows, ...]]) -> tuple[Rows, ...] | None:
+    """Return the rows of the first operand that a call gives; what its rule leaves to a run is
+    noted.
+    """
+    op = call.op
+    if not isinstance(op, Operator) or op.name not in _PARTS:
+        return None
+    types = [_with_lengths(a.checked_type, rows) for a, rows in zip(call.args, operands)]
+    data, attrs = types[0], op.complete_attrs(call.attrs)
+    if not isinstance(data, TensorType) or attrs.get("axis", 0) not in (0, -data.rank):
+        return None  # A tuple of one part, or another axis.
+    kinds = list(tensors_of(op.result_type(types, call.attrs)))
+    if any(k.shape[1:] != data.shape[1:] for k in kinds):
+        return None
+    (source,) = operands[0]
+    begin: Dim = 0
+    if op.name == "strided_slice":
+        first, *others = slice_ranges(data.shape, SliceSpec(**attrs))
+        if any(r.stride != 1 for r in (first, *others)):
             return None
         # What is empty may begin behind the end.
-        begin = dim_min(first.begin, extent)
-        bounds = [(begin, dim_add(begin, first.size))]
-    elif call.op.name == "split" and attrs["axis"] in (0, -operand.rank):
-        bounds = section_bounds(extent, attrs["indices_or_sections"])
-    else:
-        return None
-    ranges = [tuple(dim_add(source.begin, d) for d in pair) for pair in bounds]
-    return tuple(replace(source, begin=begin, end=end) for begin, end in ranges)
+        begin = dim_min(first.begin, data.shape[0])
+    begin = dim_add(source.begin, begin)
+    parts: list[Rows] = []
+    for kind in kinds:
+        parts.append(replace(source, begin=begin, end=dim_add(begin, kind.shape[0])))
+        begin = parts[-1].end
+    return tuple(parts)
+
+
+def _with_lengths(kind: Type | None, rows: Sequence[Rows]) -> Type:
+    """Return a type with the lengths of these rows, and a name for every other `?`."""
+    lengths = (dim_sub(r.end, r.begin) for r in rows)
+    assert kind is not None
+    tensors = [replace(t, shape=(next(lengths), *t.shape[1:])) for t in tensors_of(kind)]
+    known = TupleType(tuple(tensors)) if isinstance(kind, TupleType) else tensors[0]
+    return name_unknown_dims(known, [])

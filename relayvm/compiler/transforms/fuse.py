@@ -266,7 +266,8 @@ def _parts_of_operands(nodes: list[Node], members: list[int]) -> set[int]:
         value = nodes[m].binding.value
         ours = [i for i in nodes[m].inputs if i in members]
         taken = isinstance(value, Call) and nodes[m].operator is not None and takes_rows(value)
-        if (taken or (isinstance(value, TupleGetItem) and ours)) and parts.issuperset(ours):
+        glue = isinstance(value, Tuple) or (isinstance(value, TupleGetItem) and ours)
+        if (taken or glue) and parts.issuperset(ours):
             parts.add(m)
     return parts
 
