@@ -25,6 +25,7 @@ from relayvm.compiler.transforms.fuse import fuse
 from relayvm.compiler.transforms.hoist_loop_contractions import hoist_loop_contractions
 from relayvm.compiler.transforms.inline import inline
 from relayvm.compiler.transforms.instantiate import instantiate
+from relayvm.compiler.transforms.join_in_branches import join_in_branches
 from relayvm.compiler.transforms.lay_out_weights import lay_out_weights
 from relayvm.compiler.transforms.lift_closures import lift_closures
 from relayvm.compiler.transforms.name_sizes import name_sizes
@@ -167,6 +168,13 @@ PASSES: dict[str, Pass] = {
             "hoist_loop_contractions",
             hoist_loop_contractions,
             "compute what a loop multiplies in each step by the same weight before its steps",
+            requires=_TYPED | _ANF,
+            opt_level=3,
+        ),
+        Pass(
+            "join_in_branches",
+            join_in_branches,
+            "join what branches give inside of them, where it is computed",
             requires=_TYPED | _ANF,
             opt_level=3,
         ),

@@ -371,3 +371,45 @@ def test_channels_of_a_convolution_are_computed_beside_those_that_it_reads() -> 
     wanted = np.maximum(np.einsum("bchwij,ocij->bohw", windows, w), 0)
     np.testing.assert_allclose(result[:, 3:], wanted, rtol=1e-4, atol=1e-5)
     assert written == 5 * 64 * FLOAT
+
+
+BRANCHES = """
+%x: Tensor[(6, 4), float32], %w: Tensor[(4, 4), float32], %c: bool, %d: bool
+"""
+
+
+def written_where(body: str, *args: Any) -> tuple[Any, int]:
+    """Return the result of a program and the bytes that its kernels write in this run."""
+    exe = relayvm.compile(relayvm.parse(f"def @main({BRANCHES}) {{ {body} }}"))
+    vm = relayvm.VirtualMachine(exe, engine="interpreter", num_threads=1)
+    result = vm.run(*args)
+    calls = {row.name: row.calls for row in vm.profile(*args).kernels}
+    written = 0
+    for kernel in exe.program().kernels:
+        results = [o for o in kernel.signature.operands if o.direction is Direction.OUTPUT]
+        size = sum(math.prod(o.dims) * o.dtype.itemsize_bytes for o in results)
+        written += calls.get(kernel.name, 0) * size
+    return result, written
+
+
+@pytest.mark.parametrize("second", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "let %b = if (%c) { nn.dense(%x, %w) } else { tanh(%x) }; concatenate((exp(%x), %b))",
+        "let %b = if (%c) { if (%d) { exp(%x) } else { nn.dense(%x, %w) } } else { %x };"
+        "concatenate((%b, %x), axis=1)",
+        "let %a = if (%d) { nn.softmax(%x) } else { nn.dense(%x, %w) };"
+        "let %b = if (%c) { nn.dense(tanh(%x), %w) } else { %x }; stack((%a, %b), axis=1)",
+        "let %b = if (%c) { nn.dense(%x, %w) } else { %x }; nn.relu(concatenate((%b, %x))) * 2f",
+    ],
+)
+def test_branches_write_their_part_of_a_join(body: str, first: bool, second: bool) -> None:
+    w = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
+    args = (X / 24, w, np.bool_(first), np.bool_(second))
+    result, written = written_where(body, *args)
+    module = relayvm.parse(f"def @main({BRANCHES}) {{ {body} }}")
+    plain = relayvm.VirtualMachine(relayvm.compile(module, opt_level=0)).run(*args)
+    np.testing.assert_array_equal(result, plain)
+    assert written == 2 * X.size * FLOAT

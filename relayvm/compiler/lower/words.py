@@ -141,6 +141,17 @@ def _keeps_elements(call: Call, operators: Container[str]) -> bool:
     )
 
 
+def kernel_operator(value: Expr) -> Operator | None:
+    """Return the operator of a call that becomes a part of a kernel, or None."""
+    if not isinstance(value, Call) or not isinstance(value.op, Operator):
+        return None
+    if value.op.has_effect or word_instruction(value) is not None or is_view(value):
+        return None
+    if value.op.name == "shape_of" or "value_dims" in value.op.facets:
+        return None
+    return value.op
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Rows `begin` up to `end` of a parameter, counted along its first axis."""

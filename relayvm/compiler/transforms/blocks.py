@@ -65,28 +65,43 @@ def rebuild_block(bindings: list[Binding], tail: Expr) -> Expr:
 
 
 def rewrite_blocks(
-    expr: Expr, rewrite: BlockRewrite, *, skip: Callable[[Expr], bool] = lambda _: False
+    expr: Expr,
+    rewrite: BlockRewrite,
+    *,
+    skip: Callable[[Expr], bool] = lambda _: False,
+    outer_first: bool = False,
 ) -> Expr:
-    """Apply `rewrite` to every block inside `expr`, innermost first; functions for which `skip`
-    holds stay.
+    """Apply `rewrite` to every block inside `expr`, innermost first, or outermost first, as the
+    rewritten blocks have them; functions for which `skip` holds stay.
     """
-    return trampoline(_rewritten(expr, rewrite, skip))
+    return trampoline(_rewritten(expr, _Rewrite(rewrite, skip, outer_first)))
 
 
-def _rewritten(expr: Expr, rewrite: BlockRewrite, skip: Callable[[Expr], bool]) -> Recursive[Expr]:
+@dataclass(frozen=True, slots=True)
+class _Rewrite:
+    block: BlockRewrite
+    skip: Callable[[Expr], bool]
+    outer_first: bool
+
+
+def _rewritten(expr: Expr, rewrite: _Rewrite) -> Recursive[Expr]:
     if isinstance(expr, Function):
-        if skip(expr):
+        if rewrite.skip(expr):
             return expr
-        body = yield _rewritten(expr.body, rewrite, skip)
+        body = yield _rewritten(expr.body, rewrite)
         return replace(expr, body=body)
     bindings, tail = split_block(expr)
+    if rewrite.outer_first:
+        bindings, tail = split_block(rewrite.block(bindings, tail))
     for index, binding in enumerate(bindings):
         if _has_blocks(binding.value):
-            value = yield _inside(binding.value, rewrite, skip)
+            value = yield _inside(binding.value, rewrite)
             bindings[index] = replace(binding, value=value)
     if _has_blocks(tail):
-        tail = yield _inside(tail, rewrite, skip)
-    return rewrite(bindings, tail)
+        tail = yield _inside(tail, rewrite)
+    if rewrite.outer_first:
+        return rebuild_block(bindings, tail)
+    return rewrite.block(bindings, tail)
 
 
 def _has_blocks(expr: Expr) -> bool:
@@ -95,23 +110,23 @@ def _has_blocks(expr: Expr) -> bool:
     return isinstance(expr, (Function, If, Match))
 
 
-def _inside(expr: Expr, rewrite: BlockRewrite, skip: Callable[[Expr], bool]) -> Recursive[Expr]:
+def _inside(expr: Expr, rewrite: _Rewrite) -> Recursive[Expr]:
     match expr:
         case Function():
-            result: Expr = yield _rewritten(expr, rewrite, skip)
+            result: Expr = yield _rewritten(expr, rewrite)
             return result
         case If():
-            yes = yield _rewritten(expr.true_branch, rewrite, skip)
-            no = yield _rewritten(expr.false_branch, rewrite, skip)
+            yes = yield _rewritten(expr.true_branch, rewrite)
+            no = yield _rewritten(expr.false_branch, rewrite)
             return replace(expr, true_branch=yes, false_branch=no)
         case Match():
             clauses = []
             for clause in expr.clauses:
-                rhs = yield _rewritten(clause.rhs, rewrite, skip)
+                rhs = yield _rewritten(clause.rhs, rewrite)
                 clauses.append(Clause(clause.lhs, rhs, span=clause.span))
             return replace(expr, clauses=tuple(clauses))
         case Call(op=Function()):
-            op = yield _rewritten(expr.op, rewrite, skip)
+            op = yield _rewritten(expr.op, rewrite)
             return replace(expr, op=op)
         case _:
             return expr

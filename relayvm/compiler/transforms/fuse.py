@@ -15,7 +15,7 @@ from relayvm.compiler.analysis.readers import Readers, find_readers
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.analysis.traps import may_trap
 from relayvm.compiler.infer_types import needs_check
-from relayvm.compiler.lower.words import is_view, takes_rows, word_instruction
+from relayvm.compiler.lower.words import is_view, kernel_operator, takes_rows
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, rewrite_blocks
 from relayvm.compiler.transforms.fusion_groups import (
     MAX_TENSORS,
@@ -47,7 +47,6 @@ from relayvm.ir.expr import (
 from relayvm.ir.module import Module
 from relayvm.ir.types import TupleType
 from relayvm.ir.visit import free_vars, post_order
-from relayvm.ops.operator import Operator
 
 
 def fuse(module: Module) -> Module:
@@ -101,7 +100,7 @@ class _Fuser:
     def block(self, bindings: list[Binding], tail: Expr) -> Expr:
         """Return the block with its operator calls grouped."""
         escaping: Container[Expr] = self.readers.escaping
-        if _kernel_operator(tail) is not None:
+        if kernel_operator(tail) is not None:
             kind = tail.checked_type
             named = Var("v", kind, span=tail.span, checked_type=kind)
             self.readers.reads[named] = dict.fromkeys(free_vars(tail))
@@ -135,7 +134,7 @@ class _Fuser:
         for binding in bindings:
             var, value = binding.var, binding.value
             given, wanted = value.checked_type, var.checked_type
-            fusible = _kernel_operator(value) is not None or isinstance(value, TupleGetItem)
+            fusible = kernel_operator(value) is not None or isinstance(value, TupleGetItem)
             if fusible and given and wanted and needs_check(given, wanted):
                 plain = Var(var.name, given, span=var.span, checked_type=given)
                 self.readers.reads[plain] = self.readers.reads.get(var, {})
@@ -151,7 +150,7 @@ class _Fuser:
         for index, binding in enumerate(bindings):
             read = self.readers.reads.get(binding.var, ())
             inputs = [place[v] for v in read if v in place]
-            node = Node(binding, inputs, _kernel_operator(binding.value))
+            node = Node(binding, inputs, kernel_operator(binding.value))
             node.escapes = binding.var in escaping
             nodes.append(node)
             for i in inputs:
@@ -162,16 +161,6 @@ class _Fuser:
                 node.needs = needs_of(node.binding.value, node.view)
             node.fixed_user = next((u for u in node.users if not nodes[u].fusible), sys.maxsize)
         return nodes
-
-
-def _kernel_operator(value: Expr) -> Operator | None:
-    if not isinstance(value, Call) or not isinstance(value.op, Operator):
-        return None
-    if value.op.has_effect or word_instruction(value) is not None or is_view(value):
-        return None
-    if value.op.name == "shape_of" or "value_dims" in value.op.facets:
-        return None
-    return value.op
 
 
 def _mark_barriers(nodes: list[Node]) -> None:
