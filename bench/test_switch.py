@@ -36,20 +36,20 @@ def @beat(%i: int64, %x: Tensor[(2), float32], %acc: int64) -> int64 {
   }
 }
 """
-ROUNDS = 250_000
+ROUNDS = 400_000
 CALLS = 150_000
 
 
 NOTE = """
 #include <stdint.h>
 #include <time.h>
-int64_t stamps[1 << 19];
+int64_t stamps[1 << 20];
 int64_t count;
 int32_t note(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
     struct timespec now, own;
     clock_gettime(CLOCK_MONOTONIC, &now);
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own);
-    const int64_t i = count++ & ((1 << 18) - 1);
+    const int64_t i = count++ & ((1 << 19) - 1);
     stamps[2 * i] = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
     stamps[2 * i + 1] = own.tv_sec * INT64_C(1000000000) + own.tv_nsec;
     return 0;

@@ -10,6 +10,7 @@ MACHINE_TESTS = [
     f"tests/vm/test_{name}.py"
     for name in (
         "machine",
+        "fused",
         "threads",
         "limits",
         "traps",

@@ -12,6 +12,8 @@
 #include "kernel_phases.h"
 
 #define FIRST_BYTES ((uint64_t)64 * 1024)
+#define PROBABLE_MARGIN_BYTES ((uint64_t)1024 * 1024) /* of code that is not there yet */
+#define STACK_PAGES 3 /* that runs begin with, and one */
 #define LARGEST_STEP_BYTES ((uint64_t)16 * 1024 * 1024)
 #define MOST_STACK_BYTES ((uint64_t)64 * 1024 * 1024 * 1024)
 #define ORIGIN_KNOWN (-1) /* the trap's code is set already */
@@ -89,19 +91,23 @@ static uint64_t wanted_bytes(const rvm_machine *m) {
     return bytes < m->heap.limit_bytes ? bytes : m->heap.limit_bytes;
 }
 
-bool rvm_machine_set_native(rvm_machine *m) {
+static uint64_t least_bytes(uint64_t margin_bytes) {
+    return (margin_bytes + FIRST_BYTES + 4095) & ~(uint64_t)4095;
+}
+
+/* Maps a stack, with a page below it that nothing may touch, and the room for what a trap leaves. */
+static bool map_stack(rvm_machine *m, uint64_t margin_bytes) {
     rvm_native *native = &m->native;
     uint64_t most = 1;
     for (uint32_t i = 0; i < m->program->num_functions; i++) {
         most = m->program->functions[i].slots > most ? m->program->functions[i].slots : most;
     }
-    native->margin_bytes = m->program->native_margin_bytes;
-    const uint64_t least = (native->margin_bytes + FIRST_BYTES + 4095) & ~(uint64_t)4095;
+    const uint64_t least = least_bytes(margin_bytes);
     uint64_t bytes = (wanted_bytes(m) & ~(uint64_t)4095) + least;
-    native->slots = calloc(most, sizeof *native->slots);
+    native->slots = native->slots ? native->slots : calloc(most, sizeof *native->slots);
     void *stack = MAP_FAILED;
     for (; native->slots && stack == MAP_FAILED && bytes >= least; bytes = bytes > least ? least + (bytes - least) / 2 : 0) {
-        native->stack_bytes = bytes &= ~(uint64_t)4095;
+        native->mapped_bytes = bytes &= ~(uint64_t)4095;
         stack = mmap(NULL, bytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK,
                      -1, 0);
     }
@@ -109,7 +115,28 @@ bool rvm_machine_set_native(rvm_machine *m) {
         return false;
     }
     mprotect(stack, 4096, PROT_NONE);
-    native->stack = (uint8_t *)stack + 4096;
+    native->mapped = (uint8_t *)stack + 4096;
+    return true;
+}
+
+static void unmap_stack(rvm_native *native) {
+    if (native->mapped) {
+        munmap(native->mapped - 4096, native->mapped_bytes + 4096);
+        native->mapped = NULL;
+    }
+}
+
+bool rvm_machine_set_native(rvm_machine *m) {
+    rvm_native *native = &m->native;
+    native->margin_bytes = m->program->native_margin_bytes;
+    if (native->mapped_bytes < least_bytes(native->margin_bytes)) {
+        unmap_stack(native);
+    }
+    if (!native->mapped && !map_stack(m, native->margin_bytes)) {
+        return false;
+    }
+    native->stack = native->mapped;
+    native->stack_bytes = native->mapped_bytes;
     native->constants = m->program->constant_objects;
     native->layouts = m->program->layouts;
     native->kernels = m->program->kernels;
@@ -121,9 +148,27 @@ bool rvm_machine_set_native(rvm_machine *m) {
     return true;
 }
 
+/* What asking and the later switch need is done bit by bit, at the ends of several slices: each is a pause. */
+void native_ask(rvm_machine *m) {
+    rvm_native *native = &m->native;
+    if (native_compile_ask(m->program)) {
+        return;
+    }
+    if (native->readiness == 0 && map_stack(m, PROBABLE_MARGIN_BYTES)) {
+        native->readiness = STACK_PAGES;
+    } else if (native->readiness > 1) {
+        *(volatile uint8_t *)(native->mapped + native->mapped_bytes - 4096 * (uint64_t)--native->readiness) = 0;
+    } else {
+        native->readiness = 1;
+    }
+}
+
 void rvm_machine_follow_native(rvm_machine *m, uint64_t ask_after_steps) {
     m->native.follows = true;
     m->native.ask_after_steps = ask_after_steps;
+    if (ask_after_steps && !rvm_program_is_native(m->program)) {
+        native_compile_prepare();
+    }
 }
 
 void rvm_machine_interpret_first(rvm_machine *m, uint64_t steps) {
@@ -145,8 +190,10 @@ bool native_follow(rvm_machine *m) {
 
 void native_trim(rvm_machine *m) {
     rvm_native *native = &m->native;
+    if (native->mapped) {
+        madvise(native->mapped, native->mapped_bytes, MADV_DONTNEED);
+    }
     if (native->stack) {
-        madvise(native->stack, native->stack_bytes, MADV_DONTNEED);
         heap_uncharge(&m->heap, native->usable_bytes - FIRST_BYTES);
         m->stack_bytes -= native->usable_bytes - FIRST_BYTES;
         set_usable(native, FIRST_BYTES);
@@ -154,10 +201,8 @@ void native_trim(rvm_machine *m) {
 }
 
 void native_close(rvm_machine *m) {
-    if (m->native.stack) {
-        native_trim(m);
-        munmap(m->native.stack - 4096, m->native.stack_bytes + 4096);
-    }
+    native_trim(m);
+    unmap_stack(&m->native);
     free(m->native.slots);
 }
 

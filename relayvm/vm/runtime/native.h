@@ -31,6 +31,9 @@ typedef struct rvm_native {
     int64_t trap;    /* code of the pending trap */
     uint8_t *stack;  /* null: the machine interprets */
     uint64_t stack_bytes, usable_bytes, margin_bytes;
+    uint8_t *mapped; /* memory of the stack, which may be there before it is used */
+    uint64_t mapped_bytes;
+    uint32_t readiness; /* 0: nothing is mapped; above 1: pages that are still to be touched, and one */
     void *host_stack; /* of the thread, below what it holds */
     bool follows;     /* the program's code runs once it is there */
     uint64_t ask_after_steps; /* the machine asks for it then; 0: never */
@@ -40,11 +43,13 @@ typedef struct rvm_native {
 /* Whether a machine can go on in compiled code. */
 bool native_follow(struct rvm_machine *m);
 #define native_is_ready(m) ((m)->native.stack || ((m)->native.follows && native_follow(m)))
-/* Asks for compiled code where a machine has taken many steps, `more` of them in this run. */
+/* Asks for compiled code, or makes the machine ready for it: a little at each call. */
+void native_ask(struct rvm_machine *m);
+/* Does so where a machine has taken many steps, `more` of them in this run. */
 #define native_consider(m, more)                                                                  \
     do {                                                                                          \
         if ((m)->native.ask_after_steps && (m)->total_steps + (more) >= (m)->native.ask_after_steps) { \
-            native_compile_ask((m)->program);                                                     \
+            native_ask(m);                                                                        \
         }                                                                                         \
     } while (0)
 
@@ -92,7 +97,10 @@ void rvm_program_set_compiler(struct rvm_program *program, const char *const *wo
 bool rvm_program_has_compiler(const struct rvm_program *program);
 /* 1 while programs are compiled in the background. */
 uint32_t rvm_native_compiles(void);
-void native_compile_ask(struct rvm_program *program);
+/* Starts the thread that compiles, so that asking need not. */
+void native_compile_prepare(void);
+/* False where there is nothing to ask for, or it has been asked for already. */
+bool native_compile_ask(struct rvm_program *program);
 /* Held while a program is given code; forks keep it whole. */
 void native_compile_lock(void);
 void native_compile_unlock(void);

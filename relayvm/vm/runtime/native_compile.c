@@ -1,5 +1,6 @@
 /* Compiling in the background: a thread starts one process for one program after the other, sends it the program, and
- * maps the code that comes back. No machine waits for it, and no lock of the host's is needed. */
+ * maps the code that comes back. No machine waits for it, and no lock of the host's is needed. The thread is there
+ * before anything is asked for, as starting one takes longer than a run may pause. */
 #include "loader.h"
 #include "machine.h"
 
@@ -37,10 +38,10 @@ typedef struct trailer {
 
 /* All of it under the lock, but for the files, which are the thread's and, after a fork, the child's to close. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t asked = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
 static rvm_program *first, *current;
 static pid_t process;
-static bool runs, stops, handles_end;
+static bool runs, is_busy, stops, handles_end; /* the thread is there; it compiles */
 static pthread_once_t handles_fork = PTHREAD_ONCE_INIT;
 static int channel = -1, answer = -1;
 
@@ -71,7 +72,7 @@ bool rvm_program_has_compiler(const rvm_program *program) {
 
 uint32_t rvm_native_compiles(void) {
     pthread_mutex_lock(&lock);
-    const uint32_t answers = runs;
+    const uint32_t answers = first != NULL || is_busy;
     pthread_mutex_unlock(&lock);
     return answers;
 }
@@ -303,26 +304,37 @@ static void take_answer(rvm_program *program) {
 
 /* --- the thread ---------------------------------------------------------------------------------- */
 
+/* Takes the lock, and leaves it taken. */
+static void finish(rvm_program *program, bool is_started) {
+    if (is_started) {
+        send_program(program);
+        wait_for_process();
+        take_answer(program);
+    }
+    pthread_mutex_lock(&lock);
+    close_files();
+    current = NULL;
+    pthread_mutex_unlock(&lock);
+    rvm_program_release(program);
+    pthread_mutex_lock(&lock);
+    is_busy = false;
+}
+
 static void *work(void *unused) {
     (void)unused;
     begin_aside();
     pthread_mutex_lock(&lock);
-    while (first && !stops) {
+    while (!stops) {
+        if (!first) {
+            pthread_cond_wait(&asked, &lock);
+            continue;
+        }
         rvm_program *program = current = first;
         first = program->next_to_compile;
-        const int failed = rvm_program_is_native(program) || start_process(program);
+        is_busy = true;
+        const bool is_started = !rvm_program_is_native(program) && start_process(program) == 0;
         pthread_mutex_unlock(&lock);
-        if (!failed) {
-            send_program(program);
-            wait_for_process();
-            take_answer(program);
-        }
-        pthread_mutex_lock(&lock);
-        close_files();
-        current = NULL;
-        pthread_mutex_unlock(&lock);
-        rvm_program_release(program);
-        pthread_mutex_lock(&lock);
+        finish(program, is_started);
     }
     runs = false;
     pthread_cond_broadcast(&ended);
@@ -336,6 +348,7 @@ static void stop(void) {
     until.tv_sec += STOP_SECONDS;
     pthread_mutex_lock(&lock);
     stops = true;
+    pthread_cond_signal(&asked);
     if (process) {
         kill(process, SIGKILL);
     }
@@ -356,9 +369,10 @@ static void after_fork(void) {
 static void after_fork_in_child(void) {
     rvm_program *rows[2] = {current, first};
     current = first = NULL;
-    runs = false;
+    runs = is_busy = false;
     process = 0;
     close_files();
+    pthread_cond_init(&asked, NULL);
     pthread_cond_init(&ended, NULL);
     pthread_mutex_unlock(&lock);
     for (int i = 0; i < 2; i++) {
@@ -403,17 +417,32 @@ static bool start_thread(void) {
     return started;
 }
 
-/* While another process is being started the lock is held for long: then the machine asks again later. */
-void native_compile_ask(rvm_program *program) {
-    if (__atomic_load_n(&program->compile_state, __ATOMIC_RELAXED) != IDLE ||
-        !__atomic_load_n(&program->compiler, __ATOMIC_ACQUIRE) || rvm_program_is_native(program) ||
-        pthread_mutex_trylock(&lock) != 0) {
-        return;
+static void start_if_needed(void) {
+    if (!runs && !stops) {
+        runs = start_thread();
     }
+}
+
+void native_compile_prepare(void) {
+    native_compile_lock();
+    start_if_needed();
+    native_compile_unlock();
+}
+
+/* While another process is being started the lock is held for long: then the machine asks again later. */
+bool native_compile_ask(rvm_program *program) {
+    if (__atomic_load_n(&program->compile_state, __ATOMIC_RELAXED) != IDLE ||
+        !__atomic_load_n(&program->compiler, __ATOMIC_ACQUIRE) || rvm_program_is_native(program)) {
+        return false;
+    }
+    if (pthread_mutex_trylock(&lock) != 0) {
+        return true;
+    }
+    start_if_needed(); /* a forked child has none yet */
     int32_t idle = IDLE;
     note_asker();
-    if (!stops && __atomic_compare_exchange_n(&program->compile_state, &idle, ASKED, false, __ATOMIC_ACQ_REL,
-                                              __ATOMIC_RELAXED)) {
+    if (runs && !stops && __atomic_compare_exchange_n(&program->compile_state, &idle, ASKED, false, __ATOMIC_ACQ_REL,
+                                                      __ATOMIC_RELAXED)) {
         rvm_program_retain(program);
         program->next_to_compile = NULL;
         rvm_program **at = &first;
@@ -421,14 +450,8 @@ void native_compile_ask(rvm_program *program) {
             at = &(*at)->next_to_compile;
         }
         *at = program;
-        runs = runs || start_thread();
-        if (!runs) {
-            first = NULL;
-        }
+        pthread_cond_signal(&asked);
     }
-    const bool refused = !runs && !stops;
     pthread_mutex_unlock(&lock);
-    if (refused) {
-        rvm_program_release(program);
-    }
+    return true;
 }
