@@ -9,6 +9,7 @@ from relayvm.base.diagnostics import RelayError
 from relayvm.compiler.analysis import variables
 from relayvm.compiler.autodiff import first_order_gradient, gradient
 from relayvm.compiler.infer_types import infer_types, needs_check
+from relayvm.compiler.inference import unify
 from relayvm.compiler.passes import PASSES, run_passes
 from relayvm.compiler.to_python import to_python
 from relayvm.ir.types import TensorType, TupleType, Type
@@ -136,3 +137,27 @@ GROWING = {
 @pytest.mark.parametrize("name", GROWING)
 def test_polymorphic_functions_whose_results_double_are_inferred(name: str) -> None:
     infer_types(relayvm.parse(GROWING[name](range(1, LEVELS))))
+
+
+SAME = "def @same[A](%x: A) -> A { %x }\n"
+
+
+def test_a_type_of_too_many_parts_is_refused_before_it_is_taken_apart(monkeypatch):
+    opened = []
+    monkeypatch.setattr(unify, "fresh_dim", lambda *_: opened.append(1))
+    leaf = "Tensor[(3), float32]"
+    with pytest.raises(RelayError, match="too-large-type"):
+        infer_types(
+            relayvm.parse(f"{chain('(T, T)', leaf)}{SAME}def @main(%x: {LAST}) {{ @same(%x) }}")
+        )
+    assert not opened
+
+
+def test_a_type_whose_parts_are_all_written_may_have_any_number(monkeypatch):
+    monkeypatch.setattr(unify, "MOST_PARTS", 50)
+    fields = ", ".join(f"(Tensor[({i}), float32], int8)" for i in range(100))
+    main = f"def @main(%x: ({fields})) {{ (@same((%x, @same(%x))), @same(%x).99) }}"
+    typed = infer_types(relayvm.parse(SAME + main))
+    result = typed["main"].ret_type
+    assert isinstance(result, TupleType)
+    assert str(result.fields[1]).count("99") == 1

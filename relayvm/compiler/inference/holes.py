@@ -24,8 +24,8 @@ from relayvm.base.source import Span
 from relayvm.ir.types import IncompleteType, Type
 
 # A type with sizes is taken apart where it flows into one to be found, each shared part in each
-# place: so many parts are too many for one flow.
-MOST_PARTS = 1 << 16
+# place: so many times may parts be taken apart again in one flow.
+MOST_PARTS = 1 << 12
 
 
 class Mode(Enum):

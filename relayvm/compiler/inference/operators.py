@@ -278,7 +278,7 @@ class OperatorCall(Deferred):
         self._listen()
         operands = [t for t in known if t is not None]
         if len(operands) < len(known):
-            self.failures = self._sure_failures()
+            self.failures = ()
             return
         try:
             result = applied(self.context, self.op, self.call, operands)
@@ -288,6 +288,12 @@ class OperatorCall(Deferred):
             return
         self.failures = ()
         self._publish(result)
+
+    def _has_failed(self) -> bool:
+        """Return True if something is to be reported, be it of some operands alone."""
+        if not self.failures and self.opened is None and not self.done:
+            self.failures = self._sure_failures()
+        return bool(self.failures) and not self.done
 
     def _sure_failures(self) -> list[ShapeError]:
         return sure_failures(self.context, self.op, self.call, self._given(), self.types)
@@ -335,7 +341,7 @@ class OperatorCall(Deferred):
 
     def fail(self) -> bool:
         """Report the rule that does not hold."""
-        if self.done or not self.failures:
+        if not self._has_failed():
             return False
         types = [resolve(t, {}) for t in self.types]
         for failure in self.failures:
@@ -425,7 +431,7 @@ class Constraint(OperatorCall):
 
     def fail(self) -> bool:
         """Report the constraint that does not hold, with the types that it is about."""
-        if self.done or not self.failures:
+        if not self._has_failed():
             return False
         types = [resolve(t, {}) for t in self.types]
         label = ", ".join(

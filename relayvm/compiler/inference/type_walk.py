@@ -267,35 +267,98 @@ class Rigid:
 
 class Dimless:
     """Remembers which types have no sizes and nothing to be found in them, so that a hole which
-    meets one can be that very type.
+    meets one can be that very type. Every part is looked at once, unless it may still change.
     """
 
-    def __init__(self, rigid: Rigid) -> None:
-        self._rigid = rigid
+    def __init__(self) -> None:
         self._known: dict[int, tuple[Type, bool]] = {}
 
     def __call__(self, type_: Type) -> bool:
         """Return True if no value of another type may come where one of this type did."""
+        if isinstance(type_, TensorType):
+            return not type_.shape
         known = self._known.get(id(type_))
         if known is not None:
             return known[1]
-        if not self._rigid(type_):
+        open_now: set[int] = set()
+        waiting = [type_]
+        while waiting:
+            part = waiting[-1]
+            below = _inside(part)
+            missing = [p for p in below if id(p) not in self._known and id(p) not in open_now]
+            if missing and id(part) not in self._known:
+                waiting.extend(missing)
+                continue
+            waiting.pop()
+            answer = self._answer(part, below)
+            if answer is None:
+                open_now.add(id(part))
+            else:
+                self._known[id(part)] = (part, answer)
+        return id(type_) in self._known and self._known[id(type_)][1]
+
+    def _answer(self, part: Type, below: tuple[Type, ...]) -> bool | None:
+        """Return the answer for one part, those inside it being known; None if it may change."""
+        if isinstance(part, (IncompleteType, GlobalTypeVar)) and not below:
+            return None
+        inner = [self._known[id(p)][1] if id(p) in self._known else None for p in below]
+        if _has_dims(part) or False in inner:
             return False
-        stack, seen = [type_], {}
-        answer = True
-        while stack and answer:
-            part = prune(stack.pop())
-            known = self._known.get(id(part))
-            if known is not None:
-                answer = known[1]
-            elif id(part) not in seen:
-                seen[id(part)] = part
-                answer = not _has_dims(part)
-                stack.extend(parts(part))
-        # What holds sizes is what was asked for; of its parts it is not known which.
-        self._known.update({i: (p, True) for i, p in seen.items()} if answer else {})
-        self._known[id(type_)] = (type_, answer)
-        return answer
+        return None if None in inner else True
+
+
+def _inside(part: Type) -> tuple[Type, ...]:
+    """Return the parts of a type, or what a bound hole is."""
+    if isinstance(part, Hole):
+        return (part.state.bound,) if part.state.bound is not None else ()
+    return parts(part)
+
+
+class Places:
+    """Counts the parts of complete types that have sizes, at each place where they stand."""
+
+    def __init__(self, dimless: Dimless) -> None:
+        self._dimless = dimless
+        # The types are kept: ids of dead ones would come again.
+        self._known: dict[int, tuple[Type, int]] = {}
+        self._again: dict[int, int] = {}
+
+    def again(self, type_: Type) -> int:
+        """Return how many places are in parts that stand in more than one."""
+        type_ = prune(type_)
+        if id(type_) not in self._again:
+            self._again[id(type_)] = self._count(type_) - self._written(type_)
+        return self._again[id(type_)]
+
+    def _count(self, type_: Type) -> int:
+        waiting = [type_]
+        while waiting:
+            part = waiting[-1]
+            below = self._below(part)
+            missing = [p for p in below if id(p) not in self._known]
+            if missing and id(part) not in self._known:
+                waiting.extend(missing)
+                continue
+            waiting.pop()
+            if id(part) not in self._known:
+                own = 0 if self._dimless(part) else 1
+                self._known[id(part)] = (part, own + sum(self._known[id(p)][1] for p in below))
+        return self._known[id(type_)][1]
+
+    def _written(self, type_: Type) -> int:
+        seen: set[int] = set()
+        waiting, found = [type_], 1
+        while waiting:
+            part = waiting.pop()
+            if id(part) not in seen:
+                seen.add(id(part))
+                below = self._below(part)
+                found += len(below)
+                waiting.extend(below)
+        return found
+
+    def _below(self, part: Type) -> list[Type]:
+        return [] if self._dimless(part) else [prune(p) for p in parts(part)]
 
 
 def _has_dims(part: Type) -> bool:

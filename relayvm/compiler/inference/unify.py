@@ -34,8 +34,10 @@ from relayvm.compiler.inference.type_walk import (
     Dimless,
     Memo,
     Parameters,
+    Places,
     Rigid,
     SameTypes,
+    map_dims,
     prune,
     resolve,
     substitute,
@@ -55,6 +57,8 @@ from relayvm.ir.types import (
     TypeRelation,
     TypeVar,
 )
+from relayvm.ir.visit import type_children as parts
+from relayvm.ir.visit import with_type_children as with_parts
 
 Flow = tuple[Type, Type, Mode]
 
@@ -81,12 +85,13 @@ class TypeSolver:
         self.dims = DimSolver(self.queue, dim_mismatch)
         self.rigid = Rigid()
         self.parameters = Parameters()
-        self.dimless = Dimless(self.rigid)
+        self.dimless = Dimless()
+        self.places = Places(self.dimless)
         self.same_type = SameTypes()
         # The types that did not fit.
         self.clashing: list[Type] = []
         self._memo: Memo = {}
-        self._opened = 0
+        self._left = MOST_PARTS
         self._due: list[tuple[Type, Type, Pending]] = []
         self._is_waking = False
         self._mismatch = mismatch
@@ -106,7 +111,7 @@ class TypeSolver:
 
         Where that would never end nothing more is taken apart, in other flows either.
         """
-        self._opened = MOST_PARTS if self._exhausted else 0
+        self._left = MOST_PARTS
         self._flow(source, target, reason, mode, renaming)
 
     def _flow(
@@ -158,27 +163,62 @@ class TypeSolver:
         return resolve(type_, self._memo)
 
     def bind(self, hole: Hole, skeleton: Type, reason: Reason) -> bool:
-        """Give the hole the outermost part of a type, with holes for the parts; False if the type
-        would be infinite. A type without sizes is taken whole: growing types are not copied.
+        """Give the hole a type with dims of its own; False if it would be infinite or has too many
+        parts. A type without sizes is taken whole: growing types are not copied.
         """
         group = hole.state.representative()
-        inner = () if self.rigid(skeleton) else type_holes(skeleton)
+        rigid = self.rigid(skeleton)
+        inner = () if rigid else type_holes(skeleton)
         if any(h.state.representative() is group for h in inner):
             self.choices.dispute(hole, *inner)
             self._infinite(reason)
             self.poison(hole)
             return False
         whole = self.dimless(skeleton)
-        self._opened += not whole
-        if self._opened > MOST_PARTS and not whole:
+        opened = skeleton if whole else self._opened(skeleton, hole.state, rigid)
+        if opened is None:
             if not self._exhausted:
                 self._too_large(reason)
             self._exhausted = True
             self.poison(hole)
             return False
-        hole.state.bound = skeleton if whole else _open(skeleton, hole.state)
+        hole.state.bound = opened
         self._wake(hole)
         return True
+
+    def _opened(self, skeleton: Type, state: HoleState, rigid: bool) -> Type | None:
+        """Return a type that flows into a hole with dims of its own in each place, and holes for
+        what is to be found of it; None where too many parts are opened in one flow.
+        """
+        compound = not isinstance(skeleton, TensorType)
+        if self._exhausted or (rigid and compound and self.places.again(skeleton) > MOST_PARTS):
+            return None
+        if not compound or state.representative().choices:
+            self._left -= 1
+            return _open(skeleton, state) if self._left >= 0 else None
+        made: list[Type] = []
+        seen: set[int] = set()
+        waiting: list[tuple[Type, int]] = [(skeleton, -1)]
+        while waiting:
+            part, count = waiting.pop()
+            if count >= 0:
+                fields = tuple(made[len(made) - count :])
+                made[len(made) - count :] = [with_parts(part, fields)]
+            elif self.dimless(part):
+                made.append(part)
+            elif isinstance(part, Hole) or (isinstance(part, FuncType) and part.type_params):
+                made.append(new_hole(state.owner, state.produced))
+            else:
+                below = [prune(p) for p in parts(part)]
+                self._left -= 1 if id(part) in seen else 1 - len(below)
+                seen.add(id(part))
+                if self._left < 0:
+                    return None
+                if below:
+                    waiting += [(part, len(below)), *((p, -1) for p in reversed(below))]
+                else:
+                    made.append(map_dims(part, lambda _: fresh_dim(state.produced)))
+        return made[0]
 
     def poison(self, hole: Hole) -> None:
         """Mark a hole, and all that it flows into, as not worth a message."""
