@@ -198,10 +198,11 @@ class DiagnosticSink:
 
     def raise_if_any(self) -> None:
         if self.diagnostics:
-            raise RelayError(sorted(self.diagnostics, key=_source_order))
+            raise RelayError(sorted(self.diagnostics, key=source_order))
 
 
-def _source_order(diagnostic: Diagnostic) -> tuple[str, int]:
+def source_order(diagnostic: Diagnostic) -> tuple[str, int]:
+    """Return what sorts diagnostics by their places in the texts."""
     span = diagnostic.span
     return (span.source.name, span.begin) if span else ("", -1)
 

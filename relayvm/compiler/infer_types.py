@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from relayvm.base.diagnostics import Diagnostic
+from relayvm.base.diagnostics import Diagnostic, Note, source_order
 from relayvm.base.dims import DimExpr, dims_equal
 from relayvm.base.trampoline import trampoline
 from relayvm.compiler.analysis.variables import escapes
@@ -27,8 +27,10 @@ from relayvm.ir.visit import binders, children, global_vars
 EMPTY = Module()
 
 # Each round finds at least one more place that needs a polymorphic function; places that get theirs
-# from others come later.
-MOST_ROUNDS = 12
+# from others come later. A large program gets fewer rounds: all rounds together look at so many
+# expressions.
+FEWEST_ROUNDS, MOST_ROUNDS = 12, 250
+MOST_LOOKED_AT = 100_000
 
 
 def infer_types(module: Module) -> Module:
@@ -221,7 +223,8 @@ def _settled(
     kept: set[Choice] = set()
     refused: set[Choice] = set()
     best: Context | None = None
-    for _ in range(MOST_ROUNDS):
+    rounds, done = MOST_ROUNDS, 0
+    while done < rounds:
         choices = Choices(frozenset(kept), frozenset(refused))
         context = Context(module, env, choices)
         visit(context)
@@ -232,10 +235,31 @@ def _settled(
             best = context
         refused |= choices.refused
         before, kept = kept, (kept | choices.disputed) - refused
+        done += 1
         if kept == before:
             break
+        rounds = min(rounds, max(FEWEST_ROUNDS, MOST_LOOKED_AT // max(1, len(context.types))))
+    else:
+        assert best is not None
+        _tell_end(best, kept - before, done)
     assert best is not None
     return best
+
+
+def _tell_end(context: Context, undecided: Collection[Choice], rounds: int) -> None:
+    """Add to the first error that more rounds could find types, and which place to declare."""
+    owners = sorted(
+        (owner for owner, _ in undecided if owner.span is not None),
+        key=lambda owner: owner.span.begin if owner.span is not None else 0,
+    )
+    where = f": {owners[0].what} is where it ended" if owners else ""
+    message = (
+        f"the search for polymorphic functions that come from place to place ended after {rounds}"
+        f" rounds{where}; declare a type on the way"
+    )
+    first, *others = sorted(context.sink.diagnostics, key=source_order)
+    note = Note(message, owners[0].span if owners else None)
+    context.sink.diagnostics[:] = [replace(first, notes=(*first.notes, note)), *others]
 
 
 def _visit_module(context: Context, functions: Mapping[str, Function]) -> None:

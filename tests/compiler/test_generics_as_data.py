@@ -120,6 +120,9 @@ PROGRAMS = {
         let %r = ref(@twice);
         let %v = ref_read(%r)(fn (%h: fn [A](fn (A) -> A, A) -> A) { %h }, @twice);
         %v(fn (%b: bool) { False }, %c)""",
+    "an instance at polymorphic functions that is chosen and called": """
+        let %v = (let %u = 1; @twice)(fn (%h: fn [A](A) -> A) { %h }, fn [A](%a: A) -> A { %a });
+        (%v(%x), %v(%c))""",
     "with sizes": """
         let %f = fn [A, n](%a: A, %t: Tensor[(n), int32]) -> (A, Tensor[(n), int32]) {
           (%a, %t + %t) };

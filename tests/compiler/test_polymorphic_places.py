@@ -217,6 +217,27 @@ def test_a_long_way_of_places_needs_no_recursion():
     assert types == {"ref(fn (int32) -> int32)"}
 
 
+def test_functions_are_followed_from_place_to_place():
+    steps = "".join(f"let %r{i + 1} = ref(ref_read(%r{i})); " for i in range(60))
+    module = module_of(f"let %r0 = ref({ID}); {steps} (ref_read(%r60)(%x), ref_read(%r60)(True))")
+    assert print_type(module["main"].ret_type) == "(int32, bool)"
+    steps = "".join(
+        f"let %o{i + 1} = match (%o{i}) {{ Some(%f{i}) => Some(%f{i}), None => None }}; "
+        for i in range(20)
+    )
+    module_of(f"let %o0 = Some({ID}); {steps} match? (%o20) {{ Some(%f) => (%f(%x), %f(True)) }}")
+
+
+def test_the_error_says_that_the_search_ended_and_where(monkeypatch):
+    monkeypatch.setattr("relayvm.compiler.infer_types.MOST_ROUNDS", 3)
+    steps = "".join(f"let %r{i + 1} = ref(ref_read(%r{i})); " for i in range(8))
+    with pytest.raises(RelayError) as caught:
+        module_of(f"let %r0 = ref({ID}); {steps} (ref_read(%r8)(%x), ref_read(%r8)(True))")
+    (note,) = caught.value.diagnostics[0].notes[-1:]
+    assert "ended after 3 rounds: the type of the reference" in note.message
+    assert note.span is not None and "ref_read(%r" in note.span.source.text[note.span.begin :][:20]
+
+
 @pytest.mark.parametrize(
     ("uses", "kind"),
     [

@@ -95,7 +95,10 @@ class Places:
         if isinstance(op, Intrinsic):
             kind = op.type
         elif isinstance(op, GlobalVar):
-            kind = self.module.functions[op.name].checked_type
+            whole = self.module.functions[op.name]
+            # One that was a value, and is called now, has the types of its instance.
+            is_instance = not given and bool(whole.type_params) and isinstance(kind, FuncType)
+            kind = kind if is_instance else whole.checked_type
         if not isinstance(kind, FuncType):
             return ()
         known = _bound(kind.type_params, given)
