@@ -37,7 +37,6 @@ from relayvm.compiler.lower.linear import (
 )
 from relayvm.compiler.lower.words import (
     LeadingParts,
-    Rows,
     is_data_dependent_view,
     is_view,
     leading_parts,
@@ -197,13 +196,14 @@ class Calls(Code):
             for check in parts.checks:
                 a, b = (self.dims.word(d, span) for d in (check.a, check.b))
                 self.emit("check_equal", Use(a), Use(b), span=span)
-            return [self._rows(sources[r.param], r, t, span) for r, t in zip(parts.rows, outputs)]
-
-    def _rows(self, source: Reg, rows: Rows, kind: Type, span: Span | None) -> Reg:
-        result = Reg(OBJECT, type=kind)
-        begin, end = (self.dims.word(d, span) for d in (rows.begin, rows.end))
-        self.emit("slice_view", Def(result), Use(source), Use(begin), Use(end), span=span)
-        return result
+            # A part begins where the one before ends.
+            bounds = dict.fromkeys(d for r in parts.rows for d in (r.begin, r.end))
+            words = {d: self.dims.word(d, span) for d in bounds}
+        regs = [Reg(OBJECT, type=kind) for kind in outputs]
+        for r, reg in zip(parts.rows, regs):
+            begin, end = Use(words[r.begin]), Use(words[r.end])
+            self.emit("slice_view", Def(reg), Use(sources[r.param]), begin, end, span=span)
+        return regs
 
     def _run_kernel(
         self, number: int, args: Sequence[Reg], outputs: Sequence[Type], span: Span | None
