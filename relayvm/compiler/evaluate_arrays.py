@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.diagnostics import count
+
 MOST_ITEMS = 2**31 - 1
 
 
@@ -23,7 +25,7 @@ def _length(array: list[Any]) -> Any:
 def _place(array: list[Any], index: Any) -> int:
     place = int(index)
     if not 0 <= place < len(array):
-        raise IndexError(f"index {place} of an array of {len(array)} items")
+        raise IndexError(f"index {place} of an array of {count(len(array), 'item')}")
     return place
 
 

@@ -99,18 +99,16 @@ def array_length(array: list[Any]) -> Any:
 def array_get(array: list[Any], index: Any) -> Any:
     """Return an item."""
     if not 0 <= index < len(array):
-        raise Trap(
-            "index-out-of-range", f"`array.get`: index {index} of an array of {len(array)} items"
-        )
+        items = f"{len(array)} item{'' if len(array) == 1 else 's'}"
+        raise Trap("index-out-of-range", f"`array.get`: index {index} of an array of {items}")
     return array[int(index)]
 
 
 def array_set(array: list[Any], index: Any, value: Any) -> list[Any]:
     """Return an array with another item."""
     if not 0 <= index < len(array):
-        raise Trap(
-            "index-out-of-range", f"`array.set`: index {index} of an array of {len(array)} items"
-        )
+        items = f"{len(array)} item{'' if len(array) == 1 else 's'}"
+        raise Trap("index-out-of-range", f"`array.set`: index {index} of an array of {items}")
     return [*array[: int(index)], value, *array[int(index) + 1 :]]
 
 

@@ -77,8 +77,8 @@ static bool array_grow(rvm_heap *heap, rvm_array *array) {
 }
 
 int32_t array_bad_index(rvm_machine *m, const rvm_array *array, uint64_t i) {
-    return trap_set(m, RVM_TRAP_INDEX_OUT_OF_RANGE, "index %lld of an array of %llu items", (long long)i,
-                    (unsigned long long)array->length);
+    return trap_set(m, RVM_TRAP_INDEX_OUT_OF_RANGE, "index %lld of an array of %llu item%s", (long long)i,
+                    (unsigned long long)array->length, array->length == 1 ? "" : "s");
 }
 
 static int32_t give_up(rvm_machine *m, const rvm_layout *shape, uint64_t array, uint64_t value, int32_t trap) {

@@ -62,10 +62,10 @@ static int add_action(rvm_verifier *v, uint32_t operand, uint32_t slot, uint8_t 
 /* --- lists ------------------------------------------------------------------------------------ */
 
 static int check_count(const rvm_verifier *v, uint32_t operand, uint32_t expected) {
-    if (v->decoded.operands[operand].count == expected) return 0;
-    return verifier_refuse(v, "operand `%s` has %u items instead of %u",
-                           verifier_operand_name(v, operand), v->decoded.operands[operand].count,
-                           expected);
+    uint32_t given = v->decoded.operands[operand].count;
+    if (given == expected) return 0;
+    return verifier_refuse(v, "operand `%s` has %u item%s instead of %u",
+                           verifier_operand_name(v, operand), given, given == 1 ? "" : "s", expected);
 }
 
 /* One register for each of `classes`, acting as `acts` says for the class. */
