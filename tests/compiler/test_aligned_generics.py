@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 
 import relayvm
+from relayvm.base.dtypes import BOOL, INT32
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.passes import run_passes
 from relayvm.compiler.transforms.aligned_generics import with_aligned_params
+from relayvm.compiler.transforms.instances import match_types
 from relayvm.ir.printer import print_module
+from relayvm.ir.types import FuncType, Type, TypeVar, scalar_type
+from relayvm.ir.visit import substitute_in_type
 
 HEAD = """type Pair[A, B] { Pair(A, B) }
 def @one[A, B](%a: A, %b: B) -> Option[A] { Some(%a) }
@@ -112,3 +116,31 @@ def test_what_is_in_the_declared_order_stays_the_same_object():
     }"""
     module = infer_types(relayvm.parse(text))
     assert with_aligned_params(module["main"], module) is module["main"]
+
+
+def test_type_parameters_of_functions_inside_are_others():
+    number, flag, b = scalar_type(INT32), scalar_type(BOOL), TypeVar("B")
+    inner = FuncType((b,), b, (b,))
+    outer = FuncType((inner, b), b)
+    known = substitute_in_type(outer, {b: number})
+    assert isinstance(known, FuncType)
+    assert known.arg_types[0] is inner and known.arg_types[1] == known.ret_type == number
+    found: dict[TypeVar, Type] = {}
+    instance = FuncType((FuncType((flag,), flag), number), number)
+    match_types(FuncType(outer.arg_types, outer.ret_type, (b,)), instance, {b}, found)
+    assert found == {b: number}
+
+
+def test_a_function_may_be_given_to_itself_where_its_result_is_polymorphic():
+    module = infer_types(
+        relayvm.parse(
+            """def @pair[A](%a: A) { fn [B](%b: B) -> (A, B) { (%a, %b) } }
+            def @main(%x: int32, %c: bool) {
+              let %f = @pair(@pair)(ref(Some)).0; (%f(%x)(%c), %f(%c)(%x))
+            }"""
+        )
+    )
+    expected = plain(Evaluator(module).call("main", ARGS))
+    for passes in (["defunctionalize"], ["to_cps", "infer_types", "defunctionalize"]):
+        after = run_passes(module, [*passes, "infer_types"], verify=True)
+        assert plain(Evaluator(after).call("main", ARGS)) == expected

@@ -237,8 +237,10 @@ def function_args(used: Function, user: Expr, use: Expr, is_callee: bool, closed
 def match_types(
     generic: Type, actual: Type, params: set[TypeVar], found: dict[TypeVar, Type]
 ) -> None:
-    """Bind type parameters so that `generic` becomes `actual`."""
-    waiting = [(generic, actual)]
+    """Bind type parameters so that `generic` becomes `actual`. Functions inside may have the same
+    objects as type parameters of their own.
+    """
+    whole, waiting = generic, [(generic, actual)]
     seen: set[tuple[int, int]] = set()
     while waiting:
         generic, actual = waiting.pop()
@@ -250,6 +252,10 @@ def match_types(
             if generic in params:
                 found.setdefault(generic, actual)
         elif type(generic) is type(actual):
+            own = generic.type_params if isinstance(generic, FuncType) else ()
+            if generic is not whole and not params.isdisjoint(own):
+                match_types(generic, actual, params.difference(own), found)
+                continue
             waiting.extend(reversed(list(zip(type_parts(generic), type_parts(actual)))))
 
 

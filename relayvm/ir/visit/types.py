@@ -80,9 +80,14 @@ def type_walk(type_: Type, seen: set[int] | None = None) -> Iterator[Type]:
         yield item
 
 
-def rewrite_type(type_: Type, change: Callable[[Type], Type]) -> Type:
+def rewrite_type(
+    type_: Type,
+    change: Callable[[Type], Type],
+    whole: Callable[[Type], Type | None] | None = None,
+) -> Type:
     """Return a type with `change` applied to each part once the parts inside it are rebuilt; where
-    nothing changes the result is the same object.
+    nothing changes the result is the same object. What `whole` gives for a part of the type stands
+    there as it is.
     """
     if not type_children(type_):
         return change(type_)
@@ -91,6 +96,10 @@ def rewrite_type(type_: Type, change: Callable[[Type], Type]) -> Type:
     while waiting:
         item, ready = waiting.pop()
         if id(item) in done:
+            continue
+        finished = whole(item) if whole is not None and item is not type_ else None
+        if finished is not None:
+            done[id(item)] = finished
             continue
         below = type_children(item)
         if ready or not below:
@@ -247,7 +256,8 @@ def attr_variables(value: AttrValue) -> Iterator[DimVar]:
 
 def substitute_in_type(type_: Type, values: Mapping[TypeParam, Type | Dim]) -> Type:
     """Return a type with type variables replaced by types and dim variables by dims; itself if
-    none occurs.
+    none occurs. Inside it, type parameters of polymorphic functions are others, even if the same
+    object stands for both: a function may be given to itself.
     """
     dims = cast("Mapping[DimVar, Dim]", values)
 
@@ -264,7 +274,17 @@ def substitute_in_type(type_: Type, values: Mapping[TypeParam, Type | Dim]) -> T
             case _:
                 return t
 
-    return rewrite_type(type_, change) if values else type_
+    def shadowing(t: Type) -> Type | None:
+        if (
+            not isinstance(t, FuncType)
+            or not t.type_params
+            or values.keys().isdisjoint(t.type_params)
+        ):
+            return None
+        own = set(t.type_params)
+        return substitute_in_type(t, {p: v for p, v in values.items() if p not in own})
+
+    return rewrite_type(type_, change, shadowing) if values else type_
 
 
 def same_objects(a: tuple[object, ...], b: tuple[object, ...]) -> bool:
