@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 from collections import Counter
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import relayvm
 from relayvm.base.diagnostics import RelayError, Trap
 from relayvm.vm.machine import VirtualMachine
-from relayvm.vm.profile import MOST_EVENTS, Event, Profile
+from relayvm.vm.profile import MOST_EVENTS, Event, Profile, Profiler
 
 TEXT = """
 def @fib(%n: int32) -> int32 { if (%n < 2) { %n } else { @fib(%n - 1) + @fib(%n - 2) } }
@@ -34,6 +35,18 @@ def @bad(%i: int32, %l: List[int32]) -> int32 {
 """
 X = np.zeros(100, np.float32)
 ENGINES = ("interpreter", "jit")
+_HELD = [
+    "arena",
+    "ordblks",
+    "smblks",
+    "hblks",
+    "hblkhd",
+    "usmblks",
+    "fsmblks",
+    "uordblks",
+    "fordblks",
+    "keepcost",
+]
 
 
 @pytest.fixture(scope="module")
@@ -203,3 +216,25 @@ def test_a_measured_call_keeps_the_peak_of_all_calls(vm: VirtualMachine) -> None
     vm.trim()
     profile = vm.profile(3, X)
     assert 0 < profile.peak_bytes < peak == vm.stats()["peak_bytes"]
+
+
+class _Held(ctypes.Structure):
+    """What glibc says of the memory of a process."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in _HELD]
+
+
+def test_a_profile_leaves_the_caches_to_what_it_measures(vm: VirtualMachine) -> None:
+    try:
+        held = ctypes.CDLL(None).mallinfo2
+    except AttributeError:
+        pytest.skip("this C library does not tell how much memory is in use")
+    held.restype = _Held
+    vm.profile(3000, X, entry="deep")  # no profile keeps the room that another needed
+    profiler = Profiler(vm)
+    before = held()
+    measured = profiler.new(0)
+    after = held()
+    assert after.hblkhd == before.hblkhd
+    assert after.uordblks - before.uordblks < 32 << 10
+    del measured

@@ -12,7 +12,8 @@
 #include "machine.h"
 
 #define MOST_NODES 65536u
-#define STACK_ROOM 65536u /* calls below share the last place */
+#define STACK_ROOM 64u    /* at first: what is not cleared leaves the caches to the kernels that are timed */
+#define MOST_STACK 65536u /* calls below share the last place */
 #define BURST 64u
 #define BURST_NS 32000    /* a shorter burst is followed by intervals that are not timed */
 #define SLOW_NS 1000      /* kernels that take longer are always timed */
@@ -58,7 +59,8 @@ rvm_profile *rvm_profile_new(const rvm_program *program, uint64_t max_events) {
     p->room_nodes = p->room_edges = 64;
     p->nodes = calloc(p->room_nodes, sizeof *p->nodes);
     p->edges = calloc(p->room_edges, sizeof *p->edges);
-    p->stack = calloc(STACK_ROOM, sizeof *p->stack);
+    p->room_stack = STACK_ROOM;
+    p->stack = calloc(p->room_stack, sizeof *p->stack);
     p->events = max_events ? calloc(max_events, sizeof *p->events) : NULL;
     if (!p->kernels || !p->samples || !p->hits || !p->nodes || !p->edges || !p->stack || (max_events && !p->events)) {
         rvm_profile_free(p);
@@ -185,8 +187,21 @@ static void end_interval(rvm_profile *p) {
     }
 }
 
-static uint64_t place(uint64_t depth) {
-    return depth < STACK_ROOM ? depth : STACK_ROOM - 1;
+static uint64_t place(const rvm_profile *p, uint64_t depth) {
+    return depth < p->room_stack ? depth : p->room_stack - 1;
+}
+
+/* Makes a place for that many open calls; where memory is out they share the last one. */
+static void need_place(rvm_profile *p, uint64_t depth) {
+    while (depth >= p->room_stack && p->room_stack < MOST_STACK) {
+        uint32_t *stack = realloc(p->stack, 2 * p->room_stack * sizeof *stack);
+        if (!stack) {
+            return;
+        }
+        memset(stack + p->room_stack, 0, p->room_stack * sizeof *stack);
+        p->stack = stack;
+        p->room_stack *= 2;
+    }
 }
 
 /* What the profile itself takes is no part of the instruction that is timed. */
@@ -209,9 +224,10 @@ void profile_enter(rvm_profile *p, uint32_t function, uint64_t depth) {
     const uint64_t aside = begin_aside(p);
     end_interval(p);
     close_calls(p, depth - 1);
-    const uint32_t node = callee(p, p->stack[place(depth - 1)], function);
+    need_place(p, depth);
+    const uint32_t node = callee(p, p->stack[place(p, depth - 1)], function);
     p->depth = depth;
-    p->stack[place(depth)] = p->current = node;
+    p->stack[place(p, depth)] = p->current = node;
     p->nodes[node].calls++;
     note(p, function);
     end_aside(p, aside);
@@ -225,7 +241,7 @@ void profile_back(rvm_profile *p, uint64_t depth) {
     const uint64_t aside = begin_aside(p);
     end_interval(p);
     close_calls(p, depth);
-    p->current = p->stack[place(depth)];
+    p->current = p->stack[place(p, depth)];
     end_aside(p, aside);
 }
 
@@ -238,18 +254,17 @@ uint64_t profile_kernel_begin(rvm_profile *p, uint32_t kernel) {
     const uint32_t code = p->num_functions + kernel;
     note(p, code);
     const uint32_t node = callee(p, p->current, code);
-    if (p->left_timed) {
-        return p->last;
-    }
-    return p->sampled != NO_SAMPLE || is_slow(p, &p->nodes[node]) ? profile_ticks() : 0;
+    const bool is_timed = p->left_timed || p->sampled != NO_SAMPLE || is_slow(p, &p->nodes[node]);
+    /* After all of the above, which is no work of the kernel's. */
+    return is_timed ? profile_ticks() : 0;
 }
 
 void profile_kernel_end(rvm_profile *p, uint32_t kernel, uint64_t begin) {
+    const uint64_t ticks = begin ? profile_ticks() - begin : 0;
     rvm_profile_node *node = &p->nodes[callee(p, p->current, p->num_functions + kernel)];
     node->calls++;
     node->intervals++;
     if (begin) {
-        const uint64_t ticks = profile_ticks() - begin;
         node->timed++;
         node->ticks += ticks;
         p->outside_ticks += ticks;

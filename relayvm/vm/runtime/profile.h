@@ -63,7 +63,7 @@ typedef struct rvm_profile {
     int32_t is_native; /* instrumented code ran */
     /* private */
     struct rvm_profile_edge *edges;
-    uint64_t peak_before_bytes, num_edges, room_edges, room_nodes;
+    uint64_t peak_before_bytes, num_edges, room_edges, room_nodes, room_stack;
     uint32_t *stack; /* the row of each open call, by depth */
     uint64_t depth, native_depth;
     uint64_t last, burst_begin, burst_ticks, slow_ticks, random;
