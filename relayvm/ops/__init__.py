@@ -18,6 +18,7 @@ from relayvm.ops import (
     gradient_reduction,  # noqa: F401
     gradient_signal,  # noqa: F401
     gradient_space,  # noqa: F401
+    gradient_sparse,  # noqa: F401
     gradient_tensor,  # noqa: F401
     gradient_transform,  # noqa: F401
 )

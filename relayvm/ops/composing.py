@@ -55,6 +55,9 @@ class Composer(Protocol):
     def number(self, value: float, dtype: DType) -> Any:
         """Return a literal of rank 0."""
 
+    def vector(self, values: range, dtype: DType) -> Any:
+        """Return a literal of rank 1."""
+
     def field(self, value: Any, k: int) -> Any:
         """Return a field of a tuple."""
 
@@ -79,6 +82,10 @@ class ArrayComposer:
         """Return an array of rank 0."""
         return dtype.array(value)
 
+    def vector(self, values: range, dtype: DType) -> Any:
+        """Return an array of rank 1."""
+        return dtype.array(values)
+
     def field(self, value: Any, k: int) -> Any:
         """Return a field of a tuple."""
         return value[k]
@@ -98,6 +105,11 @@ class TensorComposer:
     def number(self, value: float, dtype: DType) -> Any:
         """Return a tensor of rank 0."""
         return te.compute((), lambda: te.const(value, dtype), "number")
+
+    def vector(self, values: range, dtype: DType) -> Any:
+        """Return a tensor of rank 1."""
+        place = lambda i: te.cast(i * values.step + values.start, dtype)  # noqa: E731
+        return te.compute((len(values),), place, "vector")
 
     def field(self, value: Any, k: int) -> Any:
         """Return a field of a tuple."""
@@ -122,6 +134,10 @@ class ExprComposer:
     def number(self, value: float, dtype: DType) -> Any:
         """Return a constant of rank 0."""
         return Constant(dtype.array(value))
+
+    def vector(self, values: range, dtype: DType) -> Any:
+        """Return a constant of rank 1."""
+        return Constant(dtype.array(values))
 
     def field(self, value: Any, k: int) -> Any:
         """Return a field of a tuple."""

@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 _SCHEDULES = "schedules of kernels choose the algorithm; `{}` is the operator"
 _LAYOUTS = "kernels choose how operands lie in memory; `{}` is the operator"
-_BITS = "planes of bits are a way to compute; `nn.conv2d` and `nn.dense` take small integers"
 _MACHINE = "bytecode of the machine has instructions for it"
 _MARKS = "marks of the original's own passes; nothing remains of them in a program"
 
@@ -25,9 +24,6 @@ LEFT_OUT: Mapping[str, str] = MappingProxyType(
         "memory.alloc_tensor": _MACHINE,
         "memory.kill": _MACHINE,
         "meta_schedule_layout_transform": _LAYOUTS.format("layout_transform"),
-        "nn.bitpack": _BITS,
-        "nn.bitserial_conv2d": _BITS,
-        "nn.bitserial_dense": _BITS,
         "nn.contrib_conv2d_NCHWc": _LAYOUTS.format("nn.conv2d"),
         "nn.contrib_conv2d_gemm_weight_transform": _SCHEDULES.format("nn.conv2d"),
         "nn.contrib_conv2d_gemm_without_weight_transform": _SCHEDULES.format("nn.conv2d"),
@@ -38,7 +34,6 @@ LEFT_OUT: Mapping[str, str] = MappingProxyType(
         "nn.contrib_conv3d_winograd_without_weight_transform": _SCHEDULES.format("nn.conv3d"),
         "nn.contrib_depthwise_conv2d_NCHWc": _LAYOUTS.format("nn.conv2d"),
         "nn.internal.sparse_dense_padded": _SCHEDULES.format("nn.sparse_dense"),
-        "nn.sparse_conv2d": _SCHEDULES.format("nn.sparse_dense"),
         "parser.MetaRef": "the parser reads `meta[...]` itself",
         "relay.op.annotation.simulated_quantize": _MARKS,
         "torch_op": "calls a function that only PyTorch knows",

@@ -25,8 +25,6 @@ from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import AnyTensor, Dims, Integer, Numeric, SameDtype
 
-_SPARSE = "the sparse operand is stored for inference"
-
 
 def _require_rows(data: TensorType, indices: TensorType, indptr: TensorType, name: str) -> Dim:
     """Check the parts of a sparse matrix and return the number of its rows (of blocks)."""
@@ -41,11 +39,13 @@ def _require_rows(data: TensorType, indices: TensorType, indptr: TensorType, nam
     return dim_max(dim_sub(indptr.shape[0], 1), 0)
 
 
-def _blocks(data: TensorType | Tensor) -> tuple[Dim, Dim]:
+def blocks_of(data: TensorType | Tensor) -> tuple[Dim, Dim]:
+    """Return the rows and columns of a block; an element is one."""
     return (data.shape[1], data.shape[2]) if len(data.shape) == 3 else (1, 1)
 
 
-def _row_of(indptr: Array, entries: int, row: int) -> range:
+def row_of(indptr: Array, entries: int, row: int) -> range:
+    """Return the entries of a row; raises IndexError where there are none such."""
     begin, end = int(indptr[row]), int(indptr[row + 1])
     if begin < end and (begin < 0 or end > entries):
         outside = begin if begin < 0 else max(begin, entries)
@@ -53,13 +53,14 @@ def _row_of(indptr: Array, entries: int, row: int) -> range:
     return range(begin, end)
 
 
-def _columns(indices: Array, extent: int) -> Array:
+def columns_of(indices: Array, extent: int) -> Array:
+    """Return columns that lie in a matrix; raises IndexError for others."""
     if indices.size and (indices.astype(object) < 0).any():
         raise IndexError("a column of a sparse matrix is negative")
     return counted_array(indices, extent)
 
 
-@operator("nn.sparse_dense", fusion=Fusion.OPAQUE, no_gradient=_SPARSE, value_traps=True)
+@operator("nn.sparse_dense", fusion=Fusion.OPAQUE, value_traps=True)
 def sparse_dense(
     dense_data: Numeric,
     sparse_data: SameDtype,
@@ -80,7 +81,7 @@ def sparse_dense(
     """
     require_rank(dense_data, 2, 2, "`dense_data` of `nn.sparse_dense`")
     rows = _require_rows(sparse_data, sparse_indices, sparse_indptr, "nn.sparse_dense")
-    rows = dim_mul(rows, _blocks(sparse_data)[0])
+    rows = dim_mul(rows, blocks_of(sparse_data)[0])
     count = dense_data.shape[0]
     shape = (rows, count) if sparse_lhs else (count, rows)
     return TensorType(shape, dense_data.dtype)
@@ -100,12 +101,12 @@ def _(
     kind = np.dtype(np.float32) if dense_data.dtype == np.float16 else dense_data.dtype
     result = np.zeros((len(dense_data), (len(sparse_indptr) - 1) * height), kind)
     for row in range(len(sparse_indptr) - 1):
-        for k in _row_of(sparse_indptr, len(blocks), row):
+        for k in row_of(sparse_indptr, len(blocks), row):
             if not result.size:
                 continue
             for inner in range(width):
                 column = int(sparse_indices[k]) * width + inner
-                (at,) = _columns(np.array([column]), dense_data.shape[1])
+                (at,) = columns_of(np.array([column]), dense_data.shape[1])
                 for h in range(height):
                     term = dense_data[:, at].astype(kind) * blocks[k, h, inner].astype(kind)
                     result[:, row * height + h] += term
@@ -122,7 +123,7 @@ def _(
     *,
     sparse_lhs: bool,
 ) -> Tensor:
-    height, width = _blocks(sparse_data)
+    height, width = blocks_of(sparse_data)
     count, extent = dense_data.shape
     entries, total = sparse_data.shape[0], wide(dense_data.dtype)
     rows = dim_mul(dim_max(dim_sub(sparse_indptr.shape[0], 1), 0), height)
@@ -164,7 +165,7 @@ def _(
     return dense_data.shape[1]
 
 
-@operator("nn.sparse_add", fusion=Fusion.OPAQUE, no_gradient=_SPARSE, value_traps=True)
+@operator("nn.sparse_add", fusion=Fusion.OPAQUE, value_traps=True)
 def sparse_add(
     dense_data: Numeric, sparse_data: SameDtype, sparse_indices: Integer, sparse_indptr: Integer
 ) -> TensorType:
@@ -188,8 +189,8 @@ def sparse_add(
 def _(dense_data: Array, sparse_data: Array, sparse_indices: Array, sparse_indptr: Array) -> Array:
     result = np.array(dense_data)
     for row in range(len(result)):
-        for k in _row_of(sparse_indptr, len(sparse_data), row):
-            (at,) = _columns(sparse_indices[k : k + 1], result.shape[1])
+        for k in row_of(sparse_indptr, len(sparse_data), row):
+            (at,) = columns_of(sparse_indices[k : k + 1], result.shape[1])
             result[row, at] += sparse_data[k]
     return result
 
@@ -219,7 +220,7 @@ def _(
     return te.program(kinds, inputs, build, work, "sparse_add")[0]
 
 
-@operator("nn.sparse_transpose", fusion=Fusion.OPAQUE, no_gradient=_SPARSE, value_traps=True)
+@operator("nn.sparse_transpose", fusion=Fusion.OPAQUE, value_traps=True)
 def sparse_transpose(
     sparse_data: AnyTensor, sparse_indices: Integer, sparse_indptr: SameDtype
 ) -> TupleType:
@@ -239,12 +240,12 @@ def sparse_transpose(
 @sparse_transpose.numpy
 def _(sparse_data: Array, sparse_indices: Array, sparse_indptr: Array) -> tuple[Array, ...]:
     size, count = len(sparse_indptr) - 1, len(sparse_data)
-    columns = _columns(sparse_indices, size)
+    columns = columns_of(sparse_indices, size)
     starts = np.concatenate(([0], np.cumsum(np.bincount(columns, minlength=size)[:size])))
     cursor = starts.astype(np.int64)
     data, indices = np.zeros_like(sparse_data), np.zeros_like(sparse_indices)
     for row in range(size):
-        for k in _row_of(sparse_indptr, count, row):
+        for k in row_of(sparse_indptr, count, row):
             at = int(cursor[columns[k]])
             if at >= count:
                 raise IndexError(f"index {at} is outside an axis of {count}")

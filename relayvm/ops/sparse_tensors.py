@@ -262,7 +262,6 @@ def _(sparse_indices: Tensor, prev_shape: Tensor, new_shape: Tensor) -> tuple[Te
     "sparse_fill_empty_rows",
     fusion=Fusion.OPAQUE,
     value_operands=("sparse_indices", "dense_shape"),
-    no_gradient="which values stay depends on the indices",
 )
 def sparse_fill_empty_rows(
     sparse_indices: Integer,

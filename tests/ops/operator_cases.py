@@ -14,6 +14,7 @@ from cases_pooling import POOLING_CASES
 from cases_quantized import QUANTIZED_CASES
 from cases_random import RANDOM_CASES
 from cases_space import SPACE_CASES
+from cases_sparse import SPARSE_CASES
 from cases_transform import TRANSFORM_CASES
 from cases_vision import VISION_CASES
 from operator_case import Case, Shape
@@ -241,6 +242,7 @@ CASES: dict[str, list[Case]] = {
     **ANNOTATION_CASES,
     **CONVOLUTION_CASES,
     **SPACE_CASES,
+    **SPARSE_CASES,
     **LAYER_CASES,
     **POOLING_CASES,
     **RANDOM_CASES,

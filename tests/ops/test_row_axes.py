@@ -23,6 +23,7 @@ CASES = {
         (((FLOAT32, (2, 5, 8)), (FLOAT32, (1, 3, 8))), {"transpose_b": True}),
         (((FLOAT32, (2, 8, 5)), (FLOAT32, (2, 8, 3))), {"transpose_a": True}),
     ],
+    "nn.bitserial_dense": [(((INT8, (5, 8)), (INT8, (3, 8))), {"data_bits": 3, "weight_bits": 2})],
     "nn.contrib_dense_pack": [(((FLOAT32, (5, 8)), (FLOAT32, (3, 8, 2))), {})],
     "qnn.dense": [
         (

@@ -39,6 +39,17 @@ for _axes, _image in ((1, WAVE), (2, IMAGE), (3, CUBE)):
         nn(f"adaptive_{_kind}_pool{_axes}d", _image, want=_whole, output_size=1)
         nn(f"global_{_kind}_pool{_axes}d", _image, want=_whole)
 
+BITS = (np.arange(64).reshape(2, 32) % 3 == 0).astype(np.uint32)
+nn("bitpack", BITS, want=np.packbits(BITS.astype(bool), axis=1).view(">u4")[..., None])
+nn("bitserial_dense", BITS, BITS, want=(BITS @ (2 * BITS.astype(np.int16) - 1).T))
+nn(
+    "bitserial_conv2d",
+    (IMAGE > 2).astype(np.uint32),
+    np.ones((1, 2, 1, 1), np.uint32),
+    want=(IMAGE > 2).sum(1, keepdims=True, dtype=np.int16),
+    kernel_size=(1, 1),
+    channels=1,
+)
 GRAD = np.ones((1, 2, 1, 1), np.float32)
 LAST = np.zeros_like(IMAGE)
 LAST[..., -1, -1] = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from relayvm.relay.expr import Constant
 from relayvm.relay.lazy import absent
 from relayvm.relay.op.nn.convolution import (
+    bitserial_conv2d,
     conv1d,
     conv1d_transpose,
     conv2d,
@@ -18,6 +19,8 @@ from relayvm.relay.op.nn.convolution import (
 from relayvm.relay.op.nn.dense import (
     batch_matmul,
     bias_add,
+    bitpack,
+    bitserial_dense,
     contrib_dense_pack,
     dense,
     matmul,
@@ -97,6 +100,9 @@ __all__ = [
     "batch_norm",
     "batch_to_space_nd",
     "bias_add",
+    "bitpack",
+    "bitserial_conv2d",
+    "bitserial_dense",
     "contrib_dense_pack",
     "conv1d",
     "conv1d_transpose",

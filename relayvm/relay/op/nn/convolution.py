@@ -298,6 +298,40 @@ def deformable_conv2d(
     )
 
 
+def bitserial_conv2d(
+    data: Expr,
+    weight: Expr,
+    strides: Sizes = (1, 1),
+    padding: Sizes = (0, 0),
+    channels: int | None = None,
+    kernel_size: Sizes = (3, 3),
+    activation_bits: int = 1,
+    weight_bits: int = 1,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "OIHW",
+    pack_dtype: str = "uint32",
+    out_dtype: str = "int16",
+    unipolar: bool = True,
+) -> Call:
+    """Return the convolution of the lowest bits of `data` with those of a weight, packed or not."""
+    return call(
+        "nn.bitserial_conv2d",
+        data,
+        weight,
+        strides=spread(strides, 2),
+        padding=full_padding(padding, 2),
+        channels=channels,
+        kernel_size=kernel_size,
+        activation_bits=activation_bits,
+        weight_bits=weight_bits,
+        data_layout=data_layout,
+        kernel_layout=kernel_layout,
+        pack_dtype=pack_dtype,
+        out_dtype=out_dtype,
+        unipolar=unipolar,
+    )
+
+
 def correlation(
     data1: Expr,
     data2: Expr,

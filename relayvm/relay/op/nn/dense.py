@@ -80,6 +80,50 @@ def contrib_dense_pack(
     )
 
 
+def bitserial_dense(
+    data: Expr,
+    weight: Expr,
+    units: int | None = None,
+    data_bits: int = 1,
+    weight_bits: int = 1,
+    pack_dtype: str = "uint32",
+    out_dtype: str = "int16",
+    unipolar: bool = True,
+) -> Call:
+    """Return the product of the lowest bits of `data` and those of a weight, packed or not."""
+    return call(
+        "nn.bitserial_dense",
+        data,
+        weight,
+        units=units,
+        data_bits=data_bits,
+        weight_bits=weight_bits,
+        pack_dtype=pack_dtype,
+        out_dtype=out_dtype,
+        unipolar=unipolar,
+    )
+
+
+def bitpack(
+    data: Expr,
+    bits: int = 1,
+    pack_axis: int = 1,
+    bit_axis: int = 2,
+    pack_type: str = "uint32",
+    name: str = "BitPack",
+) -> Call:
+    """Return the lowest bits of elements, those of neighbours along an axis in one word."""
+    return call(
+        "nn.bitpack",
+        data,
+        bits=bits,
+        pack_axis=pack_axis,
+        bit_axis=bit_axis,
+        pack_type=pack_type,
+        name=name,
+    )
+
+
 def _sparse(matrix: Any) -> tuple[Expr, Expr, Expr]:
     """Return data, indices and row starts of a sparse matrix: a tuple, or scipy's object."""
     parts = (
