@@ -366,6 +366,34 @@ def dim_variables(dim: Dim) -> Iterator[DimVar]:
                 yield from dim_variables(atom.b)
 
 
+def greatest_number(dim: Dim) -> int:
+    """Return the greatest magnitude of the numbers that `dim` is written with."""
+    if not isinstance(dim, DimExpr):
+        return 0 if isinstance(dim, AnyDim) else abs(dim)
+    inner = [0]
+    for monomial, _ in dim.terms:
+        for atom, _power in monomial:
+            if isinstance(atom, DimTerm):
+                inner += (greatest_number(atom.a), greatest_number(atom.b))
+    return max(greatest_factor(dim), *inner)
+
+
+def greatest_factor(dim: Dim) -> int:
+    """Return the greatest magnitude of the coefficients of `dim`, of which products are made."""
+    if not isinstance(dim, DimExpr):
+        return 0 if isinstance(dim, AnyDim) else abs(dim)
+    return max(abs(factor) for _, factor in dim.terms)
+
+
+def dim_limited(dim: Dim, most: int) -> Dim:
+    """Return `dim` with coefficients of at most `most`: an estimate that may be less."""
+    if isinstance(dim, int):
+        return max(-most, min(dim, most))
+    if not isinstance(dim, DimExpr) or greatest_factor(dim) <= most:
+        return dim
+    return DimExpr(tuple((m, max(-most, min(factor, most))) for m, factor in dim.terms))
+
+
 def linear_dim(dim: Dim) -> tuple[DimVar, int, int] | None:
     """Return `(n, 2, 1)` for `n*2 + 1`, with a factor above 0: a size that tells its variable."""
     if not isinstance(dim, DimExpr):

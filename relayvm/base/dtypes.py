@@ -47,7 +47,8 @@ class DType:
         """Return numbers as an array, rounded to nearest even; floats out of range are infinite."""
         if self.is_narrow:
             return arrays.rounded(arrays.readable(np.asarray(value)), self.name)
-        return np.array(value, self.numpy)
+        with np.errstate(over="ignore"):
+            return np.array(value, self.numpy)
 
     def nearest(self, value: float) -> float:
         """Return the float of this dtype nearest to a number."""

@@ -13,6 +13,7 @@ from functools import partial
 
 from relayvm.base.abi import (
     ALIGN_BYTES,
+    MAX_BYTES,
     Access,
     DimCheck,
     DimSource,
@@ -20,12 +21,14 @@ from relayvm.base.abi import (
     KernelSignature,
     Operand,
 )
+from relayvm.base.diagnostics import error
 from relayvm.base.dims import (
     Dim,
     DimVar,
     dim_add,
     dim_broadcast,
     dim_floordiv,
+    dim_limited,
     dim_max,
     dim_min,
     dim_mod,
@@ -206,15 +209,22 @@ def kernel_signature(
 ) -> KernelSignature:
     """Return the signature of a nest made from `computation`; `sources` follow its `dim_vars`."""
     variables = {name: var for var, name in dim_names(computation.dim_vars).items()}
+    phases = tuple(expr_dim(phase.extent, variables) for phase in nest.phases)
+    scratch = expr_dim(memory_layout(nest.scratch)[1], variables)
+    private = expr_dim(memory_layout(nest.private)[1], variables)
+    for dim in (*phases, scratch, private):
+        if isinstance(dim, int) and dim > MAX_BYTES:
+            reason = "loops or buffers of a kernel would have more than 2^46 elements"
+            raise error("size-overflow", f"{reason}: {dim}")
     return KernelSignature(
         operands=operands_of(computation),
         dim_vars=computation.dim_vars,
         sources=sources,
         checks=checks,
         in_place=in_place_pairs(computation) if may_reuse else (),
-        scratch_bytes=expr_dim(memory_layout(nest.scratch)[1], variables),
-        private_bytes=expr_dim(memory_layout(nest.private)[1], variables),
-        phases=tuple(expr_dim(phase.extent, variables) for phase in nest.phases),
+        scratch_bytes=scratch,
+        private_bytes=private,
+        phases=phases,
         work=work_estimate(computation.outputs),
     )
 
@@ -303,7 +313,7 @@ def _same_dims(a: Tensor, b: Tensor) -> bool:
 
 
 def work_estimate(outputs: tuple[Tensor, ...]) -> Dim:
-    """Return the number of scalar operations, counted on the naive nest."""
+    """Return the number of scalar operations, counted on the naive nest, up to what files hold."""
     total: Dim = 0
     stages = plan(outputs)
     kept = set(stages.kept)
@@ -318,7 +328,7 @@ def work_estimate(outputs: tuple[Tensor, ...]) -> Dim:
             size = dim_mul(size, extent)
         work = dim_add(_body_work(body_of(tensor).body, kept), 1)
         total = dim_add(total, dim_mul(size, work))
-    return total
+    return dim_limited(total, MAX_BYTES)
 
 
 def _body_work(body: ScalarExpr, kept: set[Tensor]) -> Dim:

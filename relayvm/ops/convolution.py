@@ -19,7 +19,7 @@ from relayvm.ops.bilinear import Plan
 from relayvm.ops.layouts import SPATIAL, data_layout, kernel_layout
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, Operator, operator
-from relayvm.ops.schema import Dims, Ints, Numeric, like
+from relayvm.ops.schema import Dims, Ints, Numeric, like, number_dtype
 from relayvm.ops.windows import per_axis, read_window, require_natural
 
 Attributes = Mapping[str, Any]
@@ -129,7 +129,8 @@ def _convolution(spatial: int, example: str) -> Operator:
         if channels is not None:
             out = require_equal(out, channels, f"output channels of `{name}` and `channels`")
         sizes = result_sizes(name, plan, x, require_taps(name, w, attrs))
-        return TensorType(plan.result.arranged((x[0], out, *sizes)), _dtype(attrs, data))
+        dtype = number_dtype(name, out_dtype, data.dtype)
+        return TensorType(plan.result.arranged((x[0], out, *sizes)), dtype)
 
     row = operator(name, fusion=Fusion.CONTRACTION, doc=f"{_CONV.format(n=spatial)}{example}")(rule)
     _add_convolution_facets(row, spatial)
@@ -247,7 +248,8 @@ def _transposed(spatial: int, example: str) -> Operator:
             out = require_equal(out, channels, f"output channels of `{name}` and `channels`")
         taps = require_taps(name, w, attrs)
         sizes = _transposed_sizes(name, plan, x, taps, output_padding)
-        return TensorType(plan.data.arranged((x[0], out, *sizes)), _dtype(attrs, data))
+        dtype = number_dtype(name, out_dtype, data.dtype)
+        return TensorType(plan.data.arranged((x[0], out, *sizes)), dtype)
 
     doc = f"{_TRANSPOSED.format(n=spatial)}{example}"
     row = operator(name, fusion=Fusion.CONTRACTION, doc=doc)(rule)

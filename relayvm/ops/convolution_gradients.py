@@ -19,7 +19,7 @@ from relayvm.ops.convolution import NO_PADDING, plan_of, require_channels, resul
 from relayvm.ops.layouts import SPATIAL
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, Operator, operator
-from relayvm.ops.schema import AnyTensor, Dims, Float, Ints, Numeric, like
+from relayvm.ops.schema import AnyTensor, Dims, Float, Ints, Numeric, like, number_dtype
 
 
 def _checked(
@@ -207,7 +207,8 @@ def conv2d_backward_weight(
     if channels is not None:
         what = "channels of `grad` of `nn.conv2d_backward_weight` and `channels`"
         shape = (require_equal(shape[0], channels, what), *shape[1:])
-    weight = TensorType(plan.weight.arranged(shape), out_dtype or grad.dtype)
+    dtype = number_dtype("nn.conv2d_backward_weight", out_dtype, grad.dtype)
+    weight = TensorType(plan.weight.arranged(shape), dtype)
     _checked("nn.conv2d_backward_weight", plan, grad, data, weight)
     return weight
 

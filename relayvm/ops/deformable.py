@@ -25,7 +25,7 @@ from relayvm.ops.convolution import (
 from relayvm.ops.loads import load_wide, wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
-from relayvm.ops.schema import Dims, Float, Ints, SameDtype, like
+from relayvm.ops.schema import Dims, Float, Ints, SameDtype, like, number_dtype
 
 _NAME = "nn.deformable_conv2d"
 
@@ -85,7 +85,8 @@ def deformable_conv2d(
     wanted = (x[0], dim_mul(product(taps), 2 * deformable_groups), *sizes)
     for axis, (a, b) in enumerate(zip(o, wanted)):
         require_equal(a, b, f"axis {axis} of `offset` of `{_NAME}` and what the others need")
-    return TensorType(plan.result.arranged((x[0], out, *sizes)), out_dtype or data.dtype)
+    dtype = number_dtype(_NAME, out_dtype, data.dtype)
+    return TensorType(plan.result.arranged((x[0], out, *sizes)), dtype)
 
 
 @deformable_conv2d.infer_operands

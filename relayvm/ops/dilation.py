@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dtypes import DType, dtype_of
-from relayvm.base.shapes import ShapeError, require_equal
+from relayvm.base.shapes import require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -16,7 +16,7 @@ from relayvm.ops.axes import require_rank, sizes_of
 from relayvm.ops.layouts import Layout, data_layout, read_layout
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
-from relayvm.ops.schema import Dims, Ints, Numeric, SameDtype, like
+from relayvm.ops.schema import Dims, Ints, Numeric, SameDtype, like, number_dtype
 from relayvm.ops.windows import Window, both, read_window
 
 _NAME = "image.dilation2d"
@@ -60,10 +60,8 @@ def dilation2d(
     require_rank(weight, 3, 3, f"`weight` of `{_NAME}`")
     x, w = layout.canonical(data.shape), kernel.canonical(weight.shape)
     require_equal(x[1], w[0], f"channels of `data` and `weight` of `{_NAME}`")
-    if out_dtype is not None and out_dtype.is_bool:
-        raise ShapeError(f"`out_dtype` of `{_NAME}` must be a number, got bool", "dtype-mismatch")
     shape = layout.arranged((x[0], x[1], *_sizes(window, x, w)))
-    return TensorType(shape, out_dtype or data.dtype)
+    return TensorType(shape, number_dtype(_NAME, out_dtype, data.dtype))
 
 
 def _least(dtype: DType) -> float:

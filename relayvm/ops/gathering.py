@@ -142,7 +142,8 @@ def _index_count(
             f"`indices` of `gather_nd` count {count} axes behind {batch_dims} of a rank of"
             f" {len(data.shape)}"
         )
-    require_equal(indices.shape[0], count, "axis 0 of `indices` and `index_rank` of `gather_nd`")
+    given = count if index_rank is None else index_rank
+    require_equal(indices.shape[0], given, "axis 0 of `indices` and `index_rank` of `gather_nd`")
     return count
 
 

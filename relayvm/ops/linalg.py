@@ -17,7 +17,7 @@ from relayvm.ops.axes import require_rank
 from relayvm.ops.loads import Index, load_broadcast, wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
-from relayvm.ops.schema import Numeric, require_same_dtype
+from relayvm.ops.schema import Numeric, number_dtype, require_same_dtype
 
 
 @operator("nn.dense", fusion=Fusion.CONTRACTION)
@@ -40,7 +40,7 @@ def dense(
     out = weight.shape[0]
     if units is not None:
         out = require_equal(out, units, "axis 0 of `weight` and `units`")
-    return TensorType((*data.shape[:-1], out), out_dtype or data.dtype)
+    return TensorType((*data.shape[:-1], out), number_dtype("nn.dense", out_dtype, data.dtype))
 
 
 @dense.infer_operands
@@ -151,7 +151,7 @@ def matmul(
     a, b = _swapped(tensor_a, transpose_a), _swapped(tensor_b, transpose_b)
     require_equal(a[-1], b[0], "contracted axes of `tensor_a` and `tensor_b`")
     out = b[1] if units is None else require_equal(b[1], units, "result axis and `units`")
-    return TensorType((*a[:-1], out), out_dtype or tensor_a.dtype)
+    return TensorType((*a[:-1], out), number_dtype("nn.matmul", out_dtype, tensor_a.dtype))
 
 
 @matmul.infer_operands
@@ -262,7 +262,8 @@ def batch_matmul(
     a, b = _swapped(tensor_a, transpose_a), _swapped(tensor_b, transpose_b)
     batch = require_broadcast(a[0], b[0], "batches of `tensor_a` and `tensor_b`")
     require_equal(a[2], b[1], "contracted axes of `tensor_a` and `tensor_b`")
-    return TensorType((batch, a[1], b[2]), out_dtype or tensor_a.dtype)
+    dtype = number_dtype("nn.batch_matmul", out_dtype, tensor_a.dtype)
+    return TensorType((batch, a[1], b[2]), dtype)
 
 
 @batch_matmul.numpy

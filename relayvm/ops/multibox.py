@@ -67,9 +67,10 @@ def multibox_prior(
         ("offsets", offsets, 2),
     ):
         require_numbers(_PRIOR, attribute, values, count)
-    if min(ratios) <= 0:
-        message = f"`ratios` of `{_PRIOR}` must be above 0, got {list(ratios)}"
-        raise ShapeError(message, "bad-attribute")
+    for attribute, numbers in (("sizes", sizes), ("ratios", ratios)):
+        if min(numbers) <= 0:
+            message = f"`{attribute}` of `{_PRIOR}` must be above 0, got {list(numbers)}"
+            raise ShapeError(message, "bad-attribute")
     boxes = dim_mul(product(data.shape[2:]), len(sizes) + len(ratios) - 1)
     return TensorType((1, boxes, 4), data.dtype)
 

@@ -14,7 +14,7 @@ from relayvm.ops.axes import require_rank
 from relayvm.ops.linalg import contraction, require_factors
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
-from relayvm.ops.schema import Numeric
+from relayvm.ops.schema import Numeric, number_dtype
 
 
 @operator("nn.contrib_dense_pack", fusion=Fusion.CONTRACTION, ignored=("weight_layout",))
@@ -51,7 +51,8 @@ def contrib_dense_pack(
         require_equal(data.shape[-1], weight.shape[1], inner)
         if units is not None:
             out = require_equal(out, units, what)
-    return TensorType((*data.shape[:-1], out), out_dtype or data.dtype)
+    dtype = number_dtype("nn.contrib_dense_pack", out_dtype, data.dtype)
+    return TensorType((*data.shape[:-1], out), dtype)
 
 
 def _require_filled(blocks: Dim, size: Dim, extent: Dim, what: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -259,6 +260,7 @@ def dilate(data: Numeric, *, strides: Ints = (1, 1), dilation_value: float = 0.0
     if len(strides) != data.rank or min(strides, default=1) < 1:
         wanted = f"`strides` of `nn.dilate` must be {data.rank} numbers of at least 1"
         raise ShapeError(f"{wanted}, got {list(strides)}", "bad-attribute")
+    require_element("nn.dilate", "dilation_value", dilation_value, data.dtype)
     return TensorType(_dilated(data.shape, strides), data.dtype)
 
 
@@ -274,6 +276,13 @@ def _(data: Array, *, strides: Ints, dilation_value: float) -> Array:
     result = np.full(shape, te_value(dilation_value, data.dtype))
     result[tuple(slice(None, None, s) for s in strides)] = data
     return result
+
+
+def require_element(name: str, attribute: str, value: float, dtype: DType) -> None:
+    """Raise ShapeError unless a number of an attribute can be an element: any one of floats."""
+    if dtype.is_integer and not (math.isfinite(value) and dtype.min <= int(value) <= dtype.max):
+        message = f"`{attribute}` of `{name}` must be a number of {dtype}, got {value}"
+        raise ShapeError(message, "bad-attribute")
 
 
 def te_value(value: float, dtype: Any) -> Any:

@@ -92,6 +92,9 @@ def _slid(name: str, window: Window, k: int, size: Dim, taps: int, attrs: Attrib
 
 def _adapted(name: str, spatial: int, shape: Dims, at: Ints, attrs: Attributes) -> tuple[Axis, ...]:
     wanted: Dims = require_known(attrs["output_size"], f"`output_size` of `{name}`")
+    if 0 in wanted:
+        message = f"`output_size` of `{name}` must be above 0, got {list(wanted)}"
+        raise ShapeError(message, "bad-attribute")
     if len(wanted) not in (0, 1, spatial):
         message = f"`output_size` of `{name}` must have 0, 1 or {spatial} entries"
         raise ShapeError(f"{message}, got {list(wanted)}", "bad-attribute")

@@ -47,9 +47,13 @@ def require_parameter(
     if given.rank > (data is not None):
         ranks = "rank 0" if data is None else "rank 0 or 1"
         raise ShapeError(f"`{operand}` of `{name}` must have {ranks}, got {given.rank}")
-    if data is None or not given.rank or given.shape[0] == 1:
+    if data is None or not given.rank:
+        return
+    if given.shape[0] == 1 and not data.rank:
         return
     place = require_axis(axis, data.rank, f"`axis` of `{name}`")
+    if given.shape[0] == 1:
+        return
     what = f"entries of `{operand}` of `{name}` and axis {place} of the data"
     require_equal(given.shape[0], data.shape[place], what)
 

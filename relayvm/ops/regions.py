@@ -41,6 +41,9 @@ def _region_type(name: str, data: TensorType, rois: TensorType, attrs: Any) -> T
     if not math.isfinite(attrs["spatial_scale"]):
         message = f"`spatial_scale` of `{name}` must be finite, got {attrs['spatial_scale']}"
         raise ShapeError(message, "bad-attribute")
+    if attrs.get("sample_ratio", 0) > _MOST:
+        message = f"`sample_ratio` of `{name}` must be at most {_MOST}"
+        raise ShapeError(f"{message}, got {attrs['sample_ratio']}", "bad-attribute")
     channels = layout.canonical(data.shape)[1]
     return TensorType(layout.arranged((rois.shape[0], channels, *pooled)), data.dtype)
 

@@ -232,13 +232,24 @@ Bounds = tuple[int, "int | None"]
 
 
 def _reshaped_like(source: Dims, like: Dims, lhs: Bounds, rhs: Bounds) -> Dims:
-    left, right = slice(*lhs).indices(len(source)), slice(*rhs).indices(len(like))
+    left = [_axis_bound("lhs", bound, len(source), k) for k, bound in enumerate(lhs)]
+    right = [_axis_bound("rhs", bound, len(like), k) for k, bound in enumerate(rhs)]
     if left[0] > left[1] or right[0] > right[1]:
         raise ShapeError("a range of axes of `reshape_like` ends before it begins", "bad-attribute")
     old, new = source[left[0] : left[1]], like[right[0] : right[1]]
     what = "numbers of elements of `data` and `shape_like`"
     require_equal(product(old), product(new), what)
     return (*source[: left[0]], *new, *source[left[1] :])
+
+
+def _axis_bound(side: str, bound: int | None, rank: int, which: int) -> int:
+    """Return a begin or an end of axes counted from the front; there may be none behind it."""
+    if bound is None:
+        return rank * which
+    if not -rank <= bound <= rank:
+        name = f"`{side}_{('begin', 'end')[which]}` of `reshape_like`"
+        raise ShapeError(f"{name} is {bound}, legal are {-rank} to {rank}", "bad-axis")
+    return bound + rank if bound < 0 else bound
 
 
 @reshape_like.numpy

@@ -25,7 +25,7 @@ from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, Operator, operator
 from relayvm.ops.resampling import Axis, Taps, read_region, read_way, total_of
 from relayvm.ops.reshaping import unflattened
-from relayvm.ops.schema import AnyTensor, Dims, Float, Floats, Integer, Numeric, like
+from relayvm.ops.schema import AnyTensor, Dims, Float, Floats, Integer, Numeric, like, number_dtype
 from relayvm.ops.windows import both
 
 _DYNAMIC = "dyn.image.resize2d"
@@ -238,12 +238,6 @@ def _sized(name: str, data: TensorType, axes: Sequence[Axis], at: Sequence[int])
     return tuple(results.get(k, d) for k, d in enumerate(data.shape))
 
 
-def _result_dtype(name: str, data: TensorType, given: DType | None) -> DType:
-    if given is not None and given.is_bool:
-        raise ShapeError(f"`out_dtype` of `{name}` must be a number, got bool", "dtype-mismatch")
-    return given or data.dtype
-
-
 def _forward(spatial: int, what: str, axes_text: str, example: str) -> Operator:
     name, letters = f"image.resize{spatial}d", SPATIAL[spatial]
 
@@ -265,7 +259,7 @@ def _forward(spatial: int, what: str, axes_text: str, example: str) -> Operator:
         require_rank(data, spatial + 2, spatial + 2, f"`data` of `{name}`")
         axes, at = _geometry(name, spatial, data.shape, attrs)
         shape = _sized(name, data, axes, at)
-        return TensorType(shape, _result_dtype(name, data, out_dtype))
+        return TensorType(shape, number_dtype(name, out_dtype, data.dtype))
 
     doc = _TEXT.format(what=what, axes=axes_text) + f"\n{example}"
     row = operator(name, fusion=Fusion.INJECTIVE, ulp=8, doc=doc)(rule)
@@ -309,6 +303,7 @@ def _backward(spatial: int, example: str) -> Operator:
         axes, at = _geometry(name, spatial, data.shape, attrs)
         for axis, (a, b) in enumerate(zip(grad.shape, _sized(name, data, axes, at))):
             require_equal(a, b, f"axis {axis} of `grad` of `{name}` and of the resized `data`")
+        number_dtype(name, out_dtype, data.dtype)
         return TensorType(data.shape, grad.dtype)
 
     doc = (
@@ -403,7 +398,7 @@ def dyn_resize2d(
     read_way(_DYNAMIC, attrs)
     sizes = open_shape(size, f"`size` of `{_DYNAMIC}`")
     shape = _layout(layout).arranged((*_layout(layout).canonical(data.shape)[:2], *sizes))
-    return TensorType(shape, _result_dtype(_DYNAMIC, data, out_dtype))
+    return TensorType(shape, number_dtype(_DYNAMIC, out_dtype, data.dtype))
 
 
 def _layout(text: str) -> Layout:

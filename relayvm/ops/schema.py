@@ -253,7 +253,15 @@ def _read_sections(value: Any) -> int | Ints:
     return _read_ints(value) if isinstance(value, (tuple, list)) else _read_int(value)
 
 
+def _read_dtype(value: Any) -> DType:
+    if value is None:  # which numpy takes for float64
+        raise TypeError
+    return dtype_of(value)
+
+
 def _read_pairs(value: Any) -> Pairs:
+    if not isinstance(value, (tuple, list)):
+        raise TypeError
     pairs = tuple(_read_ints(v) for v in value)
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError
@@ -265,7 +273,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "bool": _read_bool,
     "float": _read_float,
     "str": _read_str,
-    "DType": dtype_of,
+    "DType": _read_dtype,
     "Dim": _read_dim,
     "Ints": _read_ints,
     "Dims": _read_dims,
@@ -387,6 +395,13 @@ def _class_text(given: Type) -> str:
             return f"a value of type parameter `{name}`"
         case _:
             return "a value of another type"
+
+
+def number_dtype(name: str, given: DType | None, default: DType) -> DType:
+    """Return the dtype of a result; raises ShapeError where `out_dtype` is no number."""
+    if given is not None and given.is_bool:
+        raise ShapeError(f"`out_dtype` of `{name}` must be a number, got bool", "dtype-mismatch")
+    return given or default
 
 
 def require_same_dtype(a: DType, b: DType, what: str) -> DType:

@@ -63,6 +63,10 @@ def slice_ranges(shape: Dims, spec: SliceSpec) -> tuple[_Range, ...]:
             f" {count(min(len(axes), len(shape)), 'axis', 'axes')}",
             "bad-attribute",
         )
+    most = max(1, len(shape) if spec.axes is None else len(axes))
+    if len(spec.strides) > most:
+        message = f"`strides` of `strided_slice` has {len(spec.strides)} entries for"
+        raise ShapeError(f"{message} {count(most, 'axis', 'axes')}", "bad-attribute")
     ranges = [_Range(0, 1, dim) for dim in shape]
     for k, axis in enumerate(require_axes(axes, len(shape), "`axes` of `strided_slice`")):
         ranges[axis] = _axis_range(shape[axis], k, spec)
@@ -84,7 +88,9 @@ def _axis_range(extent: Dim, k: int, spec: SliceSpec) -> _Range:
         return _Range(place, 1, dim_max(size, 0))
     place, span = (_forward if stride > 0 else _backward)(extent, begin, end)
     step = abs(stride)
-    return _Range(place, stride, dim_max(dim_floordiv(dim_add(span, step - 1), step), 0))
+    size = dim_max(dim_floordiv(dim_add(span, step - 1), step), 0)
+    # Nothing is taken from behind the end, which is no place to take it from.
+    return _Range(0 if size == 0 else place, stride, size)
 
 
 # Both give the first place and the distance from it to the end. A bound is moved to the end of the

@@ -16,7 +16,7 @@ from relayvm.ops.layouts import Layout, data_layout
 from relayvm.ops.loads import Index
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
-from relayvm.ops.padding import te_number, te_value
+from relayvm.ops.padding import require_element, te_number, te_value
 from relayvm.ops.schema import AnyTensor, Dims, Ints, Numeric, Pairs, SameDtype
 from relayvm.ops.windows import both, require_natural
 
@@ -204,6 +204,7 @@ def space_to_batch_nd(
     """
     name = "nn.space_to_batch_nd"
     count = _blocks(name, data, block_shape, paddings, "paddings")
+    require_element(name, "pad_value", pad_value, data.dtype)
     return TensorType(_batched(data.shape, count, block_shape, paddings, True), data.dtype)
 
 

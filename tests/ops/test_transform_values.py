@@ -209,3 +209,9 @@ def test_values_that_are_not_known_leave_the_sizes_open() -> None:
     types = [TensorType((2, 6), FLOAT32), TensorType((2,), INT32)]
     args = [Var(f"p{k}", t) for k, t in enumerate(types)]
     assert OPS["dyn.reshape"].call_type(types, {}, args) == TensorType((ANY, ANY), FLOAT32)
+
+
+def test_a_slice_behind_the_end_is_empty_where_sizes_are_known() -> None:
+    text = "def @main(%x: Tensor[(5), float32]) { strided_slice(%x, begin=[100], end=[200]) }"
+    vm = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text)))
+    assert vm.run(np.zeros(5, np.float32)).shape == (0,)

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from relayvm.base.abi import DimCheck, Kernel, KernelSignature
-from relayvm.base.diagnostics import InternalError, RelayError
+from relayvm.base.diagnostics import InternalError, RelayError, error
 from relayvm.base.dims import (
     ANY,
     AnyDim,
@@ -21,10 +21,13 @@ from relayvm.base.dims import (
     DimVar,
     dim_substitute,
     dim_variables,
+    greatest_factor,
+    greatest_number,
     symbol,
 )
 from relayvm.base.dtypes import INT64, number_of
 from relayvm.base.shapes import Check, shape_context
+from relayvm.base.source import Span
 from relayvm.base.target import Target
 from relayvm.compiler.transforms.blocks import split_block
 from relayvm.ir.equal import structural_equal, structural_hash
@@ -34,7 +37,7 @@ from relayvm.kernels.build import KernelRequest, build_kernels
 from relayvm.kernels.compute import Placeholder, Tensor, compute, const, placeholder
 from relayvm.ops.custom import at, check_computed
 from relayvm.ops.operator import Operator
-from relayvm.ops.tracing import check_equation, substitute_dims
+from relayvm.ops.tracing import check_equation, substitute_dims, tensors_of
 
 MAX_NAME = 60
 
@@ -94,7 +97,8 @@ class KernelTable:
             for kind in kinds:
                 tracer.input(kind)
             with shape_context() as context:
-                op.result_type(tuple(map(_type_of, tracer.inputs)), call.attrs)
+                promised = op.result_type(tuple(map(_type_of, tracer.inputs)), call.attrs)
+            _require_numbers(op, promised, context.checks, call.span)
             tracer.require(context.checks, op.name)
             tracers.append(tracer.agreed() or tracer)
         first, second = tracers
@@ -150,6 +154,9 @@ def _tensor_type(kind: Type | None) -> TensorType:
 def _without_symbols(kind: TensorType) -> TensorType:
     """Return the type with `?` for each size that is not known: each is read from its axis."""
     return TensorType(tuple(d if isinstance(d, int) else ANY for d in kind.shape), kind.dtype)
+
+
+_MOST_NUMBER = 1 << 62
 
 
 class _Tracer:
@@ -335,11 +342,29 @@ def _apply(op: Operator, args: Sequence[object], call: Call, tracer: _Tracer) ->
     attrs = {name: substitute_dims(v, tracer.renamed) for name, v in call.attrs.items()}
     with shape_context() as context:
         promised = op.result_type(tuple(_type_of(a) for a in args), attrs)
+    _require_numbers(op, promised, context.checks, call.span)
     tracer.require(context.checks, op.name)
     try:
         return check_computed(op, promised, op.apply("compute", *args, **op.complete_attrs(attrs)))
     except RelayError as failure:
         raise at(failure, call.span) from None
+
+
+def _require_numbers(
+    op: Operator, result: Type, checks: Sequence[Check], span: Span | None
+) -> None:
+    """Raise RelayError `size-overflow` where sizes are computed with numbers that no size has."""
+    compared = [dim for check in checks for dim in (check.a, check.b)]
+    greatest = max((greatest_number(dim) for dim in compared), default=0)
+    for tensor in tensors_of(result):
+        factors = tensor.dtype.itemsize_bytes
+        for dim in tensor.shape:
+            greatest = max(greatest, greatest_number(dim))
+            factors *= max(1, greatest_factor(dim))
+        greatest = max(greatest, factors)
+    if greatest > _MOST_NUMBER:
+        message = f"sizes of `{op.name}` are computed with numbers above 2^62"
+        raise error("size-overflow", message, span)
 
 
 def _type_of(value: object) -> Type:
