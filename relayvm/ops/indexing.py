@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from relayvm.base.dims import Dim
+from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_mul
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, Type
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
+from relayvm.kernels.schedules.program import Memory, Writer
 from relayvm.ops.axes import product, require_axis, require_rank
-from relayvm.ops.loads import load_wide
+from relayvm.ops.loads import wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
-from relayvm.ops.reshaping import flattened, unflattened
+from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import AnyTensor, Integer, Numeric
 
 MODES = ("clip", "wrap", "fast")
+# So many columns are added to together: a range of them is a part of its own for threads.
+_COLUMNS = 512
 _KERNEL_MODES = {"clip": "clip", "wrap": "wrap", "fast": "trap"}
 
 
@@ -134,7 +137,7 @@ def _(data: Tensor, indices: Tensor, *, batch_dims: int, axis: int | None, mode:
     return te.compute(shape, element, "take")
 
 
-@operator("take_grad", fusion=Fusion.REDUCTION, value_traps=_may_miss)
+@operator("take_grad", fusion=Fusion.OPAQUE, value_traps=_may_miss)
 def take_grad(
     grad: Numeric,
     data: AnyTensor,
@@ -181,18 +184,44 @@ def _(
     place = 0 if axis is None else require_axis(axis, data.rank)
     batch = 0 if axis is None else take_batch(batch_dims, place, indices.rank)
     extent = product(data.shape) if axis is None else data.shape[place]
+    # The axes: those of the batch, those before the axis, it, and those behind it.
+    within = product(data.shape[batch:place])
+    outer, taken = product(data.shape[:place]), product(indices.shape[batch:])
+    inner: Dim = 1 if axis is None else product(data.shape[place + 1 :])
+    blocks = dim_floordiv(dim_add(inner, _COLUMNS - 1), _COLUMNS)
+    kind = wide(grad.dtype)
 
-    def element(*i: ScalarExpr) -> ScalarExpr:
-        def term(*r: ScalarExpr) -> ScalarExpr:
-            at = te.index(indices[i[:batch] + r], extent, _KERNEL_MODES[mode])
-            if axis is None:
-                return te.select(at.equal(flattened(i, data.shape)), load_wide(grad, r), 0)
-            source = i[:place] + r + i[place + 1 :]
-            return te.select(at.equal(i[place]), load_wide(grad, source), 0)
+    def build(w: Writer, grad: Memory, indices: Memory, result: Memory) -> None:
+        with w.phase(dim_mul(outer, blocks)) as part:
+            row, block = unflattened(part, (outer, blocks))
+            group = row if within == 1 else row // te.dim(within)
+            begin = w.let(block * _COLUMNS)
+            end = w.let(te.scalar("minimum", begin + _COLUMNS, te.dim(inner)))
 
-        return te.cast(te.reduce("sum", indices.shape[batch:], term), grad.dtype)
+            def at(row: ScalarExpr, j: ScalarExpr) -> ScalarExpr:
+                return w.shifted(j, w.let(row * te.dim(inner)))
 
-    return te.compute(data.shape, element, "take_grad")
+            with w.loop(0, extent) as k:
+                here = w.let(row * te.dim(extent) + k)
+                w.vectors(begin, end, lambda j: _put(result, at(here, j), te.const(0, kind)))
+            with w.loop(0, taken) as k:
+                chosen = indices[group * te.dim(taken) + k]
+                target = w.let(te.index(chosen, extent, _KERNEL_MODES[mode]))
+                to, source = w.let(row * te.dim(extent) + target), w.let(row * te.dim(taken) + k)
+
+                def step(j: ScalarExpr) -> None:
+                    value = te.cast(grad[at(source, j)], kind)
+                    _put(result, at(to, j), result[at(to, j)] + value)
+
+                w.vectors(begin, end, step)
+
+    work = dim_mul(outer, dim_mul(inner, dim_add(extent, taken)))
+    (total,) = te.program([(data.shape, kind)], [grad, indices], build, work, "take_grad")
+    return te.compute(data.shape, lambda *i: te.cast(total[i], grad.dtype), "take_grad")
+
+
+def _put(memory: Memory, at: ScalarExpr, value: ScalarExpr) -> None:
+    memory[at] = value
 
 
 @take_grad.reduction_size

@@ -13,10 +13,12 @@ from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.ops.axes import require_rank
+from relayvm.ops.axes import product, require_rank
+from relayvm.ops.fourier import transformed
 from relayvm.ops.loads import Index, load_wide, wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
+from relayvm.ops.reshaping import flattened, unflattened
 from relayvm.ops.schema import Dims, Float, SameDtype, like
 
 
@@ -42,6 +44,8 @@ def dft(re_data: Float, im_data: SameDtype, *, inverse: bool = False) -> TupleTy
     """The discrete Fourier transform along the last axis, real and imaginary parts; with `inverse`
     the inverse.
 
+    A line with an element that is not finite is NaN throughout.
+
     >>> %r = float32 [1, 2]
     >>> %i = float32 [0, 0]
     >>> dft(%r, %i).0
@@ -62,33 +66,31 @@ def _(re_data: Array, im_data: Array, *, inverse: bool) -> tuple[Array, ...]:
     re, im = re_data.astype(kind)[..., None, :], im_data.astype(kind)[..., None, :]
     parts = (re * c - im * s).sum(-1), (re * s + im * c).sum(-1)
     factor = kind.type(1 / size if inverse and size else 1)
+    lost = ~(np.isfinite(re_data) & np.isfinite(im_data)).all(-1, keepdims=True)
+    parts = tuple(np.where(lost, kind.type(np.nan), p) for p in parts)
     return tuple((p * factor).astype(re_data.dtype) for p in parts)
 
 
 @dft.compute
 def _(re_data: Tensor, im_data: Tensor, *, inverse: bool) -> tuple[Tensor, ...]:
-    size, kind = re_data.shape[-1], wide(re_data.dtype)
+    shape, kind = re_data.shape, wide(re_data.dtype)
+    size, others = shape[-1], shape[:-1]
+    columns = (size, product(others))
 
-    def part(imaginary: bool) -> Tensor:
+    def column(data: Tensor) -> Tensor:
+        def element(k: ScalarExpr, line: ScalarExpr) -> ScalarExpr:
+            return te.cast(data[unflattened(line, others) + (k,)], kind)
+
+        return te.compute(columns, element, "columns")
+
+    def row(found: Tensor) -> Tensor:
         def element(*i: ScalarExpr) -> ScalarExpr:
-            def term(k: ScalarExpr) -> ScalarExpr:
-                turns = i[-1] * k
-                c = _wave("cos", turns, size, kind)
-                s = _wave("sin", turns, size, kind)
-                s = s if inverse else te.scalar("negative", s)
-                re, im = load_wide(re_data, (*i[:-1], k)), load_wide(im_data, (*i[:-1], k))
-                return re * s + im * c if imaginary else re * c - im * s
+            return te.cast(found[i[-1], flattened(i[:-1], others)], re_data.dtype)
 
-            total = te.reduce("sum", (size,), term)
-            if inverse:
-                one = te.const(1.0, FLOAT64)
-                factor = te.scalar("divide", one, te.cast(te.dim(size), FLOAT64))
-                total = total * te.cast(factor, kind)
-            return te.cast(total, re_data.dtype)
+        return te.compute(shape, element, "dft")
 
-        return te.compute(re_data.shape, element, "dft")
-
-    return part(False), part(True)
+    re, im = transformed(column(re_data), column(im_data), inverse)
+    return row(re), row(im)
 
 
 @dft.reduction_size
