@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from relayvm.base.dtypes import INT64
 from relayvm.ir.expr import Constant, Expr, Tuple, TupleGetItem
+from relayvm.ops.creation import shape_of
 from relayvm.ops.elementwise import cast
 from relayvm.ops.gradient_elementwise import Gradients
+from relayvm.ops.indexing import take
 from relayvm.ops.movement import stack, transpose
 from relayvm.ops.operator import GradientCall, Operator
 from relayvm.ops.regions import roi_align, roi_pool, yolo_reorg
 from relayvm.ops.regions_grads import roi_align_grad, roi_pool_grad
 from relayvm.ops.reshaping import reshape, reshape_like
-from relayvm.ops.resizing import RESIZES
+from relayvm.ops.resizing import RESIZES, dyn_resize2d, dyn_resize2d_grad
 from relayvm.ops.rows import multiply, sum_
 from relayvm.ops.sampling import affine_grid, grid_sample
 from relayvm.ops.sampling_grads import grid_sample_grad
@@ -55,6 +58,21 @@ def _add_resize(forward: Operator, backward: Operator) -> None:
 
 for _forward, _backward in RESIZES:
     _add_resize(_forward, _backward)
+
+
+@dyn_resize2d.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    attrs = {**call.attrs, "out_dtype": None}
+    of_data = cast(g, dtype=call.type_of("data").dtype)
+    return dyn_resize2d_grad(of_data, call.data, call.roi, **attrs), None, None
+
+
+@dyn_resize2d_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    attrs = {**call.attrs, "extrapolation_value": 0.0, "out_dtype": None}
+    places = Constant(np.array([call.layout.index(a) for a in "HW"], np.int64))
+    size = take(shape_of(call.grad, dtype=INT64), places, axis=0)
+    return dyn_resize2d(g, size, call.roi, **attrs), None, None
 
 
 @affine_grid.gradient

@@ -5,6 +5,7 @@ from __future__ import annotations
 from relayvm.ir.expr import Expr, Tuple, TupleGetItem
 from relayvm.ops.axes import require_axis
 from relayvm.ops.creation import zeros_like
+from relayvm.ops.dynamic_upsampling import DYNAMIC_UPSAMPLING
 from relayvm.ops.gradient_elementwise import Gradients
 from relayvm.ops.gradient_expressions import in_dtype_of
 from relayvm.ops.movement import concatenate, split_like
@@ -111,3 +112,17 @@ def _add_upsampling(forward: Operator, backward: Operator) -> None:
 
 for _forward, _backward in UPSAMPLING:
     _add_upsampling(_forward, _backward)
+
+
+def _add_dynamic_upsampling(forward: Operator, backward: Operator) -> None:
+    @forward.gradient
+    def _(call: GradientCall, g: Expr) -> Gradients:
+        return backward(g, *call.args, **call.attrs), *(None,) * (len(call.args) - 1)
+
+    @backward.gradient
+    def _(call: GradientCall, g: Expr) -> Gradients:
+        return forward(g, *call.args[2:], **call.attrs), *(None,) * (len(call.args) - 1)
+
+
+for _forward, _backward in DYNAMIC_UPSAMPLING:
+    _add_dynamic_upsampling(_forward, _backward)

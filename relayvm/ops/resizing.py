@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import AnyTensor, Dims, Float, Floats, Integer, Numeric, like, number_dtype
 from relayvm.ops.windows import both
 
-_DYNAMIC = "dyn.image.resize2d"
+_DYNAMIC, _BACK = "dyn.image.resize2d", "dyn.image.resize2d_grad"
 
 
 # -- numpy ----------------------------------------------------------------------------------------
@@ -157,15 +157,27 @@ def resized_tensor(data: Tensor, axes: Sequence[Axis], at: Sequence[int], dtype:
     return te.compute(shape, element, "resize")
 
 
-def _gradient_tensor(grad: Tensor, data: Tensor, axes: Sequence[Axis], at: Sequence[int]) -> Tensor:
+Regional = Callable[[Memory], Sequence[Axis]]
+
+
+def _gradient_tensor(
+    grad: Tensor,
+    data: Tensor,
+    axes: Sequence[Axis],
+    at: Sequence[int],
+    roi: tuple[Tensor, Regional] | None = None,
+) -> Tensor:
+    """Return the gradient of the data; with a `roi` in a tensor the axes follow from it."""
     total = total_of(grad.dtype)
     outer = [k for k in range(grad.rank) if k not in at]
     lines = tuple(grad.shape[k] for k in outer)
     sizes = tuple(data.shape[a] for a in at)
     places = tuple(axis.result for axis in axes)
 
-    def build(w: Writer, g: Memory, result: Memory) -> None:
+    def build(w: Writer, g: Memory, *more: Memory) -> None:
+        *region, result = more
         with w.phase(product(lines)) as line:
+            around = axes if roi is None else roi[1](region[0])
             index: list[Any] = [None] * grad.rank
             for k, value in zip(outer, unflattened(line, lines)):
                 index[k] = w.let(value)
@@ -180,7 +192,7 @@ def _gradient_tensor(grad: Tensor, data: Tensor, axes: Sequence[Axis], at: Seque
                 result[placed(unflattened(flat, sizes))] = 0.0
             with w.loop(0, te.dim(product(places))) as flat:
                 inner = [w.let(v) for v in unflattened(flat, places)]
-                taps = [axis.taps(SCALARS, i, total) for axis, i in zip(axes, inner)]
+                taps = [axis.taps(SCALARS, i, total) for axis, i in zip(around, inner)]
                 slope, inside = te.cast(g[placed(inner)], total), _inside_value(taps)
                 slope = w.let(slope if inside is None else te.select(inside, slope, 0.0))
                 for choice in _choices(taps):
@@ -193,7 +205,8 @@ def _gradient_tensor(grad: Tensor, data: Tensor, axes: Sequence[Axis], at: Seque
                     result[placed(chosen)] = result[placed(chosen)] + part
 
     work = dim_mul(product(grad.shape), 4 ** len(at))
-    (summed,) = te.program([(data.shape, total)], [grad], build, work, "resize_grad")
+    inputs = [grad] if roi is None else [grad, roi[0]]
+    (summed,) = te.program([(data.shape, total)], inputs, build, work, "resize_grad")
     return te.compute(data.shape, lambda *i: te.cast(summed[i], grad.dtype), "resize_grad")
 
 
@@ -365,7 +378,6 @@ RESIZES = (
     ulp=8,
     ignored=("size", "roi"),
     value_operands=("size",),
-    no_gradient="there is no operator yet that resizes back to the size of a tensor",
 )
 def dyn_resize2d(
     data: Numeric,
@@ -459,4 +471,73 @@ def _dynamic_compute(dims: Dims, data: Tensor, size: Tensor, roi: Tensor, **attr
 
 dyn_resize2d.compute(like(dyn_resize2d.rule)(_dynamic_compute))
 
-OPERATORS = (*(row for pair in RESIZES for row in pair), dyn_resize2d)
+
+@operator(_BACK, fusion=Fusion.OPAQUE, ulp=8, ignored=("size",))
+def dyn_resize2d_grad(
+    grad: Float,
+    data: AnyTensor,
+    roi: Float,
+    *,
+    layout: str = "NCHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "round",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: bool = False,
+    extrapolation_value: float = 0.0,
+    out_dtype: DType | None = None,
+) -> TensorType:
+    """For each element of `data` the sum of `grad` times its weights in `dyn.image.resize2d`, whose
+    sizes are those of `grad`.
+
+    >>> %g = float32 [[[[1, 10, 100, 1000]]]]
+    >>> %x = float32 [[[[0, 0]]]]
+    >>> %r = float32 [0, 0, 1, 1]
+    >>> dyn.image.resize2d_grad(%g, %x, %r)
+    [[[[33.5, 1077.5]]]]
+    """
+    attrs = locals()
+    for operand, tensor in (("grad", grad), ("data", data)):
+        require_rank(tensor, 4, 4, f"`{operand}` of `{_BACK}`")
+    if length_of(roi, f"`roi` of `{_BACK}`") != 4:
+        raise ShapeError(f"`roi` of `{_BACK}` must have 4 entries, got {roi.shape[0]}")
+    read_way(_BACK, attrs)
+    number_dtype(_BACK, out_dtype, data.dtype)
+    plan = _layout(layout)
+    kept = zip(plan.canonical(grad.shape)[:2], plan.canonical(data.shape)[:2])
+    for what, (a, b) in zip(("batches", "channels"), kept):
+        require_equal(a, b, f"{what} of `grad` and `data` of `{_BACK}`")
+    return TensorType(data.shape, grad.dtype)
+
+
+@dyn_resize2d_grad.numpy
+@like(dyn_resize2d_grad.rule)
+def _(grad: Array, data: Array, roi: Array, **attrs: Any) -> Array:
+    total = total_of(dtype_of(grad.dtype))
+    region = [ARRAYS.cast(v, total).reshape(()) for v in roi.reshape(4, 1)]
+    sizes = [grad.shape[a] for a in _layout(attrs["layout"]).places[2:]]
+    return _gradient_array(grad, data, *_dynamic_axes(data.shape, sizes, region, attrs))
+
+
+@dyn_resize2d_grad.compute
+@like(dyn_resize2d_grad.rule)
+def _(grad: Tensor, data: Tensor, roi: Tensor, **attrs: Any) -> Tensor:
+    total = total_of(grad.dtype)
+    sizes = [grad.shape[a] for a in _layout(attrs["layout"]).places[2:]]
+
+    def regional(region: Memory) -> Sequence[Axis]:
+        ends = [te.cast(region[te.dim(k)], total) for k in range(4)]
+        return _dynamic_axes(data.shape, sizes, ends, attrs)[0]
+
+    axes, at = _dynamic_axes(data.shape, sizes, [te.const(0.0, total)] * 4, attrs)
+    return _gradient_tensor(grad, data, axes, at, (roi, regional))
+
+
+@dyn_resize2d_grad.reduction_size
+@like(dyn_resize2d_grad.rule)
+def _(grad: TensorType, data: TensorType, roi: TensorType, **attrs: Any) -> Dim:
+    places = _layout(attrs["layout"]).places[2:]
+    return dim_mul(product(grad.shape[a] for a in places), 16)
+
+
+OPERATORS = (*(row for pair in RESIZES for row in pair), dyn_resize2d, dyn_resize2d_grad)

@@ -154,7 +154,10 @@ def sampled_array(data: Array, axes: Samplings, at: Sequence[int]) -> Array:
     return numeric.cast(summed, dtype)
 
 
-def _gradient_array(grad: Array, data: Array, axes: Samplings, at: Sequence[int]) -> Array:
+def upsampling_gradient_array(
+    grad: Array, data: Array, axes: Samplings, at: Sequence[int]
+) -> Array:
+    """Return the sums of a gradient times the weights of elements."""
     total = _total(dtype_of(grad.dtype)).numpy
     g = grad.astype(total)
     result = np.zeros(data.shape, total)
@@ -203,7 +206,10 @@ def sampled_tensor(data: Tensor, axes: Samplings, at: Sequence[int]) -> Tensor:
     return te.compute(shape, element, "upsampling")
 
 
-def _gradient_tensor(grad: Tensor, data: Tensor, axes: Samplings, at: Sequence[int]) -> Tensor:
+def upsampling_gradient_tensor(
+    grad: Tensor, data: Tensor, axes: Samplings, at: Sequence[int]
+) -> Tensor:
+    """Return the loop-level form of the same."""
     total = _total(grad.dtype)
     windows = [axis.window() for axis in axes]
 
@@ -439,12 +445,12 @@ def _add_backward(row: Operator) -> None:
     @row.numpy
     @like(row.rule)
     def _(grad: Array, data: Array, **attrs: Any) -> Array:
-        return _gradient_array(grad, data, *_samplings(row.name, data, attrs))
+        return upsampling_gradient_array(grad, data, *_samplings(row.name, data, attrs))
 
     @row.compute
     @like(row.rule)
     def _(grad: Tensor, data: Tensor, **attrs: Any) -> Tensor:
-        return _gradient_tensor(grad, data, *_samplings(row.name, data, attrs))
+        return upsampling_gradient_tensor(grad, data, *_samplings(row.name, data, attrs))
 
     @row.reduction_size
     @like(row.rule)

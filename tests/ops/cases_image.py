@@ -48,6 +48,16 @@ IMAGE_CASES: dict[str, list[Case]] = {
         ]
         for n, rows in _RESIZES
     },
+    "dyn.image.resize2d_grad": [
+        Case(
+            (result_shape("image.resize2d", (shape,), attrs), shape, (4,)),
+            {k: v for k, v in attrs.items() if k not in ("size", "roi")},
+            {2: "float32"},
+            {2: attrs.get("roi", (0, 0, 1, 1))},
+            known=(2,),
+        )
+        for shape, attrs in _RESIZE_2D
+    ],
     "dyn.image.resize2d": [
         Case(
             (shape, (2,), (4,)),

@@ -82,6 +82,25 @@ SPACE_CASES: dict[str, list[Case]] = {
         f"{name}_grad": [Case((result_shape(name, (s,), a), s), a) for s, a in rows]
         for name, rows in (("nn.upsampling", _UP), ("nn.upsampling3d", _UP_3D))
     },
+    "dyn.nn.upsampling_grad": [
+        Case(
+            ((1, 1, 4, 5), (1, 1, 2, 3), (), ()), {}, {2: "float32", 3: "float32"}, {2: 2.0, 3: 1.5}
+        ),
+        Case(
+            ((1, 2, 4, 1), (1, 2, 3, 1), (), ()),
+            {"layout": "NHWC", "method": "bilinear", "align_corners": True},
+            {2: "float32", 3: "float64"},
+            {2: 1.0, 3: 1.4},
+        ),
+    ],
+    "dyn.nn.upsampling3d_grad": [
+        Case(
+            ((1, 1, 4, 1, 3), (1, 1, 2, 1, 2), (), (), ()),
+            {"method": "trilinear"},
+            {2: "float32", 3: "float32", 4: "float32"},
+            {2: 2.0, 3: 1.0, 4: 1.5},
+        ),
+    ],
     "dyn.nn.upsampling": [
         Case(((1, 1, 2, 3), (), ()), {}, {1: "float32", 2: "float32"}, {1: 2.0, 2: 1.5}),
         Case(
