@@ -22,7 +22,7 @@ from relayvm.ops.windows import Window, both, read_window
 _NAME = "image.dilation2d"
 
 
-def _plan(attrs: Any) -> tuple[Window, Layout, Layout]:
+def dilation_plan(attrs: Any) -> tuple[Window, Layout, Layout]:
     """Return the window, and the layouts of data and weight."""
     window = read_window(_NAME, 2, attrs["strides"], attrs["padding"], attrs["dilations"])
     data = data_layout(attrs["data_layout"], 2, f"`data_layout` of `{_NAME}`")
@@ -30,12 +30,13 @@ def _plan(attrs: Any) -> tuple[Window, Layout, Layout]:
     return window, data, weight
 
 
-def _sizes(window: Window, x: Dims, w: Dims) -> Dims:
+def dilation_sizes(window: Window, x: Dims, w: Dims) -> Dims:
+    """Return the sizes of the result for canonical shapes of data and weight."""
     what = f"the result of `{_NAME}`"
     return tuple(window.result(k, x[2 + k], w[1 + k], what) for k in (0, 1))
 
 
-@operator(_NAME, fusion=Fusion.REDUCTION, no_gradient="which element was the greatest is not kept")
+@operator(_NAME, fusion=Fusion.REDUCTION)
 def dilation2d(
     data: Numeric,
     weight: SameDtype,
@@ -55,12 +56,12 @@ def dilation2d(
     >>> image.dilation2d(%x, %w)
     [[[[9, 6]]]]
     """
-    window, layout, kernel = _plan(locals())
+    window, layout, kernel = dilation_plan(locals())
     require_rank(data, 4, 4, f"`data` of `{_NAME}`")
     require_rank(weight, 3, 3, f"`weight` of `{_NAME}`")
     x, w = layout.canonical(data.shape), kernel.canonical(weight.shape)
     require_equal(x[1], w[0], f"channels of `data` and `weight` of `{_NAME}`")
-    shape = layout.arranged((x[0], x[1], *_sizes(window, x, w)))
+    shape = layout.arranged((x[0], x[1], *dilation_sizes(window, x, w)))
     return TensorType(shape, number_dtype(_NAME, out_dtype, data.dtype))
 
 
@@ -71,10 +72,10 @@ def _least(dtype: DType) -> float:
 @dilation2d.numpy
 @like(dilation2d.rule)
 def _(data: Array, weight: Array, **attrs: Any) -> Array:
-    window, layout, kernel = _plan(attrs)
+    window, layout, kernel = dilation_plan(attrs)
     dtype = dtype_of(data.dtype)
     x, w = data.transpose(layout.places), weight.transpose(kernel.places)
-    sizes = sizes_of(_sizes(window, x.shape, w.shape))
+    sizes = sizes_of(dilation_sizes(window, x.shape, w.shape))
     padded = window.padded(x, 0)
     inside = window.padded(np.ones((1, 1, *x.shape[2:]), bool), False)
     least = np.array(_least(dtype), dtype.numpy)
@@ -90,7 +91,7 @@ def _(data: Array, weight: Array, **attrs: Any) -> Array:
 @dilation2d.compute
 @like(dilation2d.rule)
 def _(data: Tensor, weight: Tensor, **attrs: Any) -> Tensor:
-    window, layout, kernel = _plan(attrs)
+    window, layout, kernel = dilation_plan(attrs)
     x, w = layout.canonical(data.shape), kernel.canonical(weight.shape)
     dtype = data.dtype
 
@@ -109,7 +110,7 @@ def _(data: Tensor, weight: Tensor, **attrs: Any) -> Tensor:
 
         return te.cast(te.reduce("max", w[1:], term), attrs["out_dtype"] or dtype)
 
-    shape = layout.arranged((x[0], x[1], *_sizes(window, x, w)))
+    shape = layout.arranged((x[0], x[1], *dilation_sizes(window, x, w)))
     return te.compute(shape, element, "dilation2d")
 
 

@@ -7,6 +7,8 @@ import numpy as np
 from relayvm.base.dtypes import INT64
 from relayvm.ir.expr import Constant, Expr, Tuple, TupleGetItem
 from relayvm.ops.creation import shape_of
+from relayvm.ops.dilation import dilation2d
+from relayvm.ops.dilation_grads import dilation2d_grad
 from relayvm.ops.elementwise import cast
 from relayvm.ops.gradient_elementwise import Gradients
 from relayvm.ops.indexing import take
@@ -58,6 +60,13 @@ def _add_resize(forward: Operator, backward: Operator) -> None:
 
 for _forward, _backward in RESIZES:
     _add_resize(_forward, _backward)
+
+
+@dilation2d.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    slope = cast(g, dtype=call.type_of("data").dtype)
+    both = dilation2d_grad(slope, *call.args, **{**call.attrs, "out_dtype": None})
+    return TupleGetItem(both, 0), TupleGetItem(both, 1)
 
 
 @dyn_resize2d.gradient

@@ -115,6 +115,14 @@ IMAGE_CASES |= {
             {1: "float32", 2: "int32"},
         ),
     ],
+    "image.dilation2d_grad": [
+        Case(((1, 2, 2, 6), (1, 2, 4, 5), (2, 2, 3)), {"padding": (1, 1, 0, 2), "strides": (2, 1)}),
+        Case(
+            ((2, 2, 2, 1), (2, 4, 3, 1), (2, 2, 1)),
+            {"data_layout": "NHWC", "kernel_layout": "HWI", "dilations": (2, 1)},
+        ),
+        Case(((0, 1, 2, 2), (0, 1, 2, 2), (1, 1, 1))),
+    ],
     "image.dilation2d": [
         Case(((1, 2, 4, 5), (2, 2, 3)), {"padding": (1, 1, 0, 2), "strides": (2, 1)}),
         Case(
