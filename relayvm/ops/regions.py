@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dims import Dim, dim_floordiv, dim_mod, dim_mul
-from relayvm.base.dtypes import INT64, DType, dtype_of
+from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_min, dim_mod, dim_mul
+from relayvm.base.dtypes import BOOL, INT64, DType, dtype_of
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
@@ -27,6 +27,8 @@ _ALIGN, _POOL, _REORG = "vision.roi_align", "vision.roi_pool", "vision.yolo_reor
 _MODES = ("avg", "max")
 # So many samples a side at most where the size of a region says how many.
 _MOST = 1024
+# So many ranges of regions have room of their own, and may be sampled at once.
+_RANGES = 16
 
 
 def _region_type(name: str, data: TensorType, rois: TensorType, attrs: Any) -> TensorType:
@@ -196,33 +198,89 @@ def _(data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
     shape = (rois.shape[0], channels, *pooled)
 
     def build(w: Writer, x: Memory, rois: Memory, result: Memory) -> None:
-        with w.phase(product(shape)) as flat:
-            region, channel, *part = unflattened(flat, shape)
-            image = w.let(te.index(te.cast(rois[region, te.dim(0)], INT64), batch))
-            sides = [te.cast(rois[region, te.dim(k)], kind) for k in range(1, 5)]
-            spans = []
-            for k in (0, 1):
-                span = span_of(SCALARS, sides[1 - k], sides[3 - k], pooled[k], attrs, kind)
-                spans.append([w.let(v) for v in span])
-            numbers = [w.let(te.cast(p, kind)) for p in part]
-            least = float("-inf") if attrs["mode"] == "max" else 0.0
-            total = w.cell(te.const(least, kind))
-            with w.loop(0, spans[0][2]) as i, w.loop(0, spans[1][2]) as j:
-                found = []
-                for k, (sample, size) in enumerate(((i, height), (j, width))):
-                    at = w.let(place_of(SCALARS, spans[k], numbers[k], sample, kind))
-                    found.append(between(SCALARS, at, size, kind))
-                value = loaded(x, layout, (image, channel), found, (height, width))
-                step = "maximum" if attrs["mode"] == "max" else "add"
-                total.value = te.scalar(step, total.value, value)
-            value = total.value
-            if attrs["mode"] == "avg":
-                value = te.scalar("divide", value, te.cast(spans[0][2] * spans[1][2], kind))
-            result[layout.arranged((region, channel, *part))] = te.cast(value, data.dtype)
+        # A range of regions has room for the places of samples, which all channels share.
+        ranges = dim_min(rois.shape[0], _RANGES)
+        most = attrs["sample_ratio"] if attrs["sample_ratio"] > 0 else _MOST
+        sides = [_Side(w, ranges, pooled[k] * most, s, kind) for k, s in enumerate((height, width))]
+        with w.phase(ranges) as own:
+            each = te.dim(dim_floordiv(dim_add(rois.shape[0], _RANGES - 1), _RANGES))
+            begin = own if ranges == rois.shape[0] else w.let(own * each)
+            end = begin + 1 if ranges == rois.shape[0] else begin + each
+            end = te.scalar("minimum", end, te.dim(rois.shape[0]))
+            with w.loop(begin, end) as region:
+                image = w.let(te.index(te.cast(rois[region, te.dim(0)], INT64), batch))
+                corners = [te.cast(rois[region, te.dim(k)], kind) for k in range(1, 5)]
+                counts = []
+                for k, side in enumerate(sides):
+                    span = span_of(SCALARS, corners[1 - k], corners[3 - k], pooled[k], attrs, kind)
+                    span = [w.let(v) for v in span]
+                    side.fill(own, span, pooled[k], most)
+                    counts.append(span[2])
+                parts = w.loop(0, pooled[0]), w.loop(0, pooled[1])
+                with w.loop(0, channels) as channel, parts[0] as row, parts[1] as column:
+                    of = own, counts, (row, column), most
+                    value = _sampled(w, x, layout, sides, (image, channel), of, attrs["mode"])
+                    place = layout.arranged((region, channel, row, column))
+                    result[place] = te.cast(value, data.dtype)
 
     kinds = [(layout.arranged(shape), data.dtype)]
     work = dim_mul(product(shape), 64)
     return te.program(kinds, [data, rois], build, work, "roi_align")[0]
+
+
+class _Side:
+    """The places of all samples of one side of a region: the two elements around each, how far it
+    is behind the first, and whether it counts.
+    """
+
+    def __init__(self, w: Writer, ranges: Dim, samples: int, size: Dim, kind: DType) -> None:
+        self.w, self.size, self.kind = w, size, kind
+        self.first, self.second = (w.scratch((ranges, samples), INT64) for _ in range(2))
+        self.share = w.scratch((ranges, samples), kind)
+        self.counts = w.scratch((ranges, samples), BOOL)
+
+    def fill(self, own: ScalarExpr, span: Any, parts: int, most: int) -> None:
+        """Write the places of the samples of one region, `most` apart for each part."""
+        w = self.w
+        with w.loop(0, parts) as part, w.loop(0, _up_to(span[2], most)) as sample:
+            number = te.cast(part, self.kind)
+            place = w.let(place_of(SCALARS, span, number, sample, self.kind))
+            first, second, share, counts = between(SCALARS, place, self.size, self.kind)
+            at = w.let(part * most + sample)
+            self.first[own, at] = te.index(first, self.size, "clip")
+            self.second[own, at] = te.index(second, self.size, "clip")
+            self.share[own, at] = share
+            self.counts[own, at] = counts
+
+    def at(self, own: ScalarExpr, part: ScalarExpr, most: int, sample: ScalarExpr) -> Any:
+        """Return what `fill` wrote about a sample."""
+        w, at = self.w, self.w.let(part * most + sample)
+        elements = [
+            w.let(te.index(m[own, at], self.size, "clip")) for m in (self.first, self.second)
+        ]
+        return (*elements, w.let(self.share[own, at]), w.let(self.counts[own, at]))
+
+
+def _up_to(count: ScalarExpr, most: int) -> ScalarExpr:
+    return te.scalar("minimum", count, most)
+
+
+def _sampled(
+    w: Writer, x: Memory, layout: Layout, sides: Any, index: Any, of: Any, mode: str
+) -> ScalarExpr:
+    """Return the mean or the greatest of the samples of one part of a region."""
+    own, counts, parts, most = of
+    kind = wide(x.dtype)
+    total = w.cell(te.const(float("-inf") if mode == "max" else 0.0, kind))
+    with w.loop(0, _up_to(counts[0], most)) as i:
+        row = sides[0].at(own, parts[0], most, i)
+        with w.loop(0, _up_to(counts[1], most)) as j:
+            column = sides[1].at(own, parts[1], most, j)
+            value = loaded(x, layout, index, (row, column), (sides[0].size, sides[1].size))
+            total.value = te.scalar("maximum" if mode == "max" else "add", total.value, value)
+    if mode == "max":
+        return total.value
+    return te.scalar("divide", total.value, te.cast(counts[0] * counts[1], kind))
 
 
 def loaded(x: Memory, layout: Layout, index: Any, sides: Any, sizes: tuple[Dim, Dim]) -> Any:
