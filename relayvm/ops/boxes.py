@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dims import Dim
+from relayvm.base.dims import Dim, dim_add
 from relayvm.base.dtypes import BOOL, INT64, DType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr
+from relayvm.kernels.loops import LANES
 from relayvm.kernels.schedules.program import Cell, Memory, Writer
 from relayvm.ops.formulas import ARRAYS, SCALARS, Reading
 from relayvm.ops.numeric import Array
@@ -107,6 +108,10 @@ class ArrayChoice:
 # -- Loops ----------------------------------------------------------------------------------------
 
 
+# So many chosen boxes are looked at before it is asked whether one of them overlaps.
+BLOCK = 256
+
+
 class Choice:
     """The same in memory: the ordered corners of chosen boxes, their areas and labels.
 
@@ -117,8 +122,11 @@ class Choice:
         self, w: Writer, rule: Rule, lines: Dim, size: Dim, dtype: DType, labelled: bool = False
     ) -> None:
         self.w, self.rule, self.size = w, rule, size
-        self.parts = [w.scratch((lines, size), dtype) for _ in range(5)]
-        self.labels: Memory | None = w.scratch((lines, size), dtype) if labelled else None
+        # Room behind the last box: boxes are looked at in whole vectors.
+        self.room = dim_add(size, LANES)
+        self.parts = [w.scratch((lines, self.room), dtype) for _ in range(5)]
+        self.labels: Memory | None = w.scratch((lines, self.room), dtype) if labelled else None
+        self.hits = w.scratch((lines, LANES), BOOL)
 
     def counter(self) -> Cell:
         """Return the number of chosen boxes of a line, at first 0."""
@@ -135,24 +143,54 @@ class Choice:
         """Return whether none of the chosen boxes (of this label) overlaps a box too much."""
         w, edge = self.w, self.rule.edge
         own = w.let(area(SCALARS, box, edge))
-        # Most boxes lie apart: their overlap is 0, which is told without a division.
+        # The overlap of boxes that lie apart is 0, whatever numbers their sides are.
         apart = w.let(self.rule.drops(SCALARS, te.const(0.0, own.dtype), threshold))
         clear = w.cell(te.const(True, BOOL))
-        with w.loop_while(0, count.value, clear) as k:
-            place = w.let(te.index(k, self.size, "clip"))
-            rival = [part[line, place] for part in self.parts[:4]]
-            dropped = w.cell(apart)
-            with w.when(_touch(rival, box, edge)):
-                other = self.parts[4][line, place]
-                shared = overlap(SCALARS, rival, box, (other, own), edge)
-                dropped.value = self.rule.drops(SCALARS, shared, threshold)
-            hit = dropped.value
-            if label is not None:
-                assert self.labels is not None
-                same = self.labels[line, place].equal(label)
-                hit = te.scalar("logical_and", same, hit)
-            clear.value = te.scalar("logical_not", hit)
+        chosen = w.let(count.value)
+        with w.loop_while(0, (chosen + (BLOCK - 1)) // BLOCK, clear) as block:
+            begin = w.let(block * BLOCK)
+            held = te.scalar("minimum", chosen - begin, BLOCK)
+            steps = w.let((held + (LANES - 1)) // LANES)
+
+            def look(lane: ScalarExpr) -> None:
+                hit = w.cell(te.const(False, BOOL))
+                with w.loop(0, steps) as k:
+                    here = w.let(te.index(begin + k * LANES, self.size, "clip"))
+                    place = w.shifted(lane, here)
+                    found = self._drops(line, place, box, own, apart, threshold, label)
+                    found = te.scalar("logical_and", found, place < chosen)
+                    hit.value = te.scalar("logical_or", hit.value, found)
+                self.hits[line, lane] = hit.value
+
+            w.vectors(0, LANES, look)
+            with w.loop(0, LANES) as lane:
+                missed = te.scalar("logical_not", self.hits[line, lane])
+                clear.value = te.scalar("logical_and", clear.value, missed)
         return clear.value
+
+    def _drops(
+        self,
+        line: ScalarExpr,
+        place: ScalarExpr,
+        box: Corners,
+        own: ScalarExpr,
+        apart: ScalarExpr,
+        threshold: ScalarExpr,
+        label: ScalarExpr | None,
+    ) -> ScalarExpr:
+        """Return whether the chosen box at a place drops a box; `apart` is what one far from it
+        does.
+        """
+        edge = self.rule.edge
+        rival = [self.w.let(part[line, place]) for part in self.parts[:4]]
+        areas = self.parts[4][line, place], own
+        shared = overlap(SCALARS, rival, box, areas, edge)
+        dropped = self.rule.drops(SCALARS, shared, threshold)
+        dropped = te.select(_touch(rival, box, edge), dropped, apart)
+        if label is None:
+            return dropped
+        assert self.labels is not None
+        return te.scalar("logical_and", self.labels[line, place].equal(label), dropped)
 
     def add(
         self, line: ScalarExpr, count: Cell, box: Corners, label: ScalarExpr | None = None
