@@ -7,6 +7,7 @@ import numpy as np
 from relayvm.base.dtypes import INT64
 from relayvm.ir.expr import Constant, Expr, Tuple, TupleGetItem
 from relayvm.ops.creation import shape_of
+from relayvm.ops.crop_grads import crop_and_resize_grad
 from relayvm.ops.dilation import dilation2d
 from relayvm.ops.dilation_grads import dilation2d_grad
 from relayvm.ops.elementwise import cast
@@ -19,7 +20,7 @@ from relayvm.ops.regions_grads import roi_align_grad, roi_pool_grad
 from relayvm.ops.reshaping import reshape, reshape_like
 from relayvm.ops.resizing import RESIZES, dyn_resize2d, dyn_resize2d_grad
 from relayvm.ops.rows import multiply, sum_
-from relayvm.ops.sampling import affine_grid, grid_sample
+from relayvm.ops.sampling import affine_grid, crop_and_resize, grid_sample
 from relayvm.ops.sampling_grads import grid_sample_grad
 from relayvm.ops.slicing import strided_slice
 
@@ -60,6 +61,20 @@ def _add_resize(forward: Operator, backward: Operator) -> None:
 
 for _forward, _backward in RESIZES:
     _add_resize(_forward, _backward)
+
+
+# Boxes are places to look at, too.
+@crop_and_resize.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    attrs = {**call.attrs, "out_dtype": None}
+    slope = cast(g, dtype=call.type_of("data").dtype)
+    return crop_and_resize_grad(slope, *call.args, **attrs), None, None
+
+
+@crop_and_resize_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    attrs = {**call.attrs, "extrapolation_value": 0.0, "out_dtype": None}
+    return crop_and_resize(g, call.boxes, call.box_indices, **attrs), None, None, None
 
 
 @dilation2d.gradient

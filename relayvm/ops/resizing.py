@@ -95,7 +95,10 @@ def resized_array(data: Array, axes: Sequence[Axis], at: Sequence[int], dtype: D
     return np.where(inside, result, outside)
 
 
-def _gradient_array(grad: Array, data: Array, axes: Sequence[Axis], at: Sequence[int]) -> Array:
+def resize_gradient_array(
+    grad: Array, data: Array, axes: Sequence[Axis], at: Sequence[int]
+) -> Array:
+    """Return the sums of a gradient times the weights of elements of `data`."""
     total = total_of(dtype_of(grad.dtype))
     taps = _array_taps(axes, total)
     g = grad.astype(total.numpy)
@@ -328,7 +331,7 @@ def _backward(spatial: int, example: str) -> Operator:
     @row.numpy
     @like(rule)
     def _(grad: Array, data: Array, **attrs: Any) -> Array:
-        return _gradient_array(grad, data, *_geometry(name, spatial, data.shape, attrs))
+        return resize_gradient_array(grad, data, *_geometry(name, spatial, data.shape, attrs))
 
     @row.compute
     @like(rule)
@@ -516,7 +519,7 @@ def _(grad: Array, data: Array, roi: Array, **attrs: Any) -> Array:
     total = total_of(dtype_of(grad.dtype))
     region = [ARRAYS.cast(v, total).reshape(()) for v in roi.reshape(4, 1)]
     sizes = [grad.shape[a] for a in _layout(attrs["layout"]).places[2:]]
-    return _gradient_array(grad, data, *_dynamic_axes(data.shape, sizes, region, attrs))
+    return resize_gradient_array(grad, data, *_dynamic_axes(data.shape, sizes, region, attrs))
 
 
 @dyn_resize2d_grad.compute

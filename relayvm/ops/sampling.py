@@ -24,7 +24,7 @@ from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.resampling import Axis, Way, cubic_slopes, cubic_weights, total_of
 from relayvm.ops.resizing import resized_array
-from relayvm.ops.schema import Dims, Float, Integer, Numeric, like
+from relayvm.ops.schema import Dims, Float, Integer, Numeric, like, number_dtype
 
 _AFFINE, _GRID, _CROP = "image.affine_grid", "image.grid_sample", "image.crop_and_resize"
 _METHODS = ("bilinear", "nearest", "bicubic")
@@ -292,11 +292,13 @@ def _(data: Tensor, grid: Tensor, **attrs: Any) -> Tensor:
 # -- Boxes cut out of images ----------------------------------------------------------------------
 
 
-def _layout(text: str) -> Layout:
+def crop_layout(text: str) -> Layout:
+    """Return the layout of images that boxes are cut out of."""
     return data_layout(text, 2, f"`layout` of `{_CROP}`")
 
 
-def _way(attrs: Any) -> Way:
+def crop_way(attrs: Any) -> Way:
+    """Return how boxes are resampled; raises ShapeError `bad-attribute`."""
     methods = {"bilinear": "linear", "nearest_neighbor": "nearest_neighbor"}
     if attrs["method"] not in methods:
         message = f'`method` of `{_CROP}` must be "bilinear" or "nearest_neighbor"'
@@ -312,7 +314,6 @@ def _way(attrs: Any) -> Way:
     _CROP,
     fusion=Fusion.INJECTIVE,
     ulp=8,
-    no_gradient="there is no operator yet that spreads a gradient over sampled places",
     value_traps=True,
 )
 def crop_and_resize(
@@ -348,18 +349,16 @@ def crop_and_resize(
     if len(size) != 2:
         message = f"`crop_size` of `{_CROP}` must have 2 entries, got {len(size)}"
         raise ShapeError(message, "bad-attribute")
-    _way(attrs)
-    if out_dtype is not None and out_dtype.is_bool:
-        raise ShapeError(f"`out_dtype` of `{_CROP}` must be a number, got bool", "dtype-mismatch")
-    places = _layout(layout)
+    crop_way(attrs)
+    places = crop_layout(layout)
     shape = places.arranged((count, places.canonical(data.shape)[1], *size))
-    return TensorType(shape, out_dtype or data.dtype)
+    return TensorType(shape, number_dtype(_CROP, out_dtype, data.dtype))
 
 
 @crop_and_resize.numpy
 @like(crop_and_resize.rule)
 def _(data: Array, boxes: Array, box_indices: Array, **attrs: Any) -> Array:
-    layout, way = _layout(attrs["layout"]), _way(attrs)
+    layout, way = crop_layout(attrs["layout"]), crop_way(attrs)
     dtype = attrs["out_dtype"] or dtype_of(data.dtype)
     total = total_of(dtype_of(data.dtype))
     x, size = data.transpose(layout.places), sizes_of(attrs["crop_size"])
@@ -376,7 +375,7 @@ def _(data: Array, boxes: Array, box_indices: Array, **attrs: Any) -> Array:
 @crop_and_resize.compute
 @like(crop_and_resize.rule)
 def _(data: Tensor, boxes: Tensor, box_indices: Tensor, **attrs: Any) -> Tensor:
-    layout, way, size = _layout(attrs["layout"]), _way(attrs), attrs["crop_size"]
+    layout, way, size = crop_layout(attrs["layout"]), crop_way(attrs), attrs["crop_size"]
     dtype, total = attrs["out_dtype"] or data.dtype, total_of(data.dtype)
     batch, channels, *extents = layout.canonical(data.shape)
     outside = number_of(numeric.cast(np.array(attrs["extrapolation_value"]), dtype))

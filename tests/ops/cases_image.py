@@ -91,6 +91,25 @@ IMAGE_CASES |= {
         for x, g, a in _GRIDS
         if a != {"method": "bicubic"}
     ],
+    "image.crop_and_resize_grad": [
+        Case(
+            ((3, 1, 2, 3), (2, 1, 3, 4), (3, 4), (3,)),
+            {"crop_size": (2, 3), "extrapolation_value": 5.0},
+            {2: "float32", 3: "int32"},
+            {2: [[0, 0, 1, 1], [0.25, -0.1, 0.75, 0.6], [1, 1, 0, 0]], 3: [0, 1, 1]},
+        ),
+        Case(
+            ((1, 1, 4, 2), (1, 3, 2, 2), (1, 4), (1,)),
+            {"crop_size": (1, 4), "layout": "NHWC", "method": "nearest_neighbor"},
+            {2: "float64", 3: "int64"},
+            {2: [[0.2, 0.1, 0.9, 1.2]], 3: [0]},
+        ),
+        Case(
+            ((0, 1, 2, 2), (1, 1, 2, 2), (0, 4), (0,)),
+            {"crop_size": (2, 2)},
+            {2: "float32", 3: "int32"},
+        ),
+    ],
     "image.crop_and_resize": [
         Case(
             ((2, 1, 3, 4), (3, 4), (3,)),

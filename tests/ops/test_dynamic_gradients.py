@@ -1,4 +1,4 @@
-"""Gradients of operators whose sizes follow from values that have no gradient themselves."""
+"""Gradients of operators whose sizes or places are values that have no gradient themselves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ NAMES = [
     for name in ("image.resize2d", "nn.upsampling", "nn.upsampling3d")
     for end in ("", "_grad")
 ]
-CALLS = [(name, case) for name in NAMES for case in CASES[name]]
+NAMES += ["image.crop_and_resize", "image.crop_and_resize_grad"]
+CALLS = [
+    (name, case)
+    for name in NAMES
+    for case in CASES[name]
+    if "out_dtype" not in case.attrs and all(0 not in shape for shape in case.shapes)
+]
 
 
 def gradient_of(name: str, case: Case, values: list[Any], g: Any, unknown: bool) -> Any:
