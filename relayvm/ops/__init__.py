@@ -14,6 +14,7 @@ from relayvm.ops import (
     gradient_image,  # noqa: F401
     gradient_losses,  # noqa: F401
     gradient_pooling,  # noqa: F401
+    gradient_quantized,  # noqa: F401
     gradient_random,  # noqa: F401
     gradient_reduction,  # noqa: F401
     gradient_signal,  # noqa: F401

@@ -145,7 +145,6 @@ def _(data: Tensor, *, dtype: DType | None) -> Tensor:
 @operator(
     "arange",
     fusion=Fusion.OPAQUE,
-    no_gradient="the number of elements depends on the operands",
     ignored=("start", "stop", "step"),
 )
 def arange(

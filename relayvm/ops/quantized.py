@@ -125,7 +125,7 @@ def _(c: Composer, types: Sequence[Any], args: Sequence[Any], attrs: dict[str, A
     return quantized(c, args[0], scale, zero, dtype)
 
 
-@operator("qnn.dequantize", fusion=Fusion.ELEMENTWISE, no_gradient=NO_GRADIENT)
+@operator("qnn.dequantize", fusion=Fusion.ELEMENTWISE)
 def dequantize(
     data: Quantized,
     input_scale: AnyTensor,
