@@ -17,6 +17,7 @@ from relayvm.ops.movement import transpose
 from relayvm.ops.operator import GradientCall
 from relayvm.ops.relayout import contrib_reverse_reshape, layout_transform
 from relayvm.ops.reshaping import expand_dims, reshape_like
+from relayvm.ops.rows import add
 from relayvm.ops.scans import cumsum
 from relayvm.ops.signal import dft, stft, stft_grad
 
@@ -108,3 +109,15 @@ _STFT = ("n_fft", "hop_length", "win_length", "normalized", "onesided")
 def _(call: GradientCall, g: Expr) -> Gradients:
     both = stft_grad(g, call.data, call.window, **{n: call.attrs[n] for n in _STFT})
     return TupleGetItem(both, 0), TupleGetItem(both, 1)
+
+
+@stft_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    # Both gradients are linear in `grad` and one of the others.
+    of_data, of_window = TupleGetItem(g, 0), TupleGetItem(g, 1)
+    attrs = dict(call.attrs)
+    return (
+        add(stft(of_data, call.window, **attrs), stft(call.data, of_window, **attrs)),
+        TupleGetItem(stft_grad(call.grad, call.data, of_window, **attrs), 0),
+        TupleGetItem(stft_grad(call.grad, of_data, call.window, **attrs), 1),
+    )

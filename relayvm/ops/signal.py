@@ -185,7 +185,7 @@ def _(data: TensorType, window: TensorType, **attrs: Any) -> Dim:
     return int(attrs["win_length"]) * 2
 
 
-@operator("stft_grad", fusion=Fusion.REDUCTION, ulp=8, no_gradient="only first derivatives")
+@operator("stft_grad", fusion=Fusion.REDUCTION, ulp=8)
 def stft_grad(
     grad: Float,
     data: SameDtype,
