@@ -33,6 +33,7 @@ from relayvm.kernels.schedules.machine import (
 from relayvm.kernels.schedules.operand import stage_operands
 from relayvm.kernels.schedules.packs import PackedTiling
 from relayvm.kernels.schedules.plan import Stage, inlines_reduction
+from relayvm.kernels.schedules.probe import slides
 from relayvm.kernels.schedules.program import program_phases
 from relayvm.kernels.schedules.rows import group_phase, group_stages
 from relayvm.kernels.schedules.single_rows import box_phase, position_phase
@@ -133,6 +134,7 @@ def _stage_phases(
     if any(inlines_reduction(t, kept) for t in stage.tensors):
         phase = (
             position_phase(context, stage)
+            or (column_phase(context, stage) if slides(context, stage) else None)
             or tiled_phase(PackedTiling, context, stage, registers)
             or contraction_phase(context, stage, registers)
         )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from relayvm.kernels import loops as n
+from relayvm.kernels.compute import Reduce, Scalar
 from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.emit import Context, Emitter, is_index
-from relayvm.kernels.schedules.plan import Stage
-from relayvm.kernels.schedules.reduction import serial
+from relayvm.kernels.schedules.plan import Stage, body_of, nodes
+from relayvm.kernels.schedules.reduction import MOST_WRITTEN, serial
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,50 @@ def inner_axis(context: Context, stage: Stage, lanes_axis: int) -> int | None:
         if len(numbers) == 1 and lane not in along and found.extents[numbers[0]] != n.const(1):
             return numbers[0]
     return None
+
+
+def slides(context: Context, stage: Stage) -> bool:
+    """Return whether a stage reduces short windows of one operand that slide along its last axis.
+
+    Such windows would leave lanes idle where they run in them.
+    """
+    reductions = [m for t in stage.tensors for m in nodes(body_of(t).body) if isinstance(m, Reduce)]
+    if len(stage.tensors) != 1 or len(reductions) != 1:
+        return False
+    body = reductions[0].body
+    if isinstance(body, Scalar) and body.name == "multiply":
+        return False  # A sum of products shares its factors between places.
+    taken: list[int] = [a.extent for a in reductions[0].axes if isinstance(a.extent, int)]
+    if len(taken) != len(reductions[0].axes) or not 1 < math.prod(taken) <= MOST_WRITTEN:
+        return False
+    found = probe(context, stage)
+    lanes = max((k for k, e in enumerate(found.extents) if e != n.const(1)), default=None)
+    if lanes is None:
+        return False
+    lane = found.axes[lanes]
+    loads = [
+        load for value in _values(found.statements) for load in _loads(value) if _uses(load, {lane})
+    ]
+    return bool(loads) and all(_moves_on(load, lane) for load in loads)
+
+
+def _moves_on(load: n.Load, lane: n.Var) -> bool:
+    """Return whether the next place along an axis reads the next element."""
+    *others, last = load.indices
+    terms = s.polynomial(last) if last.lanes == 1 else {}
+    return not any(_uses(index, {lane}) for index in others) and terms.get((lane,)) == 1
+
+
+def _values(statements: tuple[n.Stmt, ...]) -> Iterator[n.Expr]:
+    """Yield what statements compute, those in loops and branches too."""
+    for stmt in statements:
+        match stmt:
+            case n.Let() | n.TileStore():
+                yield stmt.value
+            case n.For():
+                yield from _values(stmt.body)
+            case n.If():
+                yield from _values((*stmt.then, *stmt.otherwise))
 
 
 def row_steps(context: Context, stage: Stage, axis: int) -> list[n.Expr]:

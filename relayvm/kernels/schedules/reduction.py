@@ -8,6 +8,8 @@ reduced length alone. A sum of float products uses `fma`.
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass, replace
 
 from relayvm.base.dtypes import (
@@ -37,6 +39,8 @@ _OPS = {
 
 # The longest step of a partial that is written for each of 16.
 _UNROLLED_STATEMENTS = 24
+# So many elements of a reduction are written one after the other, without loops.
+MOST_WRITTEN = 32
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,10 @@ def serial(emitter: Emitter, reduction: Reduction, frame: Frame, lanes: int = 1)
     if isinstance(reduction, c.ArgReduce):
         return arg_serial(emitter, reduction, frame, lanes)
     rule = rule_of(reduction)
+    extents = [emitter.context.dim(a.extent) for a in reduction.axes]
+    sizes = [int(e.value) for e in extents if isinstance(e, n.Const)]
+    if len(sizes) == len(extents) and 0 < math.prod(sizes) <= MOST_WRITTEN:
+        return _short(emitter, reduction, frame, rule, lanes, sizes)
     names = emitter.context.names
     tile = n.Tile(names.fresh("acc"), rule.dtype, lanes, n.LANES)
     emitter.statements.append(n.Declare(tile))
@@ -181,6 +189,35 @@ def serial(emitter: Emitter, reduction: Reduction, frame: Frame, lanes: int = 1)
         half //= 2
     result = n.cast(n.TileLoad(tile, n.const(0)), reduction.dtype)
     return emitter.bind(result)
+
+
+def _short(
+    emitter: Emitter,
+    reduction: c.Reduce,
+    frame: Frame,
+    rule: Rule,
+    lanes: int,
+    sizes: list[int],
+) -> n.Expr:
+    """Reduce a few elements, each written down; partials that have none are left out, as the
+    identity changes no partial that began with it.
+    """
+    first = n.broadcast(rule.identity, lanes)
+    partials: list[n.Expr] = []
+    for number, place in enumerate(itertools.product(*map(range, sizes))):
+        inner = dict(frame)
+        inner.update(zip(reduction.axes, map(n.const, place)))
+        old = partials[number % n.LANES] if number >= n.LANES else first
+        value = emitter.bind(combined(emitter, rule, reduction.body, inner, old))
+        partials[number % n.LANES : number % n.LANES + 1] = [value]
+    half = n.LANES // 2
+    while half:
+        for j in range(half, len(partials)):
+            folded = n.call(rule.op, partials[j - half], partials[j])
+            partials[j - half] = emitter.bind(folded)
+        partials = partials[:half]
+        half //= 2
+    return emitter.bind(n.cast(partials[0], reduction.dtype))
 
 
 def _unrolled(var: n.Var, count: int, body: tuple[n.Stmt, ...]) -> n.For:
