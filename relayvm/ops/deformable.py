@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,12 +32,7 @@ from relayvm.ops.schema import Dims, Float, Ints, SameDtype, like, number_dtype
 _NAME = "nn.deformable_conv2d"
 
 
-@operator(
-    _NAME,
-    fusion=Fusion.CONTRACTION,
-    ulp=8,
-    no_gradient="there is no operator yet that spreads a gradient over sampled places",
-)
+@operator(_NAME, fusion=Fusion.CONTRACTION, ulp=8)
 def deformable_conv2d(
     data: Float,
     offset: SameDtype,
@@ -110,24 +107,57 @@ def _(data: Any, offset: Any, weight: Any, **attrs: Any) -> Any:
 # -- numpy ----------------------------------------------------------------------------------------
 
 
-def _sampled(x: Array, down: Array, right: Array) -> Array:
+@dataclass(frozen=True, slots=True)
+class Corners:
+    """The elements around a place, the shares of the second ones, and whether it is inside.
+
+    Its parts are numbers of a loop, or arrays [n, rows, columns] of them.
+    """
+
+    rows: tuple[Any, Any]
+    columns: tuple[Any, Any]
+    down: Any
+    across: Any
+    inside: Any
+
+    def value(self, at: Callable[[Any, Any], ScalarExpr]) -> ScalarExpr:
+        """Return the value between elements that `at` reads, 0 outside."""
+        (top, bottom), (left, beside) = self.rows, self.columns
+        f, g = self.down, self.across
+        above = at(top, left) * (1.0 - g) + at(top, beside) * g
+        below = at(bottom, left) * (1.0 - g) + at(bottom, beside) * g
+        return te.select(self.inside, above * (1.0 - f) + below * f, 0)
+
+
+def array_corners(plan: Plan, shift: Array, tap: Sequence[int], extents: Sequence[int]) -> Corners:
+    """Return what a tap reads in data of `extents`, shifted by [n, 2, rows, columns]."""
+    window = plan.window
+    steps = zip(shift.shape[2:], window.strides, window.before, tap, window.dilation)
+    own = [(np.arange(size) * s - b + k * d).astype(shift.dtype) for size, s, b, k, d in steps]
+    places = [own[0][:, None] + shift[:, 0], own[1][None, :] + shift[:, 1]]
+    inside = np.logical_and.reduce([(p >= 0) & (p < n) for p, n in zip(places, extents)])
+    elements, rests = [], []
+    for place, extent in zip(places, extents):
+        held = np.where(inside, place, shift.dtype.type(0))
+        low = np.floor(held)
+        first = low.astype(np.int64)
+        elements.append((first, np.minimum(first + 1, extent - 1)))
+        rests.append(held - low)
+    return Corners(elements[0], elements[1], rests[0], rests[1], inside)
+
+
+def _sampled(x: Array, at: Corners) -> Array:
     """Return [n, c, rows, columns] the values of `x` at places [n, rows, columns]."""
-    height, width = x.shape[2:]
-    inside = (down >= 0) & (right >= 0) & (down < height) & (right < width)
-    down, right = np.where(inside, down, 0), np.where(inside, right, 0)
-    top, left = np.floor(down), np.floor(right)
-    f, g = (down - top)[:, None], (right - left)[:, None]
-    rows = [np.minimum(top.astype(np.int64) + k, height - 1) for k in (0, 1)]
-    columns = [np.minimum(left.astype(np.int64) + k, width - 1) for k in (0, 1)]
+    f, g, inside = at.down[:, None], at.across[:, None], at.inside[:, None]
     batch = np.arange(x.shape[0])[:, None, None]
-
-    def at(row: Array, column: Array) -> Array:
-        return np.moveaxis(x[batch, :, row, column], -1, 1)
-
     one = x.dtype.type(1)
-    above = at(rows[0], columns[0]) * (one - g) + at(rows[0], columns[1]) * g
-    below = at(rows[1], columns[0]) * (one - g) + at(rows[1], columns[1]) * g
-    return np.asarray(np.where(inside[:, None], above * (one - f) + below * f, x.dtype.type(0)))
+
+    def line(row: Array) -> Array:
+        first, second = (np.moveaxis(x[batch, :, row, k], -1, 1) for k in at.columns)
+        return np.asarray(first * (one - g) + second * g)
+
+    above, below = map(line, at.rows)
+    return np.asarray(np.where(inside, above * (one - f) + below * f, x.dtype.type(0)))
 
 
 @deformable_conv2d.numpy
@@ -147,17 +177,10 @@ def _(data: Array, offset: Array, weight: Array, **attrs: Any) -> Array:
     for tap in itertools.product(*(range(k) for k in taps)) if x.size else ():
         columns = []
         for group in range(moved):
-            place = [
-                np.arange(size) * s - b + k * d
-                for size, s, b, k, d in zip(
-                    sizes, plan.window.strides, plan.window.before, tap, plan.window.dilation
-                )
-            ]
             shift = shifts[:, group, tap[0] * taps[1] + tap[1]]
-            down = place[0].astype(total)[:, None] + shift[:, 0]
-            right = place[1].astype(total)[None, :] + shift[:, 1]
+            at = array_corners(plan, shift, tap, x.shape[2:])
             own = slice(group * c // moved, (group + 1) * c // moved)
-            columns.append(_sampled(x[:, own], down, right))
+            columns.append(_sampled(x[:, own], at))
         patch = np.concatenate(columns, axis=1).reshape(n, parts, c // parts, -1)
         kernel = w[:, :, tap[0], tap[1]].reshape(parts, o // parts, inner)
         result += np.matmul(kernel, patch)
@@ -168,29 +191,19 @@ def _(data: Array, offset: Array, weight: Array, **attrs: Any) -> Array:
 # -- Loops ----------------------------------------------------------------------------------------
 
 
-def _corners(place: ScalarExpr, extent: Dim) -> tuple[ScalarExpr, ScalarExpr, ScalarExpr]:
-    """Return the two elements around a place, and how far it is behind the first."""
-    low = te.scalar("floor", place)
-    first = te.cast(low, "int64")
-    return te.index(first, extent, "clip"), te.index(first + 1, extent, "clip"), place - low
-
-
-def _sample(x: Tensor, plan: Plan, index: Any, down: ScalarExpr, right: ScalarExpr) -> ScalarExpr:
-    """Return the value between elements of `x`, 0 outside; `index` is that of the channel."""
-    height, width = plan.data.canonical(x.shape)[2:]
+def corners_of(down: ScalarExpr, right: ScalarExpr, extents: Dims) -> Corners:
+    """Return the elements around a place of the data."""
     inside: ScalarExpr = te.scalar("logical_and", down >= 0.0, right >= 0.0)
-    for place, extent in ((down, height), (right, width)):
+    elements, rests = [], []
+    for place, extent in zip((down, right), extents):
         below = place < te.cast(te.dim(extent), place.dtype)
         inside = te.scalar("logical_and", inside, below)
-    top, bottom, f = _corners(down, height)
-    left, beside, g = _corners(right, width)
-
-    def at(row: ScalarExpr, column: ScalarExpr) -> ScalarExpr:
-        return load_wide(x, plan.data.arranged((*index, row, column)))
-
-    above = at(top, left) * (1.0 - g) + at(top, beside) * g
-    below = at(bottom, left) * (1.0 - g) + at(bottom, beside) * g
-    return te.select(inside, above * (1.0 - f) + below * f, 0)
+        low = te.scalar("floor", place)
+        first = te.cast(low, "int64")
+        around = (te.index(first, extent, "clip"), te.index(first + 1, extent, "clip"))
+        elements.append(around)
+        rests.append(place - low)
+    return Corners(elements[0], elements[1], rests[0], rests[1], inside)
 
 
 @deformable_conv2d.compute
@@ -217,7 +230,10 @@ def _(data: Tensor, offset: Tensor, weight: Tensor, **attrs: Any) -> Tensor:
             for axis, result in enumerate((y, z)):
                 moved = load_wide(offset, plan.data.arranged((n, shift * 2 + axis, y, z)))
                 places.append(te.cast(plan.window.place(axis, result, tap[axis]), total) + moved)
-            value = _sample(data, plan, (n, channel), places[0], places[1])
+            at = corners_of(places[0], places[1], x[2:])
+            value = at.value(
+                lambda row, column: load_wide(data, plan.data.arranged((n, channel, row, column)))
+            )
             return value * load_wide(weight, plan.weight.arranged((o, c, *tap)))
 
         return te.cast(te.reduce("sum", w[1:], term), dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relayvm.base.dtypes import DType
-from relayvm.ir.expr import Expr
+from relayvm.ir.expr import Expr, TupleGetItem
 from relayvm.ir.types import TensorType
 from relayvm.ops.convolution import CONVOLUTIONS, TRANSPOSED, swapped
 from relayvm.ops.convolution_gradients import (
@@ -15,6 +15,8 @@ from relayvm.ops.convolution_gradients import (
     conv2d_backward_weight,
 )
 from relayvm.ops.correlation import correlation, correlation_grad
+from relayvm.ops.deformable import deformable_conv2d
+from relayvm.ops.deformable_grads import deformable_conv2d_grad
 from relayvm.ops.elementwise import cast
 from relayvm.ops.gradient_elementwise import Gradients
 from relayvm.ops.linalg import matmul
@@ -110,6 +112,14 @@ def _(call: GradientCall, g: Expr) -> Gradients:
     of_weight = matmul(call.data, g, transpose_a=True)
     blocks = reshape_like(of_weight, transpose(call.weight, axes=(1, 0, 2)))
     return matmul(g, plain, transpose_b=True), transpose(blocks, axes=(1, 0, 2))
+
+
+@deformable_conv2d.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    slope = _as(g, _output_dtype(call), call.type_of("data").dtype)
+    given = {**call.attrs, "out_dtype": None}
+    all_three = deformable_conv2d_grad(slope, *call.args, **given)
+    return tuple(TupleGetItem(all_three, k) for k in range(3))
 
 
 @correlation.gradient

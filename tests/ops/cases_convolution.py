@@ -108,6 +108,32 @@ def _cases() -> dict[str, list[Case]]:
     return result
 
 
+def _deformed() -> dict[str, list[Case]]:
+    given = {
+        "data_layout": "NHWC",
+        "kernel_layout": "OHWI",
+        "strides": (2, 2),
+        "padding": (1, 0),
+        "groups": 2,
+        "deformable_groups": 2,
+    }
+    plain = ((1, 2, 3, 3), (1, 8, 2, 2), (1, 2, 2, 2))
+    grouped = ((1, 3, 3, 4), (1, 3, 2, 4), (2, 1, 1, 2))
+    many = ((2, 2, 2, 3), (2, 2, 2, 3), (2, 1, 1, 1))
+    return {
+        "nn.deformable_conv2d": [
+            Case(plain),
+            Case(grouped, given),
+            Case(many, {"groups": 2, "out_dtype": "float64"}),
+        ],
+        "nn.deformable_conv2d_grad": [
+            Case(((1, 1, 2, 2), *plain)),
+            Case(((1, 3, 2, 2), *grouped), given),
+            Case(((2, 2, 2, 3), *many), {"groups": 2}),
+        ],
+    }
+
+
 def _correlations() -> dict[str, list[Case]]:
     rows: list[tuple[Shape, dict[str, Any]]] = [
         ((1, 2, 3, 3), {"padding": (1, 1)}),
@@ -155,18 +181,5 @@ CONVOLUTION_CASES: dict[str, list[Case]] = {
         Case(((1, 2), (1, 2, 2)), {"out_dtype": "float64"}),
     ],
     **_correlations(),
-    "nn.deformable_conv2d": [
-        Case(((1, 2, 3, 3), (1, 8, 2, 2), (1, 2, 2, 2))),
-        Case(
-            ((1, 3, 3, 4), (1, 3, 2, 4), (2, 1, 1, 2)),
-            {
-                "data_layout": "NHWC",
-                "kernel_layout": "OHWI",
-                "strides": (2, 2),
-                "padding": (1, 0),
-                "groups": 2,
-                "deformable_groups": 2,
-            },
-        ),
-    ],
+    **_deformed(),
 }
