@@ -158,7 +158,12 @@ DTYPES: tuple[DType, ...] = (
     DType("float4_e2m1fn", 21, "stored", 4, "f4e2m1fn", "uint8_t", "i8", 17, "float32"),
 )
 
+# Names that programs of others have for a row; what is printed and written has its own.
+ALIASES = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"}
+
+NAMES: tuple[str, ...] = tuple(row.name for row in DTYPES)
 BY_NAME: dict[str, DType] = {row.name: row for row in DTYPES}
+BY_NAME |= {alias: BY_NAME[name] for alias, name in ALIASES.items()}
 BY_CODE: dict[int, DType] = {row.code: row for row in DTYPES}
 
 BOOL = BY_NAME["bool"]
@@ -191,5 +196,5 @@ def dtype_of(value: str | DType | np.dtype | type) -> DType:
         return value
     name = value if isinstance(value, str) else host.name_of(np.dtype(value))
     if name not in BY_NAME:
-        raise KeyError(f"unknown dtype `{name}`; known are {', '.join(BY_NAME)}")
+        raise KeyError(f"unknown dtype `{name}`; known are {', '.join(NAMES)}")
     return BY_NAME[name]

@@ -12,7 +12,7 @@ import numpy as np
 
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import AnyDim, Dim, DimExpr, DimVar, symbol
-from relayvm.base.dtypes import BY_NAME, DType
+from relayvm.base.dtypes import BY_NAME, NAMES, DType
 from relayvm.base.narrow.host import name_of
 from relayvm.ir.expr import NO_ATTRS, Attrs, AttrValue, Expr
 from relayvm.ir.module import TypeData
@@ -133,7 +133,7 @@ def as_dtype(value: object) -> DType:
     except (TypeError, ValueError):
         name = repr(value)
     if name not in BY_NAME:
-        known = ", ".join(f"`{n}`" for n in BY_NAME)
+        known = ", ".join(f"`{n}`" for n in NAMES)
         raise error("unknown-dtype", f"there is no dtype `{name}`; known are {known}")
     return BY_NAME[name]
 

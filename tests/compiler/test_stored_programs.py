@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import relayvm
-from relayvm.base.dtypes import BY_NAME, STORED, DType
+from relayvm.base.dtypes import ALIASES, BY_NAME, STORED, DType
 from relayvm.base.narrow.arrays import as_bytes
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.to_python import PythonProgram
 from relayvm.ir.metadata.tensor_file import read_tensors, write_tensors
+from relayvm.ir.printer import print_module
 
 NAMES = [d.name for d in STORED]
 PROGRAM = """
@@ -203,3 +204,15 @@ def test_tensors_of_pytorch_come_by_dlpack(executable: Any) -> None:
     assert given.view(np.uint8).tolist() == tensor.view(torch.uint8).tolist()
     back = torch.from_dlpack(relayvm.relay.ndarray.as_ndarray(given))
     assert back.dtype == torch.float8_e4m3fn
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_a_name_that_tvm_has_for_a_stored_dtype_is_read_as_ours(alias: str) -> None:
+    text = f'def @main(%x: Tensor[(2), {alias}], %n: {alias}) {{ (cast(%x, dtype="{alias}"), %n) }}'
+    module = relayvm.parse(text)
+    ours = relayvm.parse(text.replace(alias, ALIASES[alias]))
+    assert print_module(module) == print_module(ours)
+    x, n = BY_NAME[alias].array([1.5, -2.0]), BY_NAME[alias].array(3.0)
+    moved, number = relayvm.VirtualMachine(relayvm.compile(module)).run(x, n)
+    assert np.array_equal(as_bytes(moved), as_bytes(x))
+    assert np.array_equal(as_bytes(np.asarray(number)), as_bytes(n))

@@ -267,3 +267,14 @@ def test_the_dtype_of_a_constant_may_be_a_scalar_type():
     assert relay.const(0, relay.scalar_type("int32")).data.dtype == "int32"
     with pytest.raises(RelayError, match="there is no dtype"):
         relay.const(0, relay.TupleType([]))
+
+
+def test_names_of_tvm_for_floats_of_a_byte_are_element_types():
+    x = relay.var("x", shape=(2,), dtype="e5m2_float8")
+    assert x.type_annotation.dtype == "float8_e5m2"
+    call = relay.cast(relay.const([1.0, 2.0]), "e4m3_float8")
+    assert relay.transform.InferType()(tvm.IRModule.from_expr(call))["main"].ret_type.dtype == (
+        "float8_e4m3fn"
+    )
+    with pytest.raises(tvm.TVMError, match="e4m3_float9"):
+        relay.var("x", shape=(2,), dtype="e4m3_float9")

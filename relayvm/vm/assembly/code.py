@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from relayvm.base.abi import TrapCode
-from relayvm.base.dtypes import BY_NAME
+from relayvm.base.dtypes import DTYPES
 from relayvm.vm.assembly.tokens import WORD_LIMIT, TextReader, Token
 from relayvm.vm.isa import ISA, Kind
 from relayvm.vm.program import Instr, Line, OperandValue
@@ -79,7 +79,7 @@ class CodeReader:
         text = reader.tokens[reader.at].text
         names: dict[str, int] = {}
         if kind.name == "dtype":
-            names = {dtype.name: dtype.code for dtype in BY_NAME.values()}
+            names = {dtype.name: dtype.code for dtype in DTYPES}
         elif kind.name == "trap_code":
             names = {code.name: int(code) for code in TrapCode}
         if text in names:
