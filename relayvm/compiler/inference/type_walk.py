@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator
 
-from relayvm.base.dims import Dim
+from relayvm.base.dims import Dim, DimVar, dim_variables, symbol
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.inference.holes import (
     DimHole,
@@ -47,30 +47,33 @@ def rebuild(
     type_: Type,
     leaf: Callable[[Type], Type],
     memo: Memo,
-    stays: Callable[[Type], bool] = lambda _: False,
+    scope: Callable[[Type], Type | None] = lambda part: part,
 ) -> Type:
     """Return the type, holes pruned, with `leaf` applied to all that has no parts. Shared parts are
-    visited once, and those for which `stays` holds not at all.
+    visited once, as what `scope` takes them for; those for which that is None stay.
     """
     type_ = prune(type_)
     if not parts(type_):
         return leaf(type_)
-    return trampoline(_rebuild(type_, leaf, memo, stays))
+    return trampoline(_rebuild(type_, leaf, memo, scope))
 
 
 def _rebuild(
-    type_: Type, leaf: Callable[[Type], Type], memo: Memo, stays: Callable[[Type], bool]
+    type_: Type, leaf: Callable[[Type], Type], memo: Memo, scope: Callable[[Type], Type | None]
 ) -> Recursive[Type]:
     known = memo.get(id(type_))
     if known is not None:
         return known[1]
-    if stays(type_):
+    opened = scope(type_)
+    if opened is None:
         return type_
     new: list[Type] = []
-    for part in parts(type_):
+    for part in parts(opened):
         part = prune(part)
-        new.append((yield _rebuild(part, leaf, memo, stays)) if parts(part) else leaf(part))
-    result = with_parts(type_, tuple(new))
+        new.append((yield _rebuild(part, leaf, memo, scope)) if parts(part) else leaf(part))
+    result = with_parts(opened, tuple(new))
+    if opened is not type_:
+        memo[id(opened)] = (opened, result)
     # The type itself is kept too, so that its id is not used again.
     memo[id(type_)] = (type_, result)
     return result
@@ -128,9 +131,46 @@ def substitute(
             return types.get(part, part)
         return map_dims(part, change) if dims else part
 
-    if parameters is None:
-        return rebuild(type_, leaf, {})
-    return rebuild(type_, leaf, {}, lambda part: parameters.has_none_of(part, replaced))
+    variables = parameters or Parameters()
+
+    caught: set[TypeParam] = set()
+
+    def scope(part: Type) -> Type | None:
+        if variables.has_none_of(part, replaced):
+            return None
+        if not isinstance(part, FuncType) or not part.type_params:
+            return part
+        if not caught:
+            # What is put there is not of the function inside.
+            caught.update(replaced)
+            for value in types.values():
+                caught.update(variables(prune(value)))
+            for dim in dims.values():
+                caught.update(dim_variables(dim))
+        return part if caught.isdisjoint(part.type_params) else _with_own_params(part, variables)
+
+    return rebuild(type_, leaf, {}, scope)
+
+
+def _with_own_params(type_: FuncType, parameters: Parameters) -> FuncType:
+    """Return a polymorphic function type with type parameters that stand nowhere else."""
+    types: dict[TypeVar, Type] = {}
+    dims: dict[DimVar, Dim] = {}
+    params: list[TypeParam] = []
+    for param in type_.type_params:
+        if isinstance(param, TypeVar):
+            types[param] = own = TypeVar(param.name, param.kind)
+            params.append(own)
+        else:
+            size = DimVar(param.name)
+            dims[param] = symbol(size)
+            params.append(size)
+    bare = FuncType(type_.arg_types, type_.ret_type, (), type_.type_constraints)
+    inner = substitute(bare, types, dims, parameters)
+    assert isinstance(inner, FuncType)
+    return FuncType(
+        inner.arg_types, inner.ret_type, tuple(params), inner.type_constraints, span=type_.span
+    )
 
 
 def resolve(type_: Type, memo: Memo) -> Type:
@@ -392,7 +432,10 @@ class SameTypes:
             inner = parts(a)
             if inner:
                 pairs[key] = (a, b)
-                stack.extend(zip(inner, parts(b)))
+                renamed = _with_params_of(a, b)
+                if renamed is None:
+                    return False
+                stack.extend(zip(inner, parts(renamed)))
         self._equal.update(pairs)
         return True
 
@@ -406,6 +449,29 @@ def _same_head(a: Type, b: Type) -> bool:
     if isinstance(a, TypeRelation) and isinstance(b, TypeRelation):
         return a.name == b.name and dict(a.attrs or {}) == dict(b.attrs or {})
     if isinstance(a, FuncType) and isinstance(b, FuncType):
-        mine, yours = a.type_params, b.type_params
-        return len(mine) == len(yours) and all(x is y for x, y in zip(mine, yours))
+        return list(map(_kind, a.type_params)) == list(map(_kind, b.type_params))
     return bool(parts(a)) or a == b
+
+
+def _kind(param: TypeParam) -> object:
+    return param.kind if isinstance(param, TypeVar) else DimVar
+
+
+def _with_params_of(a: Type, b: Type) -> Type | None:
+    """Return the second of two function types with the parameters of the first; None if it speaks
+    of these already, which are no parameters of its own.
+    """
+    if not isinstance(a, FuncType) or not isinstance(b, FuncType):
+        return b
+    if all(x is y for x, y in zip(a.type_params, b.type_params)):
+        return b
+    if not set(a.type_params).isdisjoint(TypeVariables()(b)):
+        return None
+    types: dict[TypeVar, Type] = {}
+    dims: dict[DimVar, Dim] = {}
+    for own, other in zip(b.type_params, a.type_params):
+        if isinstance(own, TypeVar) and isinstance(other, TypeVar):
+            types[own] = other
+        elif isinstance(own, DimVar) and isinstance(other, DimVar):
+            dims[own] = symbol(other)
+    return substitute(FuncType(b.arg_types, b.ret_type, (), b.type_constraints), types, dims)

@@ -350,7 +350,7 @@ class Walk:
         if declared is not None:
             return self._join_declared(expr, branches, what, declared)
         first = prune(branches[0][1])
-        if solver.rigid(first) and first is not POISON:
+        if solver.rigid(first) and first is not POISON and not _has_instances(first):
             others = [prune(t) for _, t in branches[1:]]
             if all(
                 solver.rigid(t) and solver.same_type(solver.final(first), solver.final(t))
@@ -435,6 +435,19 @@ class Walk:
         reason = Reason(expr.span, message, ref, wanted, "not-a-reference")
         self.context.solver.flow(ref, wanted, reason)
         return POISON if reason.reported else held
+
+
+def _has_instances(type_: Type) -> bool:
+    """Return True for polymorphic functions and tuples with such in them."""
+    waiting, seen = [type_], set[int]()
+    while waiting:
+        part = prune(waiting.pop())
+        if isinstance(part, FuncType) and part.type_params:
+            return True
+        if isinstance(part, TupleType) and id(part) not in seen:
+            seen.add(id(part))
+            waiting.extend(part.fields)
+    return False
 
 
 def result_span(expr: Expr) -> Span | None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
-from relayvm.base.dims import Dim, DimExpr, DimVar, symbol
+from relayvm.base.dims import Dim, DimVar, symbol
 from relayvm.compiler.transforms.copies import Copier, TypeMap
-from relayvm.compiler.transforms.instances import type_parts
+from relayvm.compiler.transforms.instances import match_types
 from relayvm.compiler.transforms.lift_generics import type_args
 from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Let, Var
 from relayvm.ir.module import Module
@@ -16,7 +16,6 @@ from relayvm.ir.types import (
     UNIT,
     FuncType,
     ShapeArg,
-    TensorType,
     Type,
     TypeCall,
     TypeParam,
@@ -146,32 +145,6 @@ def _args(own: FuncType, found: Mapping[TypeParam, Type | Dim]) -> tuple[Type, .
 
 def _matched(generic: FuncType, actual: FuncType) -> Mapping[TypeParam, Type | Dim]:
     """Return what the type parameters of a polymorphic type, sizes too, stand for in another."""
-    params = set(generic.type_params)
     found: dict[TypeParam, Type | Dim] = {}
-    waiting: list[tuple[Type, Type]] = [(generic, actual)]
-    seen: set[tuple[int, int]] = set()
-    while waiting:
-        source, target = waiting.pop()
-        key = id(source), id(target)
-        if key in seen:
-            continue
-        seen.add(key)
-        if isinstance(source, TypeVar):
-            if source in params:
-                found.setdefault(source, target)
-        elif isinstance(source, TensorType) and isinstance(target, TensorType):
-            for own, other in zip(source.shape, target.shape):
-                _note_dim(own, other, params, found)
-        elif isinstance(source, ShapeArg) and isinstance(target, ShapeArg):
-            _note_dim(source.dim, target.dim, params, found)
-        elif type(source) is type(target):
-            waiting.extend(reversed(list(zip(type_parts(source), type_parts(target)))))
+    match_types(generic, actual, generic.type_params, found)
     return found
-
-
-def _note_dim(
-    own: Dim, other: Dim, params: set[TypeParam], found: dict[TypeParam, Type | Dim]
-) -> None:
-    variable = own.variable if isinstance(own, DimExpr) else None
-    if variable is not None and variable in params:
-        found.setdefault(variable, other)

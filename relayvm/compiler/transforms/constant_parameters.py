@@ -28,6 +28,7 @@ from relayvm.ir.expr import (
 )
 from relayvm.ir.module import Module
 from relayvm.ir.types import (
+    FuncType,
     TensorType,
     Type,
     TypeVar,
@@ -326,7 +327,10 @@ def _bind_sizes(function: Function, before: Function, constants: dict[int, Expr]
         return function
     kept = tuple(p for p in function.type_params if p not in dims)
     types = TypeMap(dims=dims)
-    copy = Copier(types).copy(replace(function, type_params=kept))
+    kind = function.checked_type
+    if isinstance(kind, FuncType):
+        kind = replace(kind, type_params=kept)
+    copy = Copier(types).copy(replace(function, type_params=kept, checked_type=kind))
     assert isinstance(copy, Function)
     return copy
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 
 from relayvm.base.dims import Dim, DimVar, dim_substitute, symbol
@@ -35,9 +36,12 @@ from relayvm.ir.types import (
     TypeVar,
 )
 from relayvm.ir.visit import (
+    TypeVariables,
     bound_vars,
     post_order,
     type_children,
+    variables_of,
+    with_own_params,
     with_parts,
     with_type_children,
 )
@@ -56,6 +60,7 @@ class TypeMap:
         # Images found before, with the types themselves: ids of dead ones would come again.
         self._done: dict[int, tuple[Type, Type]] = {}
         self._known = (0, 0)
+        self._variables = TypeVariables()
 
     def bind(self, params: tuple[TypeParam, ...], args: tuple[Type, ...]) -> None:
         """Map the type parameters to the arguments of a use."""
@@ -97,6 +102,8 @@ class TypeMap:
             below = type_children(part)
             if not below:
                 done[id(part)] = (part, self._leaf(part))
+            elif id(part) not in opened and (own := self._scope(part)) is not None:
+                done[id(part)] = (part, own)
             elif id(part) in opened:
                 inner = tuple([done[id(p)][1] for p in below])
                 done[id(part)] = (part, self._image(part, inner))
@@ -105,6 +112,28 @@ class TypeMap:
                 waiting.append(part)
                 waiting.extend(reversed(below))
         return done[id(type_)][1]
+
+    def _scope(self, type_: Type) -> Type | None:
+        """Return the image of a polymorphic function type whose parameters are not those that the
+        map knows, or may not be in the images of what stands inside; None for other types.
+        """
+        if not isinstance(type_, FuncType) or not type_.type_params:
+            return None
+        if not self.types and not self.dims:
+            return None
+        renamed = [types_of_param(p, self) for p in type_.type_params]
+        put: set[TypeParam] = set()
+        for param in self._variables(type_):
+            image = self.dims.get(param) if isinstance(param, DimVar) else self.types.get(param)
+            if image is not None:
+                put.update(variables_of(image, self._variables))
+        if None not in renamed and len(set(renamed)) == len(renamed) and put.isdisjoint(renamed):
+            return None
+        inside = copy(self)
+        inside._done = {}
+        inside.types = {p: t for p, t in self.types.items() if p not in type_.type_params}
+        inside.dims = {p: d for p, d in self.dims.items() if p not in type_.type_params}
+        return inside(type_ if put.isdisjoint(type_.type_params) else with_own_params(type_))
 
     def function(self, type_: FuncType) -> Type:
         """Return the image of a function type whose parts have been mapped."""

@@ -15,6 +15,7 @@ from relayvm.compiler.transforms.instances import (
     function_args,
     join_instances,
     mangled,
+    monomorphic,
     shape_params_only,
     type_args_only,
     type_params_only,
@@ -300,11 +301,3 @@ def _names(keys: list[tuple[str, Args]]) -> dict[tuple[str, Args], str]:
         names[name, args] = _unused(f"{name}_{suffix}", taken)
         taken.add(names[name, args])
     return names
-
-
-def monomorphic(type_: Type | None) -> Type | None:
-    """Return the type of a function without its parameters of kind Type."""
-    if isinstance(type_, FuncType):
-        kept = tuple(p for p in type_.type_params if not isinstance(p, TypeVar))
-        return replace(type_, type_params=kept, type_constraints=())
-    return type_

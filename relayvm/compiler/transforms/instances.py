@@ -7,8 +7,9 @@ that differ in dims only are one, since a value of `List[Tensor[(5,)]]` may flow
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import cast
 
 from relayvm.base.dims import ANY, Dim, DimExpr, DimVar
 from relayvm.base.shapes import join_dims
@@ -195,6 +196,9 @@ class Instances:
         for node in post_order(function):
             self.place = node.span
             for type_ in types_at(node):
+                # The type parameters of the function itself are those of the instance.
+                if type_ is function.checked_type and isinstance(type_, FuncType):
+                    type_ = replace(type_, type_params=shape_params_only(type_.type_params))
                 self.visit_type(closed(type_))
         for node in post_order(function):
             if isinstance(node, GlobalVar):
@@ -235,28 +239,46 @@ def function_args(used: Function, user: Expr, use: Expr, is_callee: bool, closed
 
 
 def match_types(
-    generic: Type, actual: Type, params: set[TypeVar], found: dict[TypeVar, Type]
+    generic: Type,
+    actual: Type,
+    params: Collection[TypeParam],
+    found: dict[TypeVar, Type] | dict[TypeParam, Type | Dim],
 ) -> None:
-    """Bind type parameters so that `generic` becomes `actual`. Functions inside may have the same
-    objects as type parameters of their own.
+    """Bind type parameters so that `generic` becomes `actual`; sizes too, if `params` has some.
+    Functions inside may have the same objects as type parameters of their own.
     """
-    whole, waiting = generic, [(generic, actual)]
-    seen: set[tuple[int, int]] = set()
+    bound = cast("dict[TypeParam, Type | Dim]", found)
+    whole, known = generic, frozenset(params)
+    waiting = [(generic, actual, known)]
+    seen: set[tuple[int, int, frozenset[TypeParam]]] = set()
     while waiting:
-        generic, actual = waiting.pop()
-        key = id(generic), id(actual)
+        generic, actual, known = waiting.pop()
+        key = id(generic), id(actual), known
         if key in seen:
             continue
         seen.add(key)
         if isinstance(generic, TypeVar):
-            if generic in params:
-                found.setdefault(generic, actual)
-        elif type(generic) is type(actual):
-            own = generic.type_params if isinstance(generic, FuncType) else ()
-            if generic is not whole and not params.isdisjoint(own):
-                match_types(generic, actual, params.difference(own), found)
-                continue
-            waiting.extend(reversed(list(zip(type_parts(generic), type_parts(actual)))))
+            if generic in known:
+                bound.setdefault(generic, actual)
+            continue
+        if type(generic) is not type(actual):
+            continue
+        if isinstance(generic, (TensorType, ShapeArg)):
+            for own, other in zip(_sizes(generic), _sizes(actual)):
+                variable = own.variable if isinstance(own, DimExpr) else None
+                if variable is not None and variable in known:
+                    bound.setdefault(variable, other)
+            continue
+        if isinstance(generic, FuncType) and generic is not whole:
+            known = known.difference(generic.type_params)
+        pairs = zip(type_parts(generic), type_parts(actual))
+        waiting.extend(reversed([(mine, theirs, known) for mine, theirs in pairs]))
+
+
+def _sizes(type_: Type) -> tuple[Dim, ...]:
+    if isinstance(type_, TensorType):
+        return type_.shape
+    return (type_.dim,) if isinstance(type_, ShapeArg) else ()
 
 
 def types_at(node: Expr) -> Iterator[Type]:
@@ -357,3 +379,11 @@ def mangled(type_: Type) -> str:
         case ShapeArg():
             return str(type_.dim) if isinstance(type_.dim, int) else "n"
     return "any"
+
+
+def monomorphic(type_: Type | None) -> Type | None:
+    """Return the type of a function without its parameters of kind Type."""
+    if isinstance(type_, FuncType):
+        kept = tuple(p for p in type_.type_params if not isinstance(p, TypeVar))
+        return replace(type_, type_params=kept, type_constraints=())
+    return type_

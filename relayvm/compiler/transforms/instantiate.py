@@ -10,7 +10,7 @@ from relayvm.compiler.transforms.aligned_generics import with_aligned_params
 from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.compiler.transforms.generic_places import GenericTypes
 from relayvm.compiler.transforms.generic_values import with_named_instances
-from relayvm.compiler.transforms.instance_definitions import Instantiation, is_shape, monomorphic
+from relayvm.compiler.transforms.instance_definitions import Instantiation, is_shape
 from relayvm.compiler.transforms.instances import (
     MOST_INSTANCES,
     Args,
@@ -19,6 +19,7 @@ from relayvm.compiler.transforms.instances import (
     NotClosed,
     WithoutEnd,
     function_args,
+    monomorphic,
     shape_params_only,
     type_params_only,
 )

@@ -180,9 +180,9 @@ def type_instance(closure: Closure, call: Call, env: Env) -> Mapping[TypeParam, 
         used = {p: getattr(t, "dim", t) for p, t in zip(place.type_params, given)}
         wanted = substitute_in_type(FuncType(place.arg_types, place.ret_type), used)
         found: dict[TypeVar, Type] = {}
-        match_types(own, wanted, set(type_params_only(params)), found)
+        match_types(own, wanted, own.type_params, found)
         if len(found) == len(params):
-            return {p: found[p] for p in type_params_only(params)}
+            return {p: found[q] for p, q in zip(params, type_params_only(own.type_params))}
     if len(given) != len(params):
         return None
     return {p: getattr(t, "dim", t) for p, t in zip(params, given)}

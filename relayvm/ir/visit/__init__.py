@@ -35,6 +35,8 @@ from relayvm.ir.visit.types import (
     type_children,
     type_variables,
     type_walk,
+    variables_of,
+    with_own_params,
     with_type_children,
 )
 
@@ -69,6 +71,8 @@ __all__ = [
     "type_children",
     "type_variables",
     "type_walk",
+    "variables_of",
+    "with_own_params",
     "with_children",
     "with_parts",
     "with_type_children",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
-from relayvm.base.dims import Dim, DimExpr, DimVar, dim_substitute, dim_variables
+from relayvm.base.dims import Dim, DimExpr, DimVar, dim_substitute, dim_variables, symbol
 from relayvm.ir.expr import (
     Attrs,
     AttrValue,
@@ -83,31 +83,40 @@ def type_walk(type_: Type, seen: set[int] | None = None) -> Iterator[Type]:
 def rewrite_type(
     type_: Type,
     change: Callable[[Type], Type],
-    whole: Callable[[Type], Type | None] | None = None,
+    scope: Callable[[FuncType], Type | None] | None = None,
 ) -> Type:
     """Return a type with `change` applied to each part once the parts inside it are rebuilt; where
-    nothing changes the result is the same object. What `whole` gives for a part of the type stands
-    there as it is.
+    nothing changes the result is the same object. A polymorphic function type is taken as what
+    `scope` makes of it, or stays as it is where that is None.
     """
     if not type_children(type_):
         return change(type_)
     done: dict[int, Type] = {}
-    waiting: list[tuple[Type, bool]] = [(type_, False)]
+    # What scopes are taken as lives until the end: ids of dead types would come again.
+    taken: list[Type] = []
+    waiting: list[tuple[Type, Type | None]] = [(type_, None)]
     while waiting:
-        item, ready = waiting.pop()
+        item, opened = waiting.pop()
         if id(item) in done:
             continue
-        finished = whole(item) if whole is not None and item is not type_ else None
-        if finished is not None:
-            done[id(item)] = finished
+        if opened is not None:
+            new = tuple(done[id(part)] for part in type_children(opened))
+            done[id(item)] = change(with_type_children(opened, new))
             continue
-        below = type_children(item)
-        if ready or not below:
-            new = tuple(done[id(part)] for part in below)
-            done[id(item)] = change(with_type_children(item, new) if below else item)
+        if scope is not None and isinstance(item, FuncType) and item.type_params:
+            opened = scope(item)
+            if opened is None:
+                done[id(item)] = item
+                continue
+            taken.append(opened)
+        else:
+            opened = item
+        below = type_children(opened)
+        if not below:
+            done[id(item)] = change(item)
             continue
-        waiting.append((item, True))
-        waiting.extend((part, False) for part in reversed(below) if id(part) not in done)
+        waiting.append((item, opened))
+        waiting.extend((part, None) for part in reversed(below) if id(part) not in done)
     return done[id(type_)]
 
 
@@ -256,10 +265,11 @@ def attr_variables(value: AttrValue) -> Iterator[DimVar]:
 
 def substitute_in_type(type_: Type, values: Mapping[TypeParam, Type | Dim]) -> Type:
     """Return a type with type variables replaced by types and dim variables by dims; itself if
-    none occurs. Inside it, type parameters of polymorphic functions are others, even if the same
-    object stands for both: a function may be given to itself.
+    none occurs. Type parameters of polymorphic functions in it are others, even if the same object
+    stands for both, and are no variables of what is put there: a function may be given to itself.
     """
     dims = cast("Mapping[DimVar, Dim]", values)
+    variables = TypeVariables()
 
     def change(t: Type) -> Type:
         match t:
@@ -274,17 +284,35 @@ def substitute_in_type(type_: Type, values: Mapping[TypeParam, Type | Dim]) -> T
             case _:
                 return t
 
-    def shadowing(t: Type) -> Type | None:
-        if (
-            not isinstance(t, FuncType)
-            or not t.type_params
-            or values.keys().isdisjoint(t.type_params)
-        ):
+    def scope(t: FuncType) -> Type | None:
+        replaced = [v for v in variables(t) if v in values]
+        if not replaced:
             return None
         own = set(t.type_params)
-        return substitute_in_type(t, {p: v for p, v in values.items() if p not in own})
+        put = (v for p in replaced for v in variables_of(values[p], variables))
+        clash = not own.isdisjoint(values) or not own.isdisjoint(put)
+        return with_own_params(t) if clash else t
 
-    return rewrite_type(type_, change, shadowing) if values else type_
+    return rewrite_type(type_, change, scope) if values else type_
+
+
+def with_own_params(type_: FuncType) -> FuncType:
+    """Return a polymorphic function type with type parameters that stand nowhere else."""
+    fresh: dict[TypeParam, Type | Dim] = {}
+    params: list[TypeParam] = []
+    for param in type_.type_params:
+        own = DimVar(param.name) if isinstance(param, DimVar) else TypeVar(param.name, param.kind)
+        params.append(own)
+        fresh[param] = symbol(own) if isinstance(own, DimVar) else own
+    inner = substitute_in_type(replace(type_, type_params=()), fresh)
+    return replace(cast(FuncType, inner), type_params=tuple(params))
+
+
+def variables_of(value: Type | Dim, variables: TypeVariables) -> Iterable[TypeParam]:
+    """Return the free variables of what a type parameter stands for."""
+    if isinstance(value, Type):
+        return variables(value)
+    return dim_variables(value) if isinstance(value, DimExpr) else ()
 
 
 def same_objects(a: tuple[object, ...], b: tuple[object, ...]) -> bool:
