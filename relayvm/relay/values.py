@@ -147,6 +147,26 @@ def _data(value: Any, module: Module | None) -> ConstructorValue:
 
 def to_machine(value: Any) -> Any:
     """Return an argument as the machine takes it: numbers as they are, None as no elements."""
+    if not _is_sequence(value):
+        return _machine_leaf(value)
+    return from_parts(value, _sequence_parts, _machine_sequence)
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, (ADT, list, tuple)) and not isinstance(value, ConstructorValue)
+
+
+def _sequence_parts(value: Any) -> Sequence[Any] | None:
+    return value if _is_sequence(value) else None
+
+
+def _machine_sequence(value: Any, parts: tuple[Any, ...] | None) -> Any:
+    if parts is None:
+        return _machine_leaf(value)
+    return _Tagged(value.tag, parts) if isinstance(value, ADT) else parts
+
+
+def _machine_leaf(value: Any) -> Any:
     if value is None:
         return np.empty(0, np.float32)
     if isinstance(value, Constant):
@@ -157,11 +177,29 @@ def to_machine(value: Any) -> Any:
         return value.native if isinstance(value.native, vm.DataValue) else _Fields(value)
     if isinstance(value, Constructor):
         return _Fields(ConstructorValue(tag_of(value), (), value))
-    if isinstance(value, (ADT, list, tuple)):
-        return tuple(to_machine(v) for v in value)
     if isinstance(value, np.ndarray):
         return np.asarray(value)
     return value
+
+
+class _Tagged(tuple[Any, ...]):
+    """The fields of an ADT: a tuple, or a value of the data type that its place declares."""
+
+    tag: int
+
+    def __new__(cls, tag: int, fields: Sequence[Any]) -> _Tagged:
+        made = super().__new__(cls, fields)
+        made.tag = tag
+        return made
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        return self
+
+    def constructor_in(self, type_name: str, constructors: Sequence[str]) -> str | None:
+        """Return the name of the constructor that the tag means in a data type."""
+        name = type_name.partition("[")[0]
+        return next((c for i, c in enumerate(constructors) if tag_in(name, i) == self.tag), None)
 
 
 class _Fields:
@@ -189,6 +227,18 @@ class _FieldList(Sequence[Any]):
 
 def to_evaluator(value: Any) -> Any:
     """Return an argument as the evaluator takes it; numbers become constants of `relay.const`."""
+    return from_parts(value, _parts, _built)
+
+
+def from_parts(
+    value: Any,
+    parts_of: Callable[[Any], Sequence[Any] | None],
+    build: Callable[[Any, tuple[Any, ...] | None], Any],
+) -> Any:
+    """Return what `build` makes of a value and its parts, built before it; None for a leaf.
+
+    Values of any depth need no recursion.
+    """
     done: list[Any] = []
     pending: list[tuple[Any, int]] = [(value, -1)]
     while pending:
@@ -196,11 +246,11 @@ def to_evaluator(value: Any) -> Any:
         if count >= 0:
             fields = tuple(done[len(done) - count :])
             del done[len(done) - count :]
-            done.append(_built(item, fields))
+            done.append(build(item, fields))
             continue
-        parts = _parts(item)
+        parts = parts_of(item)
         if parts is None:
-            done.append(_leaf(item))
+            done.append(build(item, None))
         else:
             pending.append((item, len(parts)))
             pending += [(part, -1) for part in reversed(parts)]
@@ -215,7 +265,9 @@ def _parts(value: Any) -> Sequence[Any] | None:
     return value if isinstance(value, (ADT, list, tuple)) else None
 
 
-def _built(value: Any, fields: tuple[Any, ...]) -> Any:
+def _built(value: Any, fields: tuple[Any, ...] | None) -> Any:
+    if fields is None:
+        return _leaf(value)
     constructor = value if isinstance(value, Constructor) else getattr(value, "constructor", None)
     if constructor is None:
         return fields

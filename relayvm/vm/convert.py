@@ -207,7 +207,7 @@ class Converter:
         ready = self.ready(value, data_type)
         if ready:
             return ready
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, (list, tuple)) and not hasattr(value, "constructor_in"):
             return self._open_list(value, type_, where)
         return self._open_constructor(value, type_, where)
 
@@ -326,12 +326,15 @@ class Converter:
         return made
 
     def _open_constructor(self, value: Any, type_: ValueType, where: str) -> _Frame:
-        """Open anything with `constructor` and `fields`."""
+        """Open anything with `fields`, and `constructor` or `constructor_in`: a function of the
+        data type's name and its constructors' names."""
         data_type = self.data_type(type_.name)
         if isinstance(value, ConstructorFunction):
             value = value.alone(type_, where)
         name, fields = getattr(value, "constructor", None), getattr(value, "fields", None)
         name = getattr(name, "name", name)
+        if (choose := getattr(value, "constructor_in", None)) is not None:
+            name = choose(data_type.name, [c.name for c in data_type.constructors])
         for constructor in data_type.constructors:
             if constructor.name == name and fields is not None:
                 if len(fields) != len(constructor.fields):

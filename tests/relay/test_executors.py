@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -174,3 +175,67 @@ def test_names_of_the_original_are_there() -> None:
         Runtime("java")
     with pytest.raises(RelayError, match="no option `speed`"):
         Executor("aot", {"speed": 1})
+
+
+LISTS = """#[version = "0.0.5"]
+type Tree { Leaf(float32), Node(Tree, Tree) }
+def @total(%t: Tree) -> float32 {
+  match (%t) { Leaf(%x) => %x, Node(%l, %r) => @total(%l) + @total(%r) }
+}
+def @count(%l: List[float32]) -> int32 { match (%l) { Nil => 0, Cons(_, %r) => 1 + @count(%r) } }
+def @both(%p: (Option[Tree], List[float32])) -> (float32, int32) {
+  (match (%p.0) { Some(%t) => @total(%t), None => 0f }, @count(%p.1))
+}
+"""
+
+
+def adt(module: Any, type_name: str, constructor: str, *fields: Any) -> ADT:
+    made = next(c for c in module.get_type(type_name)[1:] if c.name_hint == constructor)
+    return ADT(made.tag, fields)
+
+
+def test_data_types_are_given_as_tags_and_fields(kind: str) -> None:
+    module = relay.fromtext(LISTS)
+    run = relay.create_executor(kind, mod=module)
+    items = adt(module, "List", "Nil")
+    for number in range(3):
+        items = adt(module, "List", "Cons", np.float32(number), items)
+    leaves = [adt(module, "Tree", "Leaf", np.float32(x)) for x in (2, 3)]
+    tree = adt(module, "Tree", "Node", *leaves)
+    count, total, both = (
+        run.evaluate(module.get_global_var(n)) for n in ("count", "total", "both")
+    )
+    assert count(items) == 3 and total(tree) == 5
+    some = adt(module, "Option", "Some", tree)
+    for pair in ((some, items), tuple_object([some, items])):
+        assert [float(v) for v in both(pair)] == [5, 3]
+    assert [float(v) for v in both((adt(module, "Option", "None"), items))] == [0, 3]
+
+
+def test_values_given_by_tags_may_be_deep(kind: str) -> None:
+    module = relay.fromtext(LISTS)
+    items = adt(module, "List", "Nil")
+    for _ in range(20_000):
+        items = adt(module, "List", "Cons", np.float32(1), items)
+    run = relay.create_executor(kind, mod=module).evaluate(module.get_global_var("count"))
+    assert run(items) == 20_000
+
+
+def test_a_loaded_program_takes_tags(tmp_path: Path) -> None:
+    module = relay.fromtext(LISTS)
+    module["main"] = module["total"]
+    relay.vm.compile(module, target="llvm").export_library(str(tmp_path / "tree.rvm"))
+    loaded = tvm.runtime.load_module(str(tmp_path / "tree.rvm"))
+    machine = tvm.runtime.vm.VirtualMachine(loaded, tvm.cpu())
+    assert machine.invoke("main", adt(module, "Tree", "Leaf", np.float32(4))) == 4
+
+
+def test_a_tag_of_another_data_type_is_refused(kind: str) -> None:
+    module = relay.fromtext(LISTS)
+    run = relay.create_executor(kind, mod=module).evaluate(module.get_global_var("total"))
+    wrong = adt(module, "List", "Nil")
+    few = adt(module, "Tree", "Node", adt(module, "Tree", "Leaf", np.float32(4)))
+    for value in (wrong, few):
+        with pytest.raises(RelayError) as failure:
+            run(value)
+        assert failure.value.code == "wrong-argument"

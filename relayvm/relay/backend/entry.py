@@ -110,7 +110,7 @@ def argument_type(value: Any) -> Type | None:
     """Return the type of an array or a tuple of such; None for what has no type of its own."""
     if isinstance(value, Constant):
         value = value.data
-    if isinstance(value, (ADT, tuple)) and not hasattr(value, "constructor"):
+    if isinstance(value, (ADT, tuple)) and not getattr(value, "tag", 0):
         fields = [argument_type(v) for v in value]
         known = tuple(f for f in fields if f is not None)
         return TupleType(known) if len(known) == len(fields) else None

@@ -15,6 +15,7 @@ from relayvm.ir.module import Module
 from relayvm.ir.printer import print_type
 from relayvm.ir.types import TensorType
 from relayvm.relay.backend.entry import Entry, argument_type, entry_of
+from relayvm.relay.constructors import with_constructors
 from relayvm.relay.expr import bind
 from relayvm.relay.lazy import absent
 from relayvm.relay.module import unwrap
@@ -67,7 +68,7 @@ class Interpreter(Executor):
             if not ready:
                 ready.append(_evaluator(entry, values))
             evaluator, name = ready[0]
-            result = evaluator.call(name, _arguments(evaluator.module[name], name, values))
+            result = evaluator.call(name, _arguments(evaluator.module, name, values))
             return to_relay(result, evaluator.module)
 
         return run
@@ -87,20 +88,20 @@ def _evaluator(entry: Entry, args: tuple[Any, ...]) -> tuple[Evaluator, str]:
         return Evaluator(run_passes(closed.module, ["infer_types"])), closed.name
 
 
-def _arguments(function: Function, name: str, values: Sequence[Any]) -> list[Any]:
+def _arguments(module: Module, name: str, values: Sequence[Any]) -> list[Any]:
     """Return arguments as the evaluator takes them, with the checks that the machine makes.
 
     Raises RelayError `wrong-argument` for an array of another type than is declared.
     """
     symbols: Symbols = {}
     result = []
-    for param, value in zip(function.params, values):
+    for param, value in zip(module[name].params, values):
         kind = param.type_annotation or param.checked_type
         if isinstance(kind, TensorType):
             where = f"`{param.name}` of `{name}`"
             result.append(array_argument(to_machine(value), _host_type(kind), where, symbols))
         else:
-            result.append(to_evaluator(value))
+            result.append(to_evaluator(with_constructors(value, kind, module)))
     return result
 
 
