@@ -127,15 +127,16 @@ class Call:
 
     def _function(self) -> Callable[..., Any]:
         """Return the function of arguments that runs the entry; the usual case is the library's."""
+        self.run_many: Callable[..., Any] = lambda tuples: None
         if self.skip:
             return self.__call__  # which is told the closure
         record = self.record()
         convert = [self._object_of(parameter) for parameter in self.entry.parameters]
         rows = [(row.kind, row.type) for row in self.rows]
         params = list(zip(self.kinds, [p.type for p in self.entry.parameters], convert))
-        run: Callable[..., Any] = entry_of(
-            record, self.names, params, rows, self._general, self._end
-        ).run
+        entry = entry_of(record, self.names, params, rows, self._general, self._end)
+        self.run_many = entry.run_many
+        run: Callable[..., Any] = entry.run
         return run
 
     def _object_of(self, parameter: Parameter) -> Callable[[Any], int]:
@@ -414,6 +415,15 @@ class Call:
         tuples = list(arguments)
         if not tuples:
             return []
+        usual = self.run_many(tuples)
+        if usual is not None:
+            code, found = usual
+            if code == BUSY:
+                raise busy()
+            if code > 0:
+                raise self._trap_of(len(found), len(tuples), found)
+            rows: list[Any] = found
+            return rows
         calls, records = self._taken_batch(len(tuples))
         done, code = ffi.new("uint32_t *"), 0
         try:

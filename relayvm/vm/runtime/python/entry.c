@@ -234,6 +234,7 @@ static void entry_dealloc(PyObject *object) {
 static PyMethodDef entry_methods[] = {
     {"run", (PyCFunction)(void (*)(void))entry_run, METH_FASTCALL | METH_KEYWORDS,
      "Call the entry; see `VirtualMachine.invoke`."},
+    {"run_many", entry_run_many, METH_O, "Call the entry on each tuple of a list; None where that is not usual."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -65,6 +65,14 @@ PyObject *entry_take_results(entry *self, PyObject *out);
 /* Ends a call in Python. `values`: of the results that are taken, None for the others; may be null. */
 PyObject *entry_finish(entry *self, int32_t code, PyObject *out, PyObject *values);
 
+/* A new array of the declared dtype and rank, over `data` where there is some. */
+PyObject *entry_new_array(const place *declared, const int64_t *dims, void *data);
+/* A number as an array, in that of the caller's where it gives one. */
+PyObject *entry_word_result(const place *declared, uint64_t word, PyObject *out);
+/* Runs the entry on each tuple of a list: returns the code of the last call that ran and the list of results; or None
+ * where the case is not usual, and nothing has run. */
+PyObject *entry_run_many(PyObject *object, PyObject *tuples);
+
 /* An exact array of numpy, of the dtype and rank, with its elements in order. */
 static inline bool place_fits(const place *declared, PyObject *value) {
     PyArrayObject *array = (PyArrayObject *)value;

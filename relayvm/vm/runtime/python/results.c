@@ -6,7 +6,7 @@
 #define LEAST_LENT_BYTES 2048u /* smaller results are copied: that takes less time than to lend them */
 #define LONG_COPY_BYTES 65536u /* while which other threads of Python run */
 
-static PyObject *new_array(const place *declared, const int64_t *dims, void *data) {
+PyObject *entry_new_array(const place *declared, const int64_t *dims, void *data) {
     npy_intp sizes[RVM_MAX_RANK];
     for (unsigned i = 0; i < declared->rank; i++) {
         sizes[i] = dims[i];
@@ -16,12 +16,12 @@ static PyObject *new_array(const place *declared, const int64_t *dims, void *dat
                                 data ? NPY_ARRAY_CARRAY : 0, NULL);
 }
 
-static PyObject *word_result(const place *declared, uint64_t word, PyObject *out) {
+PyObject *entry_word_result(const place *declared, uint64_t word, PyObject *out) {
     PyObject *array = out;
     if (out) {
         Py_INCREF(out);
     } else {
-        array = new_array(declared, NULL, NULL);
+        array = entry_new_array(declared, NULL, NULL);
     }
     if (array) {
         tensor_store_word(declared->dtype, PyArray_DATA((PyArrayObject *)array), word);
@@ -39,7 +39,7 @@ static PyObject *lent(rvm_machine *m, const place *declared, rvm_tensor *tensor)
     if (tensor_bytes(tensor) < LEAST_LENT_BYTES) {
         return NULL;
     }
-    PyObject *array = new_array(declared, tensor->dims, tensor->data);
+    PyObject *array = entry_new_array(declared, tensor->dims, tensor->data);
     PyObject *owner = array ? PyCapsule_New(tensor, NULL, NULL) : NULL;
     if (!owner || PyCapsule_SetContext(owner, m->lender) ||
         PyArray_SetBaseObject((PyArrayObject *)array, owner)) { /* which takes the owner, come what may */
@@ -91,7 +91,7 @@ static PyObject *tensor_result(rvm_machine *m, const place *declared, uint64_t *
             *word = 0;
             return array;
         }
-        array = new_array(declared, tensor->dims, NULL);
+        array = entry_new_array(declared, tensor->dims, NULL);
     }
     if (array) {
         copy_data(tensor, PyArray_DATA((PyArrayObject *)array));
@@ -105,7 +105,7 @@ static PyObject *result_of(entry *self, uint32_t i, PyObject *out) {
     rvm_call *call = self->call;
     const place *declared = &self->results[i];
     if (declared->kind == WORD) {
-        return word_result(declared, call->results[i], out);
+        return entry_word_result(declared, call->results[i], out);
     }
     if (declared->kind == TENSOR) {
         return tensor_result(call->machine, declared, &call->results[i], out);
