@@ -4,6 +4,7 @@ get as many arguments as their definitions say, constraints name operators.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Union
 
 from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note, error
@@ -39,7 +40,7 @@ TOO_LARGE = f"a type has more than {MOST_WORDS:,} words where it is written out"
 MOST_PARTS = 1 << 16
 
 # Names of the original's relations, for an operator that has the same rule.
-_RELATIONS = {
+RELATIONS = {
     "Broadcast": "add",
     "BroadcastComp": "equal",
     "Identity": "copy",
@@ -145,7 +146,24 @@ def signature_annotations(function: Function) -> list[Type]:
 
 def relation_operator(name: str) -> Operator | None:
     """Return the operator whose rule a constraint names; None if there is none."""
-    return OPS.get(_RELATIONS.get(name, name))
+    return OPS.get(RELATIONS.get(name, name))
+
+
+def same_rule_name(name: str) -> str:
+    """Return the name of the first operator that takes the same operands and attributes by the same
+    rule, for the name of an operator or of a relation: a promise of one is a promise of all.
+    """
+    op = relation_operator(name)
+    return name if op is None else _first_alike().get(op.name, name)
+
+
+@cache
+def _first_alike() -> dict[str, str]:
+    first: dict[tuple[object, ...], str] = {}
+    return {
+        name: first.setdefault((op.rule, op.constrained_operands, op.attributes), name)
+        for name, op in OPS.items()
+    }
 
 
 def check_relation(

@@ -12,6 +12,7 @@ from typing import Any
 from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import DTYPES
 from relayvm.base.shapes import ShapeError
+from relayvm.compiler.kinds import RELATIONS
 from relayvm.compiler.patterns.matcher import FUSION_NUMBERS
 from relayvm.ir.expr import AttrValue, Op
 from relayvm.ir.types import Type
@@ -32,8 +33,6 @@ class OpPattern:
     OPAQUE = 8
 
 
-# Relations that old programs name, by the operator whose rule they are.
-RELATIONS = {"Identity": "copy", "Broadcast": "add", "BroadcastComp": "equal"}
 ANY_VALUE = Constraint("a tensor", DTYPES)
 
 Relation = Callable[[Sequence[Type], Mapping[str, AttrValue]], "Type | None"]
@@ -130,8 +129,8 @@ def add_argument(self: Op, name: str, type: str, description: str) -> None:
 
 
 def add_type_rel(self: Op, rel_name: str, type_rel_func: Relation | None = None) -> None:
-    """Set the type of calls: a function of operand types and attributes, or `Identity`, `Broadcast`
-    or `BroadcastComp`. A function that returns None cannot tell.
+    """Set the type of calls: a function of operand types and attributes, or the name of a relation:
+    `Identity`, `Broadcast`, `BroadcastComp`... A function that returns None cannot tell.
     """
     if type_rel_func is None:
         if rel_name not in RELATIONS:

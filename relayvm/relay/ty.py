@@ -8,6 +8,7 @@ from typing import Any as AnyValue
 from relayvm.base.diagnostics import count, error
 from relayvm.base.dims import ANY, AnyDim, DimVar
 from relayvm.base.source import Span
+from relayvm.compiler.kinds import RELATIONS
 from relayvm.ir import types as ir
 from relayvm.ir.types import Kind, TypeParam
 from relayvm.relay.node import NodeClass, as_attrs, as_dtype, as_shape, as_type, as_types
@@ -79,8 +80,6 @@ class TypeConstraint(metaclass=NodeClass):
     nodes = (ir.TypeRelation,)
 
 
-# TVM's names of relations, each with an operator that has it.
-RELATIONS = {"Broadcast": "add", "BroadcastComp": "less", "Identity": "copy"}
 _RELATION_PREFIX = "tvm.relay.type_relation."
 
 

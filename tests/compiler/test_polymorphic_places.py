@@ -179,6 +179,9 @@ TAKEN = {
     " let %s: List[fn (int32) -> int32] = %r; match? (%s) { Cons(%f, _) => %f(%x) }",
     "a reference of a more general function": "let %r: ref(fn [A](A, A) -> A) = ref(@const);"
     " (ref_read(%r)(%x, 1), ref_read(%r)(True, False))",
+    "an argument that is a reference of a more general function": "let %g = fn (%r: (ref(fn [A](A,"
+    " A) -> A), int32)) { ref_read(%r.0)(%x, %r.1) };"
+    " (%g((ref(@const), 1)), @held(ref(@const), 2))",
     "a reference of functions that take polymorphic ones": "let %r = ref(@app);"
     " let %v: fn (int32) -> int32 = ref_read(%r)(fn (%y: fn [A](A) -> A) { %y }, @same); %v(%x)",
     "a choice of a more general function": "let %f: fn [A](A, A) -> A = if (%x < 4) { @const }"
@@ -193,6 +196,7 @@ TAKEN_HEAD = """
 def @first[A](%p: (A, A)) -> A { %p.0 }
 def @const[A, B](%a: A, %b: B) -> A { %a }
 def @app[A](%f: fn (A) -> A, %a: A) -> A { %f(%a) }
+def @held(%r: ref(fn [A](A, A) -> A), %x: int32) -> int32 { ref_read(%r)(%x, %x) }
 """
 
 

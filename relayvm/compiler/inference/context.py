@@ -22,7 +22,7 @@ from relayvm.compiler.inference.holes import (
 from relayvm.compiler.inference.messages import Reporter, callee_text, type_text
 from relayvm.compiler.inference.type_walk import Sharing, prune, rebuild, substitute, type_holes
 from relayvm.compiler.inference.unify import TypeSolver
-from relayvm.compiler.kinds import check_relation, check_type
+from relayvm.compiler.kinds import check_relation, check_type, same_rule_name
 from relayvm.ir.expr import Constructor, Expr, Function, GlobalVar, Var
 from relayvm.ir.intrinsics import ARRAY_NAME, Intrinsic, is_array
 from relayvm.ir.module import Module
@@ -115,27 +115,32 @@ class Assumed:
         self._names: set[str] = set()
 
     def has(self, name: str) -> bool:
-        """Return True if there is one of an operator."""
-        return name in self._names
+        """Return True if there is one of an operator, or of one with the same rule."""
+        return bool(self._names) and same_rule_name(name) in self._names
 
     def add(self, relation: TypeRelation) -> None:
         """Note one more."""
-        self._names.add(relation.name)
+        name = same_rule_name(relation.name)
+        self._names.add(name)
         if not self._settle(relation):
-            self._open.setdefault(relation.name, []).append(relation)
+            self._open.setdefault(name, []).append(relation)
 
     def of(self, name: str, types: Sequence[Type]) -> Sequence[TypeRelation]:
         """Return those of an operator at types without holes, whatever their attributes."""
+        if not self._names:
+            return ()
+        name = same_rule_name(name)
         waiting = self._open.get(name)
         if waiting:
             self._open[name] = [r for r in waiting if not self._settle(r)]
-        return self._known.get(self._key(name, types), ()) if self._known else ()
+        return self._known.get(self._key(name, types), ())
 
     def _settle(self, relation: TypeRelation) -> bool:
         operands = relation.args[:-1]
         if not all(map(self._solver.rigid, operands)):
             return False
-        key = self._key(relation.name, [self._solver.final(a) for a in operands])
+        name = same_rule_name(relation.name)
+        key = self._key(name, [self._solver.final(a) for a in operands])
         same = self._known.setdefault(key, [])
         attrs = dict(relation.attrs or {})
         if all(dict(r.attrs or {}) != attrs for r in same):

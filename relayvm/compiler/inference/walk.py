@@ -238,7 +238,8 @@ class Walk:
 
     def _declare(self, value: Expr, type_: Type) -> None:
         """Note what new references are declared to hold, or choices to be, if there are functions
-        in it: of a let's value or a body, of the fields of a tuple, of what a new reference holds.
+        in it: of a let's value, a body or an argument, of the fields of a tuple, of what a new
+        reference holds.
 
         What comes there may be more general than that; the reference or the choice may not.
         """
@@ -295,6 +296,9 @@ class Walk:
             scheme = yield self.visit(call, 0, callee)
             if isinstance(callee, Function):
                 context.close(scheme)
+        if isinstance(taken := prune(scheme), FuncType) and not taken.type_params:
+            for arg, param in zip(call.args, taken.arg_types):
+                self._declare(arg, param)
         args: list[Type] = []
         for place, arg in enumerate(call.args, 1):
             known = self._leaf(call, place, arg)
