@@ -58,6 +58,7 @@ from relayvm.ops.repeating import (
 )
 from relayvm.ops.reshaping import reshape, reshape_like
 from relayvm.ops.rows import floor_divide, multiply, subtract, sum_
+from relayvm.ops.scan_grads import cumprod_grad_grad
 from relayvm.ops.scans import cumprod, cumprod_grad, cumsum
 from relayvm.ops.sorting import argsort, sort, topk
 
@@ -202,6 +203,12 @@ def _(call: GradientCall, g: Expr) -> Gradients:
     total = cumprod_grad(g, x, axis=axis, exclusive=call.exclusive)
     total = total if call.axis is not None else reshape_like(total, call.data)
     return (total if data is given else cast(total, dtype=data),)
+
+
+@cumprod_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    both = cumprod_grad_grad(g, call.grad, call.data, **call.attrs)
+    return TupleGetItem(both, 0), TupleGetItem(both, 1)
 
 
 # -- Places given by tensors --------------------------------------------------------------------

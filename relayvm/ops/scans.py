@@ -157,11 +157,7 @@ cumsum = _scan("cumsum", "add", 0, "Sums", "[1, 3, 6]")
 cumprod = _scan("cumprod", "multiply", 1, "Products", "[1, 2, 6]")
 
 
-@operator(
-    "cumprod_grad",
-    fusion=Fusion.OPAQUE,
-    no_gradient="only the first derivative of `cumprod` is there",
-)
+@operator("cumprod_grad", fusion=Fusion.OPAQUE)
 def cumprod_grad(grad: Float, data: SameDtype, *, axis: int, exclusive: bool = False) -> TensorType:
     """The gradient of `cumprod` along `axis`, exact also where elements are 0.
 

@@ -207,6 +207,12 @@ TRANSFORM_CASES: dict[str, list[Case]] = {
         Case(((4,), (4,)), {"axis": -1}, values={1: [2, 0, 3, 0]}),
         Case(((0, 2), (0, 2)), {"axis": 0}),
     ],
+    "cumprod_grad_grad": [
+        Case(((2, 3),) * 3, {"axis": 1}),
+        Case(((3, 2),) * 3, {"axis": 0, "exclusive": True}),
+        Case(((4,),) * 3, {"axis": -1}, values={2: [2, 0, 3, 0]}),
+        Case(((0, 2),) * 3, {"axis": 0}),
+    ],
     "gather": [
         Case(((2, 3), (2, 4)), {"axis": 1}, {1: "int32"}, {1: [[0, 2, -3, 1], [1, 1, 0, -1]]}),
         Case(((3, 4), (2, 2)), {"axis": 0}, {1: "int64"}, {1: [[0, 2], [1, 0]]}),
