@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ import relayvm
 from relayvm.base.diagnostics import Trap
 from relayvm.base.dtypes import BY_NAME, dtype_of
 from relayvm.base.shapes import ShapeError
+from relayvm.compiler.evaluate import Evaluator
+from relayvm.compiler.infer_types import infer_expr
 from relayvm.ir.expr import Attrs, Call, Function, Var
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_module
@@ -157,6 +160,51 @@ def test_a_trap_on_values_names_the_operator(name: str) -> None:
     with pytest.raises(Trap) as raised:
         machine.run(*args)
     assert f"`{name}`" in str(raised.value).splitlines()[0]
+
+
+def has_places(case: Case) -> bool:
+    kinds = [k for d in case.dtypes.values() for k in (d if isinstance(d, tuple) else (d,))]
+    return any(BY_NAME[kind].is_integer for kind in kinds)
+
+
+def outcome(run: Callable[[], Any]) -> Any:
+    """Return the results as flat numbers, or the code of the trap."""
+    try:
+        result = run()
+    except Trap as trap:
+        return trap.code
+    fields = result if isinstance(result, tuple) else (result,)
+    return [(np.shape(a), np.asarray(a).dtype, np.asarray(a, np.float64)) for a in fields]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in ASKED if any(map(has_places, CASES[n]))])
+def test_values_out_of_range_mean_the_same_to_the_evaluator_and_on_all_engines(name: str) -> None:
+    row, case = OPS[name], next(filter(has_places, CASES[name]))
+    for value in (-100, 100, "many"):
+        args = list(operands(case, "float32", value))
+        types = list(map(type_of, args))
+        try:
+            row.result_type(types, case.attrs)
+        except ShapeError:
+            continue
+        params = tuple(Var(f"x{i}", kind) for i, kind in enumerate(types))
+        function = Function(params, Call(row, params, Attrs(case.attrs)))
+        text = print_module(Module({"main": function}, {}))
+        executable = relayvm.compile(relayvm.parse(text))
+        evaluator = Evaluator(Module())
+        meaning = evaluator.evaluate(infer_expr(function))
+        expected = outcome(partial(evaluator.apply, meaning, tuple(args)))
+        for engine in ("interpreter", "jit"):
+            machine = relayvm.VirtualMachine(executable, engine=engine)
+            actual = outcome(partial(machine.run, *args))
+            if isinstance(expected, str) or isinstance(actual, str):
+                assert actual == expected, (engine, value)
+                continue
+            for (shape, dtype, given), (own_shape, own_dtype, own) in zip(expected, actual):
+                assert (own_shape, own_dtype) == (shape, dtype), (engine, value)
+                # How near numbers are is for other tests: garbage is far away.
+                assert np.allclose(own, given, rtol=1e-2, atol=1e-2, equal_nan=True)
 
 
 MISFITS = {
