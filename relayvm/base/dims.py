@@ -292,8 +292,25 @@ def dim_broadcast(a: Dim, b: Dim) -> Dim:
         return b
     if isinstance(a, AnyDim) or isinstance(b, AnyDim):
         return ANY
+    if is_broadcast_of(a, b):
+        return a
+    if is_broadcast_of(b, a):
+        return b
     first, second = sorted((a, b), key=dim_text)
     return symbol(DimTerm("broadcast", first, second))
+
+
+def is_broadcast_of(whole: Dim, part: Dim) -> bool:
+    """Return whether `whole` is `part`, or a `broadcast`, perhaps of others, with `part` in it."""
+    waiting = [whole]
+    while waiting:
+        size = waiting.pop()
+        if size == part:
+            return True
+        match size:
+            case DimExpr(((((DimTerm("broadcast", a, b), 1),), 1),)):
+                waiting += [a, b]
+    return False
 
 
 def dims_equal(a: Dim, b: Dim) -> bool | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from relayvm.base.dims import Dim, DimExpr, DimTerm, dims_equal
+from relayvm.base.dims import Dim, dims_equal, is_broadcast_of
 from relayvm.base.dtypes import FLOAT32, NARROW, DType
 from relayvm.base.shapes import broadcast_shapes
 from relayvm.kernels import compute as te
@@ -37,17 +37,7 @@ def _reaches(tensor: Tensor, extent: Dim, whole: Dim) -> bool:
     """Return whether an axis of size `extent` can be read at any index below `whole`."""
     if dims_equal(extent, whole) is True:
         return True
-    return is_placeholder(tensor) and _is_broadcast_of(whole, extent)
-
-
-def _is_broadcast_of(whole: Dim, part: Dim) -> bool:
-    """Return whether `whole` is a `broadcast` term, perhaps of such terms, with `part` in it."""
-    if whole == part:
-        return True
-    match whole:
-        case DimExpr(((((DimTerm("broadcast", a, b), 1),), 1),)):
-            return _is_broadcast_of(a, part) or _is_broadcast_of(b, part)
-    return False
+    return is_placeholder(tensor) and is_broadcast_of(whole, extent)
 
 
 def is_placeholder(tensor: Tensor) -> bool:

@@ -92,10 +92,14 @@ def check_equation(check: Check) -> tuple[Dim, Dim]:
     """Return two dims whose equality, evaluated at run time, is the check.
 
     That of a broadcast is `broadcast(a, b) = dim_broadcast(a, b)`: evaluating the left side fails
-    where the sizes do not fit, and gives another size where a known one is not the result.
+    where the sizes do not fit, and gives another size where a known one is not the result. Where
+    one is broadcast from the other, among more, its own evaluation fails.
     """
     if not check.broadcast:
         return check.a, check.b
+    whole = dim_broadcast(check.a, check.b)
+    if not isinstance(whole, int) and whole in (check.a, check.b):
+        return whole, whole
     return symbol(DimTerm("broadcast", check.a, check.b)), dim_broadcast(check.a, check.b)
 
 

@@ -111,6 +111,13 @@ def test_division_by_zero_is_an_error() -> None:
         dim_floordiv(N, 0)
 
 
+def test_a_size_broadcast_to_what_it_is_a_part_of_gives_that() -> None:
+    whole = dim_broadcast(dim_broadcast(N, M), N * 2)
+    for part in (N, M, N * 2, dim_broadcast(M, N)):
+        assert dim_broadcast(part, whole) == dim_broadcast(whole, part) == whole
+    assert dim_broadcast(whole, M * 2) not in (whole, M * 2)
+
+
 def test_broadcast_of_symbols_is_decided_by_values() -> None:
     size = dim_broadcast(N, M)
     n, m, _ = VARIABLES

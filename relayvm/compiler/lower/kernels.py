@@ -18,7 +18,9 @@ from relayvm.base.dims import (
     AnyDim,
     Dim,
     DimExpr,
+    DimTerm,
     DimVar,
+    dim_broadcast,
     dim_substitute,
     dim_variables,
     greatest_factor,
@@ -167,7 +169,8 @@ class _Tracer:
         self.inputs: list[Tensor] = []
         self.sources: dict[DimVar, tuple[int, int]] = {}
         self.checks: list[DimCheck] = []
-        self.strided_vars: set[DimVar] = set()
+        self.late: list[DimCheck] = []
+        self.broadcast: set[Dim] = set()
         self.extra: list[Dim] = []
         self.equal: list[tuple[Dim, Dim]] = []
         self.renamed: dict[DimVar, Dim] = {}
@@ -206,13 +209,13 @@ class _Tracer:
             # What a rule says of sizes need not say whose rule it is.
             named = f"`{operator}`" in check.what
             row = DimCheck(a, b, check.what if named else f"`{operator}`: {check.what}")
-            if all((row.a, row.b) != (known.a, known.b) for known in self.checks):
-                self.checks.append(row)
+            # What broadens an operand is not the program's: its rule is named by what follows.
+            (self.late if operator == "broadcast_to" and a == b else self.checks).append(row)
             if not check.broadcast:
                 self.equal.append((a, b))
             else:
-                self.strided_vars.update(dim_variables(check.a))
-                self.strided_vars.update(dim_variables(check.b))
+                whole = dim_broadcast(check.a, check.b)
+                self.broadcast.update(d for d in (check.a, check.b) if d != whole)
 
     def agreed(self) -> _Tracer | None:
         """Return a tracer of the same inputs and checks in whose shapes sizes are one that the
@@ -220,7 +223,7 @@ class _Tracer:
 
         A nest over them needs no masks where they differ, for which it would never run.
         """
-        renamed = _one_for_each(self.equal, self.strided_vars)
+        renamed = _one_for_each(self.equal, self.broadcast)
         if not renamed:
             return None
         result = _Tracer(self.name)
@@ -228,13 +231,18 @@ class _Tracer:
             shape = tuple(dim_substitute(d, renamed) for d in tensor.shape)
             result.inputs.append(placeholder(tensor.name, shape, tensor.dtype))
         result.sources, result.checks = dict(self.sources), list(self.checks)
-        result.strided_vars, result.extra = set(self.strided_vars), list(self.extra)
+        result.late = list(self.late)
+        result.broadcast = {dim_substitute(d, renamed) for d in self.broadcast}
+        result.extra = list(self.extra)
         result.renamed = renamed
         return result
 
     def request(self, name: str, outputs: tuple[Tensor, ...]) -> KernelRequest:
         mentioned = [v for t in (*self.inputs, *outputs) for d in t.shape for v in dim_variables(d)]
-        mentioned += [v for c in self.checks for d in (c.a, c.b) for v in dim_variables(d)]
+        checks: dict[tuple[Dim, Dim], DimCheck] = {}
+        for check in (*self.checks, *self.late):
+            checks.setdefault((check.a, check.b), check)
+        mentioned += [v for c in checks.values() for d in (c.a, c.b) for v in dim_variables(d)]
         for variable in dict.fromkeys(mentioned):
             if variable not in self.sources:
                 self.sources[variable] = (len(self.inputs), -1)
@@ -243,14 +251,14 @@ class _Tracer:
         strided = frozenset(
             index
             for index, tensor in enumerate(self.inputs)
-            if any(v in self.strided_vars for d in tensor.shape for v in dim_variables(d))
+            if any(d in self.broadcast for d in tensor.shape)
         )
         return KernelRequest(
             name=name,
             inputs=tuple(self.inputs),
             outputs=outputs,
             dim_sources=tuple((v, i, axis) for v, (i, axis) in self.sources.items()),
-            checks=tuple(self.checks),
+            checks=tuple(checks.values()),
             strided=strided,
         )
 
@@ -279,22 +287,35 @@ def _results(function: Function, tracer: _Tracer) -> object:
     return _evaluate(tail, values, tracer)
 
 
-def _one_for_each(equal: Sequence[tuple[Dim, Dim]], kept: AbstractSet[DimVar]) -> dict[DimVar, Dim]:
+def _one_for_each(
+    equal: Sequence[tuple[Dim, Dim]], broadcast: AbstractSet[Dim]
+) -> dict[DimVar, Dim]:
     """Return for each variable that equations decide what it is equal to, with no such variable in
-    it; those `kept` are left alone.
+    it; those of sizes that are broadcast, which may be 1 where others are not, are left alone.
     """
+    kept = {v for d in broadcast for v in dim_variables(d)}
     found: dict[DimVar, Dim] = {}
     for pair in equal:
         a, b = (dim_substitute(d, found) for d in pair)
         for left, right in ((b, a), (a, b)):
             variable = left.variable if isinstance(left, DimExpr) else None
-            others = dim_variables(right)
-            if variable is None or variable in others or not kept.isdisjoint((variable, *others)):
+            others = set(dim_variables(right))
+            if variable is None or variable in others or variable in kept:
+                continue
+            if not kept.isdisjoint(others) and not _is_broadcast(right):
                 continue
             found = {v: dim_substitute(d, {variable: right}) for v, d in found.items()}
             found[variable] = right
             break
     return found
+
+
+def _is_broadcast(dim: Dim) -> bool:
+    """Tell whether a size is what others are broadcast to: what has it is not broadcast itself."""
+    match dim:
+        case DimExpr(((((DimTerm("broadcast"), 1),), 1),)):
+            return True
+    return False
 
 
 def _name_composites(kinds: Sequence[TensorType], tracer: _Tracer) -> dict[Dim, Dim]:

@@ -17,6 +17,7 @@ from relayvm.compiler.analysis.traps import may_trap
 from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.lower.words import is_view, kernel_operator, takes_rows
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, rewrite_blocks
+from relayvm.compiler.transforms.broaden import broaden_products
 from relayvm.compiler.transforms.fusion_groups import (
     MAX_TENSORS,
     Groups,
@@ -67,6 +68,9 @@ def fuse(module: Module) -> Module:
     Results that stay within a kernel lie in scratch memory, as large as the tensors that separate
     kernels would have, or as a block of rows where all go over it together.
 
+    A product that a run may broadcast to what is added to it is computed at that size, see
+    `broaden`.
+
     A view between two operators of a group is a way to read, if it reads runs of memory; others
     stay outside, where they cost nothing.
 
@@ -106,7 +110,7 @@ class _Fuser:
             self.readers.reads[named] = dict.fromkeys(free_vars(tail))
             bindings, tail = [*bindings, Binding(named, tail, tail.span)], named
             escaping = (named,)
-        bindings = self.compared(self.narrowed(bindings))
+        bindings = self.compared(self.broadened(self.narrowed(bindings), escaping))
         nodes = self.analyse(bindings, escaping)
         if self.writes:
             _mark_barriers(nodes)
@@ -123,6 +127,14 @@ class _Fuser:
         if result is not bindings:
             for binding in result:
                 if binding.value.__class__ in (Call, Tuple, TupleGetItem):
+                    self.readers.reads[binding.var] = dict.fromkeys(free_vars(binding.value))
+        return result
+
+    def broadened(self, bindings: list[Binding], escaping: Container[Expr]) -> list[Binding]:
+        result = broaden_products(bindings, self.readers.reads, escaping)
+        if result is not bindings:
+            for binding in result:
+                if binding.value.__class__ is Call:
                     self.readers.reads[binding.var] = dict.fromkeys(free_vars(binding.value))
         return result
 

@@ -14,6 +14,7 @@ from heapq import heapify, heappop, heappush
 
 from relayvm.base.dims import Dim, DimVar, dim_variables, dims_equal
 from relayvm.compiler.transforms.blocks import Binding
+from relayvm.compiler.transforms.broaden import is_broadening
 from relayvm.compiler.transforms.fusion_rows import (
     is_batched,
     is_layer,
@@ -206,6 +207,8 @@ class Groups:
 
     def _join_producers(self, index: int, plain: bool = False) -> None:
         """Merge with the producers, anchored ones first, or with those without anchor only."""
+        if is_broadening(self.nodes[index].binding.value):
+            return  # A way to read an operand, for a product that follows.
         inputs = [i for i in self.nodes[index].inputs if self.nodes[i].fusible]
         producers = {self.of[i].last for i in inputs}
         for last in sorted(producers, key=lambda i: (not self.of[i].anchored, i)):

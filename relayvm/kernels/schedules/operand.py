@@ -305,7 +305,7 @@ class _Rebuild:
         its sign changed where it may be `moved`.
         """
         load = self._load(factor, moved)
-        if load is None or load[0].buffer.access is not Access.DENSE:
+        if load is None or not has_dense_rows(load[0].buffer):
             return False
         value, frame = load
         *outer, last = value.indices
@@ -329,6 +329,16 @@ class _Rebuild:
         if not isinstance(value, n.Load) or value.mask is not None or not value.indices:
             return None
         return value, frame
+
+
+def has_dense_rows(buffer: n.Buffer) -> bool:
+    """Return whether the last axis of a buffer runs along memory, as one of a known size does: only
+    axes of size 1 are broadcast.
+    """
+    if buffer.access is not Access.STRIDED:
+        return buffer.access is Access.DENSE
+    last = buffer.shape[-1] if buffer.shape else None
+    return isinstance(last, n.Const) and last.value != 1
 
 
 def _unmoved(value: n.Expr, statements: list[n.Stmt]) -> n.Expr:

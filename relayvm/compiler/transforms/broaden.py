@@ -1,0 +1,339 @@
+"""Products computed at the sizes to which what follows broadcasts them.
+
+Works on one block in A-normal form, before fusion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+
+from relayvm.base.dims import Dim, DimVar, dim_variables, is_broadcast_of, linear_dim
+from relayvm.base.shapes import ShapeError, shape_context
+from relayvm.compiler.lower.words import is_view, kernel_operator
+from relayvm.compiler.transforms.blocks import Binding
+from relayvm.compiler.transforms.fusion_rows import is_batched, is_product
+from relayvm.ir.expr import Attrs, Call, Expr, Tuple, TupleGetItem, Var
+from relayvm.ir.types import TensorType
+from relayvm.ops import OPS
+from relayvm.ops.operator import Fusion, Operator
+
+_BROADCAST_TO, _TRANSPOSE, _RESHAPE = OPS["broadcast_to"], OPS["transpose"], OPS["reshape"]
+_BY_ELEMENT = (Fusion.ELEMENTWISE, Fusion.BROADCAST)
+
+Sizes = dict[int, Dim]
+
+
+def broaden_products(
+    bindings: list[Binding], reads: Mapping[Var, Iterable[Var]], escaping: Container[Expr]
+) -> list[Binding]:
+    """Return the block with products of unknown sizes computed at those that a run may broadcast
+    their results to.
+
+    A product of `n` rows that is added to a mask of `m` rows gives `broadcast(m, n)` rows, which
+    are `n`, unless n is 1. Computed at so many rows, it is computed row by row with all that
+    follows. Its operands are broadcast instead, which a kernel does where it reads them.
+
+    `let %s = nn.batch_matmul(%q, %k); add(%s, %mask)` ->
+    `let %q1 = broadcast_to(%q, shape=[b, broadcast(m, n), 64]);
+     let %s = nn.batch_matmul(%q1, %k); add(%s, %mask)`
+    """
+    if not any(_is_product(binding.value) for binding in bindings):
+        return bindings
+    block = _Block(bindings, reads, escaping)
+    for index, binding in enumerate(bindings):
+        if _is_by_element(binding.value):
+            block.broaden_operands(index)
+    return block.result()
+
+
+def is_broadening(value: Expr) -> bool:
+    """Tell whether a call broadcasts axes to what else they may be broadcast to at run time."""
+    if not isinstance(value, Call) or value.op is not _BROADCAST_TO:
+        return False
+    old, new = _tensor(value.args[0]), _tensor(value)
+    if old is None or new is None or old.rank != new.rank:
+        return False
+    same = all(a == b or is_broadcast_of(b, a) for a, b in zip(old.shape, new.shape))
+    return same and old.shape != new.shape
+
+
+class _Block:
+    """The bindings of a block, and what takes their places."""
+
+    def __init__(
+        self,
+        bindings: list[Binding],
+        reads: Mapping[Var, Iterable[Var]],
+        escaping: Container[Expr],
+    ) -> None:
+        self.bindings, self.escaping = bindings, escaping
+        self.place = {binding.var: index for index, binding in enumerate(bindings)}
+        self.readers: dict[Expr, int] = {}
+        for binding in bindings:
+            for var in reads.get(binding.var, ()):
+                self.readers[var] = self.readers.get(var, 0) + 1
+        self.new: dict[int, list[Binding]] = {}
+        self.known = self._known_sizes()
+        # What else than kernels runs may be seen: what may trap does not pass it.
+        self.stops = [0]
+        for binding in bindings:
+            self.stops.append(self.stops[-1] + (not _is_inert(binding.value)))
+
+    def result(self) -> list[Binding]:
+        """Return the new bindings; the list that was given where nothing changed."""
+        if not self.new:
+            return self.bindings
+        return [b for i, old in enumerate(self.bindings) for b in self.new.get(i, [old])]
+
+    def broaden_operands(self, index: int) -> None:
+        """Let what the binding at a place reads, and nobody else, have the sizes of its result."""
+        call = self.current(index)
+        args = list(call.args)
+        growing = {k: _broadcast_sizes(arg, call) for k, arg in enumerate(args)}
+        if not any(s and self._reaches_product(args[k], s, index) for k, s in growing.items()):
+            return
+        for number, sizes in growing.items():
+            # What is computed beside a product, as a mask may be, is computed like it.
+            if sizes and self._operands(args[number], sizes, index) is not None:
+                args[number] = self._broadened(args[number], sizes)
+        if any(a is not b for a, b in zip(args, call.args)):
+            self._replace(index, self.bindings[index].var, call, args)
+
+    def current(self, index: int) -> Call:
+        """Return the call at a place, as it is by now."""
+        binding = self.new[index][-1] if index in self.new else self.bindings[index]
+        assert isinstance(binding.value, Call)
+        return binding.value
+
+    # -- Which -------------------------------------------------------------------------------------
+
+    def _reaches_product(self, start: Expr, sizes: Sizes, reader: int) -> bool:
+        pending = [(start, sizes)]
+        while pending:
+            value, wanted = pending.pop()
+            operands = self._operands(value, wanted, reader)
+            index = self.place.get(value) if isinstance(value, Var) else None
+            if operands is None or index is None:
+                continue
+            if _is_product(self.bindings[index].value):
+                return True
+            pending += [(self.current(index).args[k], each) for k, each in operands.items()]
+        return False
+
+    def _operands(self, value: Expr, sizes: Sizes, reader: int) -> dict[int, Sizes] | None:
+        """Return which sizes operands of a value must have for it to have these; None where it
+        stays as it is.
+        """
+        index = self.place.get(value) if isinstance(value, Var) else None
+        if index is None or self.readers.get(value) != 1 or value in self.escaping:
+            return None
+        names = {v for size in sizes.values() for v in dim_variables(size)}
+        if not names <= self.known[index] or self.stops[index] != self.stops[reader]:
+            return None
+        call = self.bindings[index].value
+        if not isinstance(call, Call):
+            return None
+        call = self.current(index)
+        operands = _sizes_of_operands(call, sizes)
+        return operands if operands and _is_computed_at(call, sizes, operands) else None
+
+    # -- How ---------------------------------------------------------------------------------------
+
+    def _broadened(self, value: Expr, sizes: Sizes) -> Expr:
+        """Return a value of other sizes in the place of one that nobody else reads."""
+        index = self.place.get(value) if isinstance(value, Var) else None
+        operands = self._operands(value, sizes, index) if index is not None else None
+        if operands is None or index is None:
+            raise AssertionError("what stays as it is, its reader broadcasts")
+        call = self.current(index)
+        args, before = list(call.args), []
+        for number, wanted in operands.items():
+            arg = args[number]
+            if self._operands(arg, wanted, index) is not None:
+                args[number] = self._broadened(arg, wanted)
+            else:
+                before.append(_broadcast(arg, wanted, call))
+                args[number] = before[-1].var
+        kind = _with_sizes(call, sizes)
+        old = self.new[index][-1].var if index in self.new else self.bindings[index].var
+        var = Var(old.name, None, span=old.span, checked_type=kind)
+        self._replace(index, var, call, args, before, kind)
+        self.place[var] = index
+        self.readers[var] = 1
+        return var
+
+    def _replace(
+        self,
+        index: int,
+        var: Var,
+        call: Call,
+        args: Sequence[Expr],
+        before: Sequence[Binding] = (),
+        kind: TensorType | None = None,
+    ) -> None:
+        type_ = call.checked_type if kind is None else kind
+        attrs = call.attrs
+        if kind is not None and call.op is _RESHAPE and not _gives(call, args, attrs, kind):
+            attrs = Attrs(attrs, newshape=kind.shape)
+        new = Call(call.op, tuple(args), attrs, call.type_args, span=call.span, checked_type=type_)
+        earlier = self.new[index][:-1] if index in self.new else []
+        own = Binding(var, new, self.bindings[index].span)
+        self.new[index] = [*earlier, *before, own]
+
+    def _known_sizes(self) -> list[set[DimVar]]:
+        """Return, for each place of the block, the symbols that tensors bound before it tell."""
+        outside = {
+            a
+            for b in self.bindings
+            if isinstance(b.value, Call)
+            for a in b.value.args
+            if isinstance(a, Var) and a not in self.place
+        }
+        known = {v for var in outside for v in _told_by(var)}
+        result: list[set[DimVar]] = []
+        for binding in self.bindings:
+            result.append(known)
+            told = set(_told_by(binding.var))
+            known = known if told <= known else known | told
+        return result
+
+
+def _told_by(value: Expr) -> list[DimVar]:
+    kind = _tensor(value)
+    found = [linear_dim(d) for d in kind.shape] if kind is not None else []
+    return [linear[0] for linear in found if linear is not None]
+
+
+def _is_inert(value: Expr) -> bool:
+    if isinstance(value, (Tuple, TupleGetItem)) or kernel_operator(value) is not None:
+        return True
+    return isinstance(value, Call) and is_view(value)
+
+
+def _is_product(value: Expr) -> bool:
+    return isinstance(value, Call) and kernel_operator(value) is not None and is_product(value)
+
+
+def _is_by_element(value: Expr) -> bool:
+    op = kernel_operator(value)
+    return op is not None and op.fusion in _BY_ELEMENT and op is not _BROADCAST_TO
+
+
+def _broadcast_sizes(arg: Expr, call: Call) -> Sizes:
+    """Return the axes of an operand that a run may broadcast to a size of the result."""
+    old, new = _tensor(arg), _tensor(call)
+    if old is None or new is None or old.rank > new.rank:
+        return {}
+    whole = new.shape[new.rank - old.rank :]
+    return {k: b for k, (a, b) in enumerate(zip(old.shape, whole)) if _may_grow(a, b)}
+
+
+def _may_grow(size: Dim, whole: Dim) -> bool:
+    return size != whole and is_broadcast_of(whole, size)
+
+
+def _sizes_of_operands(call: Call, sizes: Sizes) -> dict[int, Sizes]:
+    """Return the sizes of operands of which a result has these; nothing where there are none."""
+    found: dict[int, Sizes] = {}
+    result = _tensor(call)
+    if result is None:
+        return found
+    if _is_product(call):
+        return _sizes_of_factors(call, sizes, result.rank)
+    if call.op is _TRANSPOSE:
+        axes = call.attrs.get("axes") or tuple(reversed(range(result.rank)))
+        assert isinstance(axes, tuple)
+        return {0: {int(axes[k]) % result.rank: size for k, size in sizes.items()}}
+    if is_view(call):
+        return _sizes_behind(call, sizes, result)
+    if not _is_by_element(call):
+        return found
+    for number, arg in enumerate(call.args):
+        kind = _tensor(arg)
+        for axis, size in sizes.items():
+            place = axis - result.rank + kind.rank if kind is not None else -1
+            if kind is not None and place >= 0 and kind.shape[place] == result.shape[axis]:
+                found.setdefault(number, {})[place] = size
+    return found
+
+
+def _sizes_of_factors(call: Call, sizes: Sizes, rank: int) -> dict[int, Sizes]:
+    """Rows of a product are those of its first operand, columns those of the second."""
+    found: dict[int, Sizes] = {}
+    first, result = _tensor(call.args[0]), _tensor(call)
+    columns = 1 if _complete(call).get("transpose_b") else 2
+    for axis, size in sizes.items():
+        if axis == rank - 1:
+            if not is_batched(call):
+                return {}
+            found.setdefault(1, {})[columns] = size
+        elif first is not None and result is not None and first.shape[axis] == result.shape[axis]:
+            found.setdefault(0, {})[axis] = size
+            second = _tensor(call.args[1])
+            if is_batched(call) and axis == 0 and second is not None and second.shape[0] != 1:
+                found.setdefault(1, {})[0] = size
+        else:
+            return {}
+    return found
+
+
+def _sizes_behind(call: Call, sizes: Sizes, result: TensorType) -> dict[int, Sizes]:
+    """Axes of a view are those of its operand where all behind them are the same."""
+    operand = _tensor(call.args[0])
+    if operand is None or len(call.args) != 1:
+        return {}
+    same = 0
+    for a, b in zip(reversed(operand.shape), reversed(result.shape)):
+        if a != b:
+            break
+        same += 1
+    if any(axis < result.rank - same for axis in sizes):
+        return {}
+    return {0: {axis - result.rank + operand.rank: size for axis, size in sizes.items()}}
+
+
+def _is_computed_at(call: Call, sizes: Sizes, operands: Mapping[int, Sizes]) -> bool:
+    """Tell whether the rule of a call gives just these sizes for operands of those."""
+    if any(_tensor(arg) is None for arg in call.args):
+        return False
+    args = [
+        Var("p", None, checked_type=_with_sizes(arg, operands.get(number, {})))
+        for number, arg in enumerate(call.args)
+    ]
+    kind = _with_sizes(call, sizes)
+    if call.op is _RESHAPE and _gives(call, args, Attrs(call.attrs, newshape=kind.shape), kind):
+        return True
+    return _gives(call, args, call.attrs, kind)
+
+
+def _gives(call: Call, args: Sequence[Expr], attrs: Attrs, wanted: TensorType) -> bool:
+    types = tuple(kind for arg in args if (kind := _tensor(arg)) is not None)
+    assert isinstance(call.op, Operator)
+    try:
+        with shape_context():
+            return call.op.result_type(types, attrs) == wanted
+    except ShapeError:
+        return False
+
+
+def _broadcast(value: Expr, sizes: Sizes, reader: Call) -> Binding:
+    kind = _with_sizes(value, sizes)
+    attrs = Attrs(shape=kind.shape)
+    call = Call(_BROADCAST_TO, (value,), attrs, span=reader.span, checked_type=kind)
+    return Binding(Var("b", None, span=reader.span, checked_type=kind), call, reader.span)
+
+
+def _with_sizes(value: Expr, sizes: Sizes) -> TensorType:
+    kind = _tensor(value)
+    assert kind is not None
+    return TensorType(tuple(sizes.get(k, d) for k, d in enumerate(kind.shape)), kind.dtype)
+
+
+def _complete(call: Call) -> Mapping[str, object]:
+    assert isinstance(call.op, Operator)
+    return call.op.complete_attrs(call.attrs)
+
+
+def _tensor(value: Expr) -> TensorType | None:
+    kind = value.checked_type
+    return kind if isinstance(kind, TensorType) else None
