@@ -103,10 +103,10 @@ class _Extremes:
             n.TileStore(self._where, n.const(0), n.select(better, position, self.where)),
         ]
 
-    def better(self, value: n.Expr, held: n.Expr, is_strict: bool = False) -> n.Expr:
+    def better(self, value: n.Expr, held: n.Expr) -> n.Expr:
         """Return whether a later value takes the place of one that is held."""
         is_max = self.reduction.kind == "argmax"
-        if self.reduction.select_last_index and not is_strict:
+        if self.reduction.select_last_index:
             better = n.call("greater_equal" if is_max else "less_equal", value, held)
             if not value.dtype.is_float:
                 return better
@@ -119,38 +119,22 @@ class _Extremes:
         return n.call("logical_and", n.call("logical_not", worse), known)
 
     def folded(self, length: n.Expr) -> n.Expr:
-        """Return the position of the extreme of all lanes, halves against halves."""
-        emitter, lanes = self.emitter, self.lanes
+        """Return the position of the extreme of all lanes: the first or last that holds it."""
+        emitter, lanes, is_last = self.emitter, self.lanes, self.reduction.select_last_index
         ramp = n.cast(n.Ramp(n.const(0), n.const(1), lanes), self.dtype)
         where = emitter.bind(n.call("add", self.where, ramp))
         is_short = not isinstance(length, n.Const) or int(length.value) < lanes
-        if is_short and self.reduction.select_last_index:
+        if is_short and is_last:
             # Lanes without an element must not be the last.
             where = emitter.bind(n.select(n.Mask(length, lanes), where, n.const(-1, self.dtype)))
         best = emitter.bind(self.best)
-        while lanes > 1:
-            lanes //= 2
-            (a, at_a), (b, at_b) = (
-                tuple(emitter.bind(self._half(v, part, lanes)) for v in (best, where))
-                for part in (0, 1)
-            )
-            better = emitter.bind(self._before(b, at_b, a, at_a))
-            best = emitter.bind(n.select(better, b, a))
-            where = emitter.bind(n.select(better, at_b, at_a))
-        return n.call("maximum", where, n.const(0, self.dtype))
-
-    @staticmethod
-    def _half(vector: n.Expr, part: int, lanes: int) -> n.Expr:
-        if lanes == 1:
-            return n.lane(vector, part)
-        return n.shuffle(vector, vector, range(part * lanes, (part + 1) * lanes))
-
-    def _before(self, b: n.Expr, at_b: n.Expr, a: n.Expr, at_a: n.Expr) -> n.Expr:
-        """Return whether `b` is the answer rather than `a`, by place where they are equal."""
-        same = n.call("equal", a, b)
-        if a.dtype.is_float:
-            both = n.call("logical_and", n.call("isnan", a), n.call("isnan", b))
-            same = n.call("logical_or", same, both)
-        order = "greater" if self.reduction.select_last_index else "less"
-        nearer = n.call("logical_and", same, n.call(order, at_b, at_a))
-        return n.call("logical_or", self.better(b, a, is_strict=True), nearer)
+        fold = "maximum" if self.reduction.kind == "argmax" else "minimum"
+        extreme = emitter.bind(n.tree(fold, best))
+        holds = n.call("equal", best, n.broadcast(extreme, lanes))
+        if best.dtype.is_float:
+            # The extreme is NaN then.
+            holds = n.call("logical_or", holds, n.call("isnan", best))
+        nowhere = n.const(-1 if is_last else self.dtype.max, self.dtype)
+        where = emitter.bind(n.select(emitter.bind(holds), where, n.broadcast(nowhere, lanes)))
+        place = n.tree("maximum" if is_last else "minimum", where)
+        return n.call("maximum", emitter.bind(place), n.const(0, self.dtype))

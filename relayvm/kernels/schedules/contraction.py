@@ -38,6 +38,8 @@ TALL = 6
 MOST_OPERATIONS = 1600
 # Where more rows share the weights, the time to fetch them does not count.
 MANY_ROWS = 64
+# So many runs of one long row, which do not wait for each other.
+RUNS = 4
 # So many tiles of rows take turns to fetch the next block of columns.
 TURNS = 2
 
@@ -123,7 +125,7 @@ def probe_stage(context: Context, stage: Stage, extents: tuple[n.Expr, ...]) -> 
             emitter.prover.add_range(variable, n.const(0), full, rule.width)
             emitter.mask = None
         k = n.const(0) if emitter.mask is not None else variable
-        acc = n.Var("va", rule.dtype, n.LANES)
+        acc = n.Var("va", rule.dtype, rule.lanes)
         frame = inside(emitter, record, k, rule.width)
         value = combined(emitter, rule, record.reduction.body, frame, acc)
         emitter.bind(value)
@@ -540,12 +542,13 @@ class Tiling:
         """Emit the loop over the reduced axis; return the tiles of partials, one a reduction."""
         rules = [lane_rule(r.reduction, self.context.dots) for r in records[cells[0]]]
         width = rules[0].width
-        tiles = cleared(emitter, rules, len(cells))
+        runs = self._runs(rules, length, len(cells))
+        tiles = cleared(emitter, rules, len(cells) * runs)
 
-        def step(k: n.Expr, mask: n.Expr | None) -> None:
+        def step(k: n.Expr, mask: n.Expr | None, run: int = 0) -> None:
             first = len(emitter.statements)
             shared, emitter.share_loads = emitter.share_loads, True
-            for number, cell in enumerate(cells):
+            for number, cell in enumerate(cells, run):
                 for record, rule, tile in zip(records[cell], rules, tiles):
                     held = n.TileLoad(tile, n.const(number))
                     body = record.reduction.body
@@ -558,17 +561,52 @@ class Tiling:
             if mask is None:
                 emitter.statements[first:] = with_fetches(emitter.statements[first:], ahead)
 
-        lane_loop(emitter, length, step, lanes=width)
+        begin: n.Expr = n.const(0)
+        if runs > 1:
+            begin = _runs_of_one(emitter, length, (runs, width), step)
+            for number in range(1, runs):
+                for rule, tile in zip(rules, tiles):
+                    both = (n.TileLoad(tile, n.const(k)) for k in (number, 0))
+                    whole = n.TileStore(tile, n.const(0), n.call(rule.op, *both))
+                    emitter.statements.append(whole)
+        lane_loop(emitter, length, step, begin, width)
         return tiles
+
+    def _runs(self, rules: list[Rule], length: n.Expr, cells: int) -> int:
+        """Return in how many runs the elements of the only result are combined side by side."""
+        most = min(RUNS, _power(self.tile))
+        if self.column_axis is not None or cells > 1 or not all(r.is_associative for r in rules):
+            return 1
+        short = isinstance(length, n.Const) and int(length.value) < 2 * most * rules[0].width
+        return 1 if short else most
+
+
+def _runs_of_one(
+    emitter: Emitter,
+    length: n.Expr,
+    size: tuple[int, int],
+    step: Callable[[n.Expr, n.Expr | None, int], None],
+) -> n.Expr:
+    """Emit a loop over some runs of whole vectors, each by itself; return where they end."""
+    runs, width = size
+    count = s.floordiv(length, n.const(runs * width))
+    run = s.mul(count, n.const(width))
+    k = emitter.context.names.var("k")
+    with emitter.block() as body:
+        emitter.prover.add_range(k, n.const(0), run, width)
+        for number in range(runs):
+            step(s.add(k, s.mul(run, n.const(number))), None, number)
+    emitter.statements.append(n.For(k, n.const(0), run, width, tuple(body)))
+    return s.mul(count, n.const(runs * width))
 
 
 def cleared(emitter: Emitter, rules: list[Rule], size: int) -> list[n.Tile]:
     """Emit tiles of partials, one a reduction, that hold nothing yet."""
     names = emitter.context.names
-    tiles = [n.Tile(names.fresh("acc"), rule.dtype, n.LANES, size) for rule in rules]
+    tiles = [n.Tile(names.fresh("acc"), rule.dtype, rule.lanes, size) for rule in rules]
     for rule, tile in zip(rules, tiles):
         lane = names.var("l")
-        clear = n.TileStore(tile, lane, n.broadcast(rule.identity, n.LANES))
+        clear = n.TileStore(tile, lane, n.broadcast(rule.identity, rule.lanes))
         emitter.statements.append(n.Declare(tile))
         emitter.statements.append(n.For(lane, n.const(0), n.const(size), 1, (clear,), "unroll"))
     return tiles

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 
 from relayvm.base.abi import Access
 from relayvm.base.dtypes import BOOL, INT64
 from relayvm.kernels import loops as n
+from relayvm.kernels.compute import ArgReduce
 from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.borders import borders
 from relayvm.kernels.schedules.boxes import PlaceStep, place_loops, reads_apart
@@ -20,10 +20,12 @@ from relayvm.kernels.schedules.emit import (
     CannotVectorise,
     Context,
     Emitter,
+    Frame,
     Reducer,
+    Reduction,
     flat_index,
 )
-from relayvm.kernels.schedules.plan import Stage
+from relayvm.kernels.schedules.plan import Stage, inlined_nodes
 from relayvm.kernels.schedules.probe import (
     Probe,
     clipped_extents,
@@ -37,6 +39,8 @@ BLOCK = 2048
 MIN_VECTOR = 5
 # Targets with such registers mask any vector in one instruction.
 MASKED_BYTES = 64
+# Comparisons of several vectors do not wait for each other.
+POSITION_WIDTHS = (64, n.LANES)
 
 Ranges = dict[int, tuple[n.Expr, n.Expr]]
 
@@ -76,7 +80,16 @@ def _phase_of_widths(context: Context, stage: Stage, widths: tuple[int, ...]) ->
 
 def column_phase(context: Context, stage: Stage) -> n.Phase | None:
     """Return the phase of a stage with reductions whose other axes run in lanes."""
-    return vector_phase(context, stage, partial(serial, lanes=n.LANES))
+    kept = context.buffers.keys()
+    found = [m for t in stage.tensors for m in inlined_nodes(t, kept)]
+    positions = any(isinstance(m, ArgReduce) for m in found)
+    widths = POSITION_WIDTHS if positions else (n.LANES,)
+
+    def reducer(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
+        lanes = max((place.lanes for place in frame.values()), default=1)
+        return serial(emitter, reduction, frame, lanes)
+
+    return vector_phase(context, stage, reducer, widths)
 
 
 def vector_phase(

@@ -41,6 +41,8 @@ _OPS = {
 _UNROLLED_STATEMENTS = 24
 # So many elements of a reduction are written one after the other, without loops.
 MOST_WRITTEN = 32
+# So many bytes have the partials of small integers, whose order does not matter.
+MOST_LANES = 64
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Rule:
     """How one reduction combines; `factors` are those of a product that is fused with the sum.
 
     A partial takes `group` elements at a time: more than one are small integers, summed by `Dot`,
-    as the order of integers does not matter.
+    as the order of integers does not matter. Those of less than 32 bits have more `lanes` than 16.
     """
 
     op: str
@@ -56,11 +58,20 @@ class Rule:
     identity: n.Const
     factors: tuple[c.ScalarExpr, c.ScalarExpr] | None
     group: int = 1
+    lanes: int = n.LANES
 
     @property
     def width(self) -> int:
-        """How many elements 16 partials take at a time."""
-        return n.LANES * self.group
+        """How many elements the partials take at a time."""
+        return self.lanes * self.group
+
+    @property
+    def is_associative(self) -> bool:
+        """Whether runs of elements may be combined by themselves, and then with each other.
+
+        So may extremes: the last NaN if there is one, else the first of the largest.
+        """
+        return not self.dtype.is_float or self.op in ("maximum", "minimum")
 
 
 def rule_of(reduction: c.Reduce) -> Rule:
@@ -78,6 +89,8 @@ def lane_rule(reduction: c.Reduce, dots: str) -> Rule:
     """Return the rule of a reduction whose elements run in lanes; `dots` is the target's, see
     `machine.dot_kind`."""
     rule = rule_of(reduction)
+    if not rule.dtype.is_float and rule.dtype.bits < INT32.bits:
+        return replace(rule, lanes=MOST_LANES * 8 // max(8, rule.dtype.bits))
     if not dots or reduction.kind != "sum" or rule.dtype != INT32:
         return rule
     factors = _small_factors(reduction.body, dots)
