@@ -55,9 +55,9 @@ def _source(place: ScalarExpr, size: Dim, before: int, mode: str) -> ScalarExpr:
         return te.index(index, size, "clip")
     # Both ends mirror: -1 - i is i elements before the first, 2 * size - 1 - i behind the last.
     again = 1 if mode == "symmetric" else 0
-    low = te.select(index < 0, -index - again, index)
     last = dim_sub(dim_mul(size, 2), 2 - again)
-    return te.index(te.select(low < te.dim(size), low, te.dim(last) - low), size, "clip")
+    high = te.select(index < te.dim(size), index, te.dim(last) - index)
+    return te.index(te.select(index < 0, -index - again, high), size, "clip")
 
 
 # -- nn.pad ---------------------------------------------------------------------------------------

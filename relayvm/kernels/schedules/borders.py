@@ -19,6 +19,9 @@ from relayvm.kernels.schedules.probe import probe
 # Bodies of a stage: of one axis with many borders, or of all axes together.
 MAX_PARTS_OF_AXIS = 64
 MAX_PARTS = 16
+# The most elements of an edge beside vectors, and edges of an axis.
+EDGE = 4
+MOST_EDGES = 2
 # What is added to the border where `i + rest` is compared with 0, by the sign of i.
 _SHIFTS = {
     "less": (0, 1),
@@ -77,12 +80,23 @@ def _rising(points: list[n.Expr], extent: n.Expr) -> list[n.Expr]:
 
 
 def _has_short_part(points: list[n.Expr], extent: n.Expr) -> bool:
-    """Return whether a part is known to be shorter than a vector."""
-    for low, high in zip([n.const(0), *points], [*points, extent]):
-        length = s.sub(high, low)
-        if isinstance(length, n.Const) and int(length.value) < n.LANES:
-            return True
-    return False
+    """Return whether a part is known to be shorter than a vector, but for edges of few elements
+    around one that is not.
+    """
+    lengths = [s.sub(high, low) for low, high in zip([n.const(0), *points], [*points, extent])]
+    short = [length for length in lengths if not is_long(length)]
+    few = len(short) <= MOST_EDGES and all(map(is_edge, short))
+    return bool(short) and (not few or len(short) == len(lengths))
+
+
+def is_edge(length: n.Expr) -> bool:
+    """Return whether a part of an axis is known to have so few elements that they are scalars."""
+    return isinstance(length, n.Const) and int(length.value) <= EDGE
+
+
+def is_long(length: n.Expr) -> bool:
+    """Return whether a part of an axis is not known to be shorter than a vector."""
+    return not isinstance(length, n.Const) or int(length.value) >= n.LANES
 
 
 def _points(condition: n.Expr, axes: tuple[n.Var, ...]) -> Iterator[tuple[n.Var, n.Expr]]:

@@ -13,7 +13,7 @@ from relayvm.base.dtypes import BOOL, INT64
 from relayvm.kernels import loops as n
 from relayvm.kernels.compute import ArgReduce
 from relayvm.kernels.index import simplify as s
-from relayvm.kernels.schedules.borders import borders
+from relayvm.kernels.schedules.borders import borders, is_edge
 from relayvm.kernels.schedules.boxes import PlaceStep, place_loops, reads_apart
 from relayvm.kernels.schedules.emit import (
     CannotPlace,
@@ -85,11 +85,13 @@ def column_phase(context: Context, stage: Stage) -> n.Phase | None:
     positions = any(isinstance(m, ArgReduce) for m in found)
     widths = POSITION_WIDTHS if positions else (n.LANES,)
 
-    def reducer(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
-        lanes = max((place.lanes for place in frame.values()), default=1)
-        return serial(emitter, reduction, frame, lanes)
+    return vector_phase(context, stage, reduced_in_lanes, widths)
 
-    return vector_phase(context, stage, reducer, widths)
+
+def reduced_in_lanes(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
+    """Reduce with loops, in as many lanes as the place has."""
+    lanes = max((place.lanes for place in frame.values()), default=1)
+    return serial(emitter, reduction, frame, lanes)
 
 
 def vector_phase(
@@ -222,7 +224,7 @@ class _Rows:
         points = self.points.get(axis, [])
         whole = self.edges[axis] == (n.const(0), self.extents[axis])
         for low, high in _parts(self.emitter, *self.edges[axis], points, whole):
-            if axis != self.lanes_axis:
+            if axis != self.lanes_axis or (points and whole and is_edge(s.sub(high, low))):
                 self._loop(at, rest, low, high)
             elif whole or not points:
                 place_loops(self.emitter, high, self._step(at, rest), low)
@@ -237,7 +239,9 @@ class _Rows:
         with self.emitter.block() as body:
             self.emitter.prover.add_range(var, low, high)
             self._nested({**at, rest[0]: var}, rest[1:])
-        self.emitter.statements.append(n.For(var, low, high, 1, tuple(body)))
+        known = isinstance(low, n.Const) and is_edge(s.sub(high, low))
+        kind = "unroll" if known else "serial"
+        self.emitter.statements.append(n.For(var, low, high, 1, tuple(body), kind))
 
 
 def _parts(

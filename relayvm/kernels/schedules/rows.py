@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from relayvm.base.dims import Dim, dim_add, dim_mul
 from relayvm.kernels import compute as c
@@ -20,7 +19,7 @@ from relayvm.kernels.lower import Skeleton
 from relayvm.kernels.schedules.boxes import product
 from relayvm.kernels.schedules.columns import ColumnTiling
 from relayvm.kernels.schedules.contraction import FEW_ROWS, NotAContraction, Tiling
-from relayvm.kernels.schedules.elementwise import blocks, vector_rows
+from relayvm.kernels.schedules.elementwise import blocks, reduced_in_lanes, vector_rows
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter
 from relayvm.kernels.schedules.grid import Ranges, Side, grid_phase
 from relayvm.kernels.schedules.packs import PackedTiling
@@ -326,7 +325,7 @@ def _rows(emitter: Emitter, stage: Stage, part: Part, registers: int) -> None:
     if tiling is not None:
         tiling.part(emitter, part.at, part.edges, part.base)
         return
-    emitter.reducer = partial(serial, lanes=n.LANES)
+    emitter.reducer = reduced_in_lanes
     vector_rows(emitter, stage, part.edges, part.at, part.base)
 
 
