@@ -54,7 +54,7 @@ from relayvm.ir.type_printer import (
     top_names,
     tuple_text,
 )
-from relayvm.ir.types import TensorType, Type
+from relayvm.ir.types import FuncType, TensorType, Type
 from relayvm.ir.visit import LEAVES, free_vars, pattern_vars, type_walk
 
 __all__ = ["is_atom", "non_default_attrs", "print_expr", "print_module", "print_type"]
@@ -448,8 +448,11 @@ class _Printer:
             f"{name}={self.types.attr_value(value)}"
             for name, value in sorted(function.attrs.items(), key=_name)
         ]
-        end = ")" if function.ret_type is None else f") -> {self.types.type(function.ret_type)}"
-        end += self.types.where(function.type_constraints)
+        constraints = self.types.where(function.type_constraints)
+        result = "" if function.ret_type is None else self.types.type(function.ret_type)
+        if constraints and isinstance(function.ret_type, FuncType):
+            result = f"({result})"  # The constraints are not those of the result.
+        end = f") -> {result}{constraints}" if result else f"){constraints}"
         line = f"{start}{type_params}({', '.join(params)}{end}"
         if len(line) <= MAX_COLUMNS or not is_def:
             return line

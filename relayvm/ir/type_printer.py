@@ -288,7 +288,10 @@ class TypeNames:
             case FuncType():
                 params, end = self._type_params(type_) if type_.type_params else ([], [])
                 constraints = self._where(type_.type_constraints)
-                pieces = ["(", *joined(type_.arg_types), ") -> ", type_.ret_type]
+                result: list[_Piece] = [type_.ret_type]
+                if constraints and isinstance(type_.ret_type, FuncType):
+                    result = ["(", type_.ret_type, ")"]
+                pieces = ["(", *joined(type_.arg_types), ") -> ", *result]
                 return ["fn ", *params, *pieces, *constraints, *end]
             case TypeRelation():
                 attrs = dict(type_.attrs or {})

@@ -5,6 +5,7 @@ users.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.passes import run_passes
@@ -49,7 +50,7 @@ def _rebatched(function: Function, renewed: Mapping[Expr, Var]) -> Function:
         return function
     body = rewrite(function.body, lambda node: renewed.get(node, node))
     params = tuple(renewed.get(param, param) for param in function.params)
-    return Function(params, body, None, function.type_params, function.attrs, span=function.span)
+    return replace(function, params=params, body=body, ret_type=None, checked_type=None)
 
 
 def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:

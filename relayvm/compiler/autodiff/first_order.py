@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from relayvm.base.diagnostics import error
 from relayvm.compiler.autodiff.adjoint_types import has_float, is_float
@@ -63,7 +64,7 @@ class _FirstOrder:
             self._back(variable, value)
         gradients = tuple(self._total(p, (), p.checked_type) for p in function.params)
         body = let_all(self.out, Tuple((result, Tuple(gradients))))
-        return Function(function.params, body, None, function.type_params, span=function.span)
+        return replace(function, body=body, ret_type=None, checked_type=None)
 
     def _of(self, variable: Var) -> dict[tuple[int, ...], Expr]:
         return self._gradients.setdefault(variable, {})

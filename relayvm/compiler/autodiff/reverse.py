@@ -11,7 +11,7 @@ with references is that of Relay's paper, section 4.2.)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from relayvm.base.diagnostics import InternalError, error
 from relayvm.base.trampoline import Recursive, trampoline
@@ -138,7 +138,7 @@ class Reverse:
             for p, old in zip(lifted, function.params)
         ]
         body = let_all(scope.out, Tuple((value, Tuple(tuple(gradients)))))
-        return Function(params, body, None, function.type_params, span=function.span)
+        return replace(function, params=params, body=body, ret_type=None, checked_type=None)
 
     def finish(self) -> None:
         """Rewrite all globals that were named."""
@@ -158,9 +158,7 @@ class Reverse:
         tape = Var("tape", TAPE)
         body = yield self._block(function.body, _Scope(tape))
         ret = self.types.optional(function.ret_type)
-        return Function(
-            (*params, tape), body, ret, function.type_params, function.attrs, span=function.span
-        )
+        return replace(function, params=(*params, tape), body=body, ret_type=ret, checked_type=None)
 
     def _binder(self, old: Var) -> Var:
         known = old.type_annotation if old.checked_type is None else old.checked_type

@@ -26,6 +26,7 @@ from relayvm.base.shapes import Check, shape_context
 from relayvm.compiler.transforms.blocks import split_block
 from relayvm.ir.expr import Call, Expr, Function, Op, Tuple, TupleGetItem, Var
 from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ir.visit import is_concrete
 from relayvm.ops.operator import Operator
 from relayvm.ops.slicing import SliceSpec, slice_ranges
 from relayvm.ops.tracing import name_unknown_dims, tensors_of
@@ -145,6 +146,8 @@ def kernel_operator(value: Expr) -> Operator | None:
     """Return the operator of a call that becomes a part of a kernel, or None."""
     if not isinstance(value, Call) or not isinstance(value.op, Operator):
         return None
+    if not all(is_concrete(part.checked_type) for part in (*value.args, value)):
+        return None  # What it is applied to is known to the callers of a polymorphic function.
     if value.op.has_effect or word_instruction(value) is not None or is_view(value):
         return None
     if value.op.name == "shape_of" or "value_dims" in value.op.facets:

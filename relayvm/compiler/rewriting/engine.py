@@ -15,7 +15,7 @@ from relayvm.compiler.rewriting.build import tuple_of, typed_call
 from relayvm.ir.expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import TensorType, TupleType
-from relayvm.ir.visit import built, children, post_order, with_parts
+from relayvm.ir.visit import built, children, is_concrete, post_order, with_parts
 from relayvm.ops.operator import Operator
 
 # A replacement may be replaced in turn; rules that undo each other end here.
@@ -192,6 +192,8 @@ class _Rewriter:
     def replaced(self, node: Expr) -> Expr | None:
         if not isinstance(node, Call) or not isinstance(node.op, Operator):
             return None
+        if not all(is_concrete(part.checked_type) for part in (*node.args, node)):
+            return None  # No rule knows what is applied to values of a type parameter.
         for rule in self.rules.get(node.op.name, ()):
             try:
                 new = rule.apply(node, self.site)

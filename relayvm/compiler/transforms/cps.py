@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
 
-from relayvm.base.dims import Dim, DimVar, symbol
+from relayvm.base.dims import DimVar, symbol
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import is_primitive, same_scope_children, scope_bodies
 from relayvm.compiler.transforms.aligned_generics import with_aligned_params
@@ -36,15 +35,15 @@ from relayvm.ir.expr import (
     Var,
 )
 from relayvm.ir.module import Module
-from relayvm.ir.types import FuncType, ShapeArg, Type, TypeParam, TypeRelation, TypeVar
+from relayvm.ir.types import FuncType, ShapeArg, Type, TypeVar
 from relayvm.ir.visit import (
     fresh_binders,
     global_vars,
     post_order,
     substitute,
-    substitute_in_type,
     substitute_types,
     type_variables,
+    with_own_params,
 )
 
 
@@ -121,7 +120,7 @@ def _plain_type(kind: Type | None, answer: TypeVar) -> Type | None:
     after = kind.arg_types[-1]
     if kind.ret_type != answer or not isinstance(after, FuncType) or after.ret_type != answer:
         return kind
-    return FuncType(kind.arg_types[:-1], after.arg_types[0], kind.type_params)
+    return replace(kind, arg_types=kind.arg_types[:-1], ret_type=after.arg_types[0])
 
 
 def _identity(kind: Type) -> Function:
@@ -199,26 +198,14 @@ def _with_continuation(param: Var, kind: Type, answer: Type) -> Expr:
     if not isinstance(kind, FuncType):
         return param
     # Both the function and its type have parameters: each has its own.
-    own = {p: _renewed(p) for p in kind.type_params}
-    rename: dict[TypeParam, Type | Dim] = {
-        p: symbol(q) if isinstance(q, DimVar) else q for p, q in own.items()
-    }
-    inner = tuple(Var(f"a{i}", substitute_in_type(t, rename)) for i, t in enumerate(kind.arg_types))
-    after = Var("k", FuncType((substitute_in_type(kind.ret_type, rename),), answer))
-    type_args = tuple(ShapeArg(symbol(p)) if isinstance(p, DimVar) else p for p in own.values())
-    body = Call(after, (Call(param, inner, type_args=type_args),))
-    constraints = tuple(substitute_in_type(c, rename) for c in kind.type_constraints)
+    own = with_own_params(kind)
+    inner = tuple(Var(f"a{i}", t) for i, t in enumerate(own.arg_types))
+    after = Var("k", FuncType((own.ret_type,), answer))
+    given = (ShapeArg(symbol(p)) if isinstance(p, DimVar) else p for p in own.type_params)
+    body = Call(after, (Call(param, inner, type_args=tuple(given)),))
     return Function(
-        (*inner, after),
-        body,
-        answer,
-        tuple(own.values()),
-        type_constraints=cast("tuple[TypeRelation, ...]", constraints),
+        (*inner, after), body, answer, own.type_params, type_constraints=own.type_constraints
     )
-
-
-def _renewed(param: TypeParam) -> TypeParam:
-    return DimVar(param.name) if isinstance(param, DimVar) else TypeVar(param.name, param.kind)
 
 
 class _Converter:

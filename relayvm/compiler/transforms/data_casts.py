@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from relayvm.base.dims import Dim, DimVar, symbol
+from relayvm.base.dims import Dim
 from relayvm.base.dtypes import BOOL, INT32
 from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive, trampoline
@@ -36,10 +36,9 @@ from relayvm.ir.types import (
     Type,
     TypeCall,
     TypeParam,
-    TypeVar,
     scalar_type,
 )
-from relayvm.ir.visit import free_type_vars, substitute_in_type
+from relayvm.ir.visit import free_type_vars, substitute_in_type, with_own_params
 from relayvm.ops import OPS
 
 Cast = Callable[[Expr, Type, Type], Recursive[Expr]]
@@ -121,30 +120,25 @@ class DataCasts:
         return made
 
     def _function(self, made: _Made, span: Span | None) -> Function:
-        fresh: dict[TypeParam, Type | Dim] = {}
-        params: list[TypeParam] = []
-        for param in made.kind.type_params:
-            own: TypeParam
-            if isinstance(param, DimVar):
-                own = DimVar(param.name)
-                fresh[param] = symbol(own)
-            else:
-                own = TypeVar(param.name, param.kind)
-                fresh[param] = own
-            params.append(own)
-        bare = substitute_in_type(FuncType(made.kind.arg_types, made.kind.ret_type), fresh)
-        assert isinstance(bare, FuncType)
-        (actual,), wanted = bare.arg_types, bare.ret_type
+        own = with_own_params(made.kind)
+        (actual,), wanted, params = own.arg_types, own.ret_type, own.type_params
         assert isinstance(actual, TypeCall) and isinstance(wanted, TypeCall)
         whole = Var("data", actual, span=span, checked_type=actual)
         if is_array(self.module.types.get(actual.func.name)):
-            values, body = self._items(made, whole, wanted, tuple(params))
+            values, body = self._items(made, whole, wanted, params)
         else:
             values, body = (whole,), self._fields(whole, actual, wanted)
-        kind = FuncType(
-            tuple(v.checked_type for v in values if v.checked_type), wanted, tuple(params)
+        takes = tuple(v.checked_type for v in values if v.checked_type)
+        kind, constraints = replace(own, arg_types=takes), own.type_constraints
+        return Function(
+            values,
+            body,
+            wanted,
+            params,
+            type_constraints=constraints,
+            span=span,
+            checked_type=kind,
         )
-        return Function(values, body, wanted, tuple(params), span=span, checked_type=kind)
 
     def _fields(self, whole: Var, actual: TypeCall, wanted: TypeCall) -> Expr:
         """Return a match that makes each constructor again."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from relayvm.base.dims import Dim, DimVar, symbol
+from relayvm.base.dims import symbol
 from relayvm.compiler.transforms.generic_places import GenericTypes
 from relayvm.compiler.transforms.instances import match_types, type_params_only
 from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Let, Var
 from relayvm.ir.module import Module
-from relayvm.ir.types import FuncType, ShapeArg, Type, TypeCall, TypeParam, TypeVar
-from relayvm.ir.visit import children, post_order, rebuild, substitute_in_type, with_children
+from relayvm.ir.types import FuncType, ShapeArg, Type, TypeCall, TypeVar
+from relayvm.ir.visit import children, post_order, rebuild, with_children, with_own_params
 
 
 def eta_expand(
@@ -96,32 +96,28 @@ def _wrapper(value: Expr, module: Module | None) -> Expr:
     kind = value.checked_type
     if not isinstance(kind, FuncType):
         return value
-    fresh: dict[TypeParam, Type | Dim] = {}
-    type_params: list[TypeParam] = []
-    for param in kind.type_params:
-        if isinstance(param, DimVar):
-            size = DimVar(param.name)
-            fresh[param] = symbol(size)
-            type_params.append(size)
-        else:
-            fresh[param] = own = TypeVar(param.name, param.kind)
-            type_params.append(own)
-    types = [substitute_in_type(t, fresh) for t in kind.arg_types]
+    own = with_own_params(kind)
+    types = own.arg_types
     names = ["x"] if len(types) == 1 else [f"x{i}" for i in range(len(types))]
     params = tuple(Var(n, t, span=value.span, checked_type=t) for n, t in zip(names, types))
-    result = substitute_in_type(kind.ret_type, fresh)
+    result = own.ret_type
     given: tuple[Type, ...] = tuple(
-        p if isinstance(p, TypeVar) else ShapeArg(symbol(p)) for p in type_params
+        p if isinstance(p, TypeVar) else ShapeArg(symbol(p)) for p in own.type_params
     )
     callee = value
     if given and isinstance(value, (Constructor, GlobalVar)):
-        callee = replace(value, checked_type=FuncType(tuple(types), result))
+        callee = replace(value, checked_type=FuncType(types, result))
     elif module is not None:
         given = _args_of_instance(value, kind, module)
     body = Call(callee, params, type_args=given, span=value.span, checked_type=result)
-    own_kind = FuncType(tuple(types), result, tuple(type_params))
     return Function(
-        params, body, result, own_kind.type_params, span=value.span, checked_type=own_kind
+        params,
+        body,
+        result,
+        own.type_params,
+        type_constraints=own.type_constraints,
+        span=value.span,
+        checked_type=own,
     )
 
 

@@ -31,6 +31,7 @@ from relayvm.ir.visit import (
     substitute_in_type,
     type_walk,
     with_children,
+    with_own_params,
 )
 
 # What gives one item of an array, or nothing of them.
@@ -111,19 +112,11 @@ class Casts:
     def function(self, expr: Expr, actual: FuncType, wanted: FuncType) -> Recursive[Expr]:
         """Return a function of the type that is wanted, which calls the one that there is."""
         span = expr.span
-        fresh: dict[TypeParam, Type | Dim] = {}
-        params: list[TypeParam] = []
-        for param in wanted.type_params:
-            if isinstance(param, TypeVar):
-                own = fresh[param] = TypeVar(param.name, param.kind)
-                params.append(own)
-            else:
-                params.append(param)
-        takes = [substitute_in_type(t, fresh) for t in wanted.arg_types]
-        gives = substitute_in_type(wanted.ret_type, fresh)
+        own = with_own_params(wanted)
+        takes, gives = own.arg_types, own.ret_type
         found: dict[TypeVar, Type] = {}
         known = type_params_only(actual.type_params)
-        match_types(actual, FuncType(tuple(takes), gives), set(known), found)
+        match_types(actual, FuncType(takes, gives), set(known), found)
         bound: dict[TypeParam, Type | Dim] = {p: found.get(p, UNIT) for p in known}
         xs = [Var(f"x{i}", t, span=span, checked_type=t) for i, t in enumerate(takes)]
         args: list[Expr] = []
@@ -134,8 +127,15 @@ class Casts:
         given = () if sized else tuple(found.get(p, UNIT) for p in known)
         call = Call(expr, tuple(args), type_args=given, span=span, checked_type=result)
         body: Expr = yield self.cast(call, result, gives)
-        kind = FuncType(tuple(takes), gives, tuple(params))
-        return Function(tuple(xs), body, gives, tuple(params), span=span, checked_type=kind)
+        return Function(
+            tuple(xs),
+            body,
+            gives,
+            own.type_params,
+            type_constraints=own.type_constraints,
+            span=span,
+            checked_type=own,
+        )
 
 
 class DeclaredTypes:

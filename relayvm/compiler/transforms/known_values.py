@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from relayvm.base.diagnostics import RelayError
-from relayvm.base.dims import AnyDim, Dim, DimVar, symbol
+from relayvm.base.dims import AnyDim, Dim, DimVar
 from relayvm.base.dtypes import number_of
 from relayvm.compiler.evaluate_code import array_type
 from relayvm.compiler.transforms.instances import match_types, type_params_only
@@ -197,24 +197,6 @@ def args_of_instance(
     found = [(types or {}).get(p) for p in closure.function.type_params]
     given = [t if isinstance(t, Type) else ShapeArg(t) for t in found if t is not None]
     return tuple(given) if len(given) == len(found) else ()
-
-
-def renewed_params(
-    params: tuple[TypeParam, ...],
-) -> tuple[tuple[TypeParam, ...], Mapping[TypeParam, Type | Dim]]:
-    """Return fresh type parameters, and what the old ones stand for then."""
-    fresh: list[TypeParam] = []
-    types: dict[TypeParam, Type | Dim] = {}
-    for old in params:
-        if isinstance(old, DimVar):
-            size = DimVar(old.name)
-            fresh.append(size)
-            types[old] = symbol(size)
-        else:
-            new = TypeVar(old.name, old.kind)
-            fresh.append(new)
-            types[old] = new
-    return tuple(fresh), types
 
 
 def fits_pattern(pattern: Pattern, value: Value, bound: dict[Var, Value]) -> bool | None:

@@ -20,8 +20,8 @@ from relayvm.ir.expr import (
     Var,
 )
 from relayvm.ir.module import Module
-from relayvm.ir.types import FuncType, Type
-from relayvm.ir.visit import TypeVariables, free_type_vars, free_vars, substitute
+from relayvm.ir.types import FuncType, Type, TypeRelation
+from relayvm.ir.visit import TypeVariables, assumed, free_type_vars, free_vars, substitute
 
 CLOSURE = Attrs(Closure=1)
 
@@ -57,6 +57,7 @@ class Lifter:
         self.lifted: dict[str, Function] = {}
         self.owner = ""
         self.params: list[Var] = []  # of the functions around
+        self.constraints: list[TypeRelation] = []  # of the functions around
         self.variables = TypeVariables()
 
     def run(self, name: str, function: Function) -> Function:
@@ -74,9 +75,9 @@ class Lifter:
         if not isinstance(inner, Function) or is_primitive(inner):
             attrs = Attrs({n: v for n, v in function.attrs.items() if n != "Closure"})
             return self.run(name, replace(function, attrs=attrs))
-        self.params = list(function.params)
+        self.params, self.constraints = [*function.params], [*function.type_constraints]
         new = self.run(name, inner)
-        self.params = []
+        self.params, self.constraints = [], []
         if new is inner:
             return function
         return _with_body(function, replace(named, value=new) if named else new)
@@ -84,8 +85,10 @@ class Lifter:
     def inside(self, function: Function) -> Recursive[Function]:
         """Lift what is inside a function."""
         self.params.extend(function.params)
+        self.constraints.extend(function.type_constraints)
         body = yield self.block(function.body)
         del self.params[len(self.params) - len(function.params) :]
+        del self.constraints[len(self.constraints) - len(function.type_constraints) :]
         return _with_body(function, body)
 
     def block(self, expr: Expr) -> Recursive[Expr]:
@@ -145,17 +148,12 @@ class Lifter:
             )
         global_name = self.fresh_name(name)
         params = tuple(fresh.values())
-        types = tuple(_type(p) for p in params)
+        maker = FuncType(tuple(_type(p) for p in params), kind)
+        type_params, known = assumed(free_type_vars(inner, self.variables), self.constraints)
         self.lifted[global_name] = Function(
-            params,
-            inner,
-            kind,
-            free_type_vars(inner, self.variables),
-            CLOSURE,
-            span=function.span,
-            checked_type=FuncType(types, kind),
+            params, inner, kind, type_params, CLOSURE, known, span=function.span, checked_type=maker
         )
-        callee = GlobalVar(global_name, span=function.span, checked_type=FuncType(types, kind))
+        callee = GlobalVar(global_name, span=function.span, checked_type=maker)
         return Call(callee, tuple(captures), span=function.span, checked_type=kind)
 
     def captures_of(self, function: Function) -> list[Var]:

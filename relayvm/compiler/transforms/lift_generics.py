@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from relayvm.base.dims import Dim, DimVar, symbol
+from relayvm.base.dims import symbol
 from relayvm.compiler.analysis.sizes import size_suppliers
 from relayvm.compiler.transforms.instances import match_types, type_params_only
 from relayvm.ir.expr import Call, Expr, Function, GlobalVar, Let, Var
-from relayvm.ir.types import FuncType, ShapeArg, Type, TypeParam, TypeVar
+from relayvm.ir.types import FuncType, ShapeArg, Type, TypeParam, TypeRelation, TypeVar
 from relayvm.ir.visit import (
     TypeVariables,
+    assumed,
     children,
     free_type_vars,
     free_vars,
     post_order,
     rebuild,
     substitute,
-    substitute_in_type,
+    with_own_params,
 )
 
 
@@ -32,6 +33,8 @@ class Lifted:
     owner: Function
     captures: tuple[Var, ...]
     outer: tuple[TypeParam, ...]
+    # What is known of type parameters around it that it uses.
+    constraints: tuple[TypeRelation, ...]
     used_as_value: bool = False
 
     @property
@@ -136,17 +139,20 @@ class _Lifting:
                 params.update(dict.fromkeys(used.outer))
             elif free is not var:
                 captures[free] = None
-        around = _params(scope)
-        captures.update(dict.fromkeys(size_suppliers(function, captures, around)))
+        around = _functions(scope)
+        outside = [param for f in around for param in f.params]
+        captures.update(dict.fromkeys(size_suppliers(function, captures, outside)))
         for type_ in (*map(_type, captures), *map(_type, function.params)):
             params.update(dict.fromkeys(self.variables(type_)))
         params.update(dict.fromkeys(free_type_vars(function, self.variables)))
-        outer = tuple(p for p in params if p not in set(function.type_params))
+        constraints = [r for f in around for r in f.type_constraints]
+        own = set(function.type_params)
+        outer, taken = assumed([p for p in params if p not in own], constraints)
         stays = _is_name(function) if self.all_values else captures and _is_one_call(function)
         if stays:
             return
         name = self.fresh(var.name if var is not None else "lambda")
-        made = Lifted(name, function, var, scope[0], tuple(captures), outer)
+        made = Lifted(name, function, var, scope[0], tuple(captures), outer, taken)
         self.by_function[id(function)] = made
         if var is not None:
             self.by_var[var] = made
@@ -203,14 +209,14 @@ class _Lifting:
         return replace(after, body=body)
 
 
-def _params(scope: _Scope) -> list[Var]:
-    """Return the parameters of the functions around a place, those of the outermost first."""
+def _functions(scope: _Scope) -> list[Function]:
+    """Return the functions around a place, the outermost first."""
     around: list[Function] = []
     inner: _Scope | None = scope
     while inner is not None:
         around.append(inner[0])
         inner = inner[1]
-    return [param for function in reversed(around) for param in function.params]
+    return around[::-1]
 
 
 def _global(made: Lifted, function: Function) -> Function:
@@ -223,15 +229,15 @@ def _global(made: Lifted, function: Function) -> Function:
     }
     params = (*fresh.values(), *own.values())
     type_params = (*made.outer, *function.type_params)
+    constraints = (*made.constraints, *function.type_constraints)
     return replace(
         function,
         params=params,
         body=substitute(function.body, {**fresh, **own}),
         ret_type=function.ret_type or kind.ret_type,
         type_params=type_params,
-        checked_type=FuncType(
-            tuple(map(_type, params)), kind.ret_type, type_params, function.type_constraints
-        ),
+        type_constraints=constraints,
+        checked_type=FuncType(tuple(map(_type, params)), kind.ret_type, type_params, constraints),
     )
 
 
@@ -247,26 +253,21 @@ def _value(made: Lifted) -> Expr:
 def _one_call(kind: FuncType, made: Lifted) -> Function:
     """Return `fn [B](%b: B) { @g[A, B](%a, %b) }`."""
     like = made.function
-    fresh: dict[TypeParam, Type | Dim] = {}
-    type_params: list[TypeParam] = []
-    for param in kind.type_params:
-        own: TypeParam
-        if isinstance(param, DimVar):
-            own = DimVar(param.name)
-            fresh[param] = symbol(own)
-        else:
-            own = fresh[param] = TypeVar(param.name, param.kind)
-        type_params.append(own)
-    types = [substitute_in_type(t, fresh) for t in kind.arg_types]
-    result = substitute_in_type(kind.ret_type, fresh)
-    params = tuple(Var(p.name, t, span=p.span, checked_type=t) for p, t in zip(like.params, types))
-    given = type_args((*made.outer, *type_params))
+    own = with_own_params(kind)
+    pairs = zip(like.params, own.arg_types)
+    params = tuple(Var(p.name, t, span=p.span, checked_type=t) for p, t in pairs)
+    given = type_args((*made.outer, *own.type_params))
     callee = GlobalVar(made.name, span=like.span)
     args = (*made.captures, *params)
-    body = Call(callee, args, type_args=given, span=like.span, checked_type=result)
-    own_kind = FuncType(tuple(types), result, tuple(type_params))
+    body = Call(callee, args, type_args=given, span=like.span, checked_type=own.ret_type)
     return Function(
-        params, body, result, own_kind.type_params, span=like.span, checked_type=own_kind
+        params,
+        body,
+        own.ret_type,
+        own.type_params,
+        type_constraints=own.type_constraints,
+        span=like.span,
+        checked_type=own,
     )
 
 

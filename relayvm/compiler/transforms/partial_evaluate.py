@@ -9,6 +9,7 @@ value in a store, until they escape or code begins that may run another number o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 from relayvm.base.dims import Dim
@@ -32,7 +33,6 @@ from relayvm.compiler.transforms.known_values import (
     folded_call,
     is_open,
     measure_of,
-    renewed_params,
     renewed_pattern,
     type_instance,
 )
@@ -62,8 +62,10 @@ from relayvm.ir.module import Module
 from relayvm.ir.types import FuncType, Type, TypeParam
 from relayvm.ir.visit import (
     free_vars,
+    renewed_params,
     substitute,
     substitute_in_attrs,
+    substitute_in_constraints,
     substitute_in_type,
     type_walk,
 )
@@ -137,13 +139,14 @@ class _Evaluator:
         running.pop()
         self.residual_depth -= 1
         self.store, self.virtual = kept
-        return Function(
-            tuple(params),
-            block.closed(atom),
-            inner.type(function.ret_type),
-            type_params,
-            function.attrs,
-            span=function.span,
+        return replace(
+            function,
+            params=tuple(params),
+            body=block.closed(atom),
+            ret_type=inner.type(function.ret_type),
+            type_params=type_params,
+            type_constraints=substitute_in_constraints(function.type_constraints, inner.types),
+            checked_type=None,
         )
 
     def reify(self, value: Value, block: Block) -> Recursive[Expr]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from relayvm.base.diagnostics import error
 from relayvm.base.source import Span
@@ -72,13 +73,4 @@ def _without_marks(node: Expr) -> Expr:
     if not isinstance(node, Function) or not any(key in node.attrs for key in _FUNCTION_PLACES):
         return node
     kept = Attrs({k: v for k, v in node.attrs.items() if k not in _FUNCTION_PLACES})
-    return Function(
-        node.params,
-        node.body,
-        node.ret_type,
-        node.type_params,
-        kept,
-        node.type_constraints,
-        span=node.span,
-        checked_type=node.checked_type,
-    )
+    return replace(node, attrs=kept)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from enum import IntEnum
 
 import numpy as np
@@ -172,15 +173,7 @@ class _Narrowing:
             function = with_parts(root, self.done)
             assert isinstance(function, Function)
             return function
-        return Function(
-            root.params,
-            body,
-            None,
-            root.type_params,
-            root.attrs,
-            root.type_constraints,
-            span=root.span,
-        )
+        return replace(root, body=body, ret_type=None, checked_type=None)
 
     def renewed(self, node: Expr) -> Expr:
         """Return a node with its operands replaced: operators choose their dtype, everything else

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -298,14 +298,9 @@ def substitute_in_type(type_: Type, values: Mapping[TypeParam, Type | Dim]) -> T
 
 def with_own_params(type_: FuncType) -> FuncType:
     """Return a polymorphic function type with type parameters that stand nowhere else."""
-    fresh: dict[TypeParam, Type | Dim] = {}
-    params: list[TypeParam] = []
-    for param in type_.type_params:
-        own = DimVar(param.name) if isinstance(param, DimVar) else TypeVar(param.name, param.kind)
-        params.append(own)
-        fresh[param] = symbol(own) if isinstance(own, DimVar) else own
+    params, fresh = renewed_params(type_.type_params)
     inner = substitute_in_type(replace(type_, type_params=()), fresh)
-    return replace(cast(FuncType, inner), type_params=tuple(params))
+    return replace(cast(FuncType, inner), type_params=params)
 
 
 def variables_of(value: Type | Dim, variables: TypeVariables) -> Iterable[TypeParam]:
@@ -329,3 +324,55 @@ def substitute_in_attrs(attrs: Attrs, values: Mapping[TypeParam, Type | Dim]) ->
 
     result = {name: map_attr_value(value, change) for name, value in attrs.items()}
     return attrs if all(result[n] is v for n, v in attrs.items()) else Attrs(result)
+
+
+def renewed_params(
+    params: tuple[TypeParam, ...],
+) -> tuple[tuple[TypeParam, ...], dict[TypeParam, Type | Dim]]:
+    """Return fresh type parameters, and what the old ones stand for then."""
+    types: dict[TypeParam, Type | Dim] = {}
+    fresh: list[TypeParam] = []
+    for old in params:
+        if isinstance(old, DimVar):
+            size = DimVar(old.name)
+            fresh.append(size)
+            types[old] = symbol(size)
+        else:
+            new = TypeVar(old.name, old.kind)
+            fresh.append(new)
+            types[old] = new
+    return tuple(fresh), types
+
+
+def substitute_in_constraints(
+    constraints: tuple[TypeRelation, ...], values: Mapping[TypeParam, Type | Dim]
+) -> tuple[TypeRelation, ...]:
+    """Return constraints with type variables replaced by types and dim variables by dims."""
+    return tuple(cast(TypeRelation, substitute_in_type(c, values)) for c in constraints)
+
+
+def assumed(
+    params: Iterable[TypeParam], around: Sequence[TypeRelation]
+) -> tuple[tuple[TypeParam, ...], tuple[TypeRelation, ...]]:
+    """Return what code that uses some type parameters takes when it is moved out of functions with
+    the constraints `around`: type parameters and constraints. Where all operands of a constraint
+    are known, what it gives may be the type of something inside.
+    """
+    known = dict.fromkeys(params)
+    taken: dict[int, TypeRelation] = {}
+    more = True
+    while more:
+        more = False
+        for relation in around:
+            operands = relation.args[: relation.num_inputs]
+            needs = {v for arg in operands for v in type_variables(arg)}
+            if id(relation) not in taken and needs <= known.keys():
+                taken[id(relation)] = relation
+                known.update(dict.fromkeys(type_variables(relation)))
+                more = True
+    return tuple(known), tuple(r for r in around if id(r) in taken)
+
+
+def is_concrete(type_: Type | None) -> bool:
+    """Return True for a type that is known, without type variables in it; sizes may be symbols."""
+    return type_ is not None and not any(isinstance(p, TypeVar) for p in type_walk(type_))
