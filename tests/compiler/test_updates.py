@@ -127,3 +127,26 @@ def test_a_tensor_set_to_a_part_of_itself_keeps_that_part(engine: str) -> None:
     wanted = np.exp(X / 100)
     wanted[4] = wanted[3]
     np.testing.assert_allclose(result, wanted, rtol=1e-6)
+
+
+JOINED = """
+def @main(%x: Tensor[(2, 4), float32], %k: Tensor[(2, 4), int64], %c: bool) {
+  let %s = UPDATE;
+  concatenate((%x, %s), axis=AXIS)
+}
+"""
+ADDED = 'scatter_elements(%x, %k, %x, axis=0, reduction="add")'
+
+
+@pytest.mark.parametrize("level", range(5))
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("update", [ADDED, f"if (%c) {{ {ADDED} }} else {{ tanh(%x) }}"])
+def test_what_is_updated_may_be_joined_with_the_update(update: str, axis: int, level: int) -> None:
+    text = JOINED.replace("UPDATE", update).replace("AXIS", str(axis))
+    exe = relayvm.compile(relayvm.parse(text), opt_level=level)
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    k = np.zeros((2, 4), np.int64)
+    added = x + np.stack([x.sum(0), np.zeros(4, np.float32)])
+    for engine in ENGINES:
+        result = relayvm.VirtualMachine(exe, engine=engine).run(x, k, True)
+        np.testing.assert_array_equal(result, np.concatenate((x, added), axis))

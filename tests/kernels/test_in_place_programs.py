@@ -93,3 +93,62 @@ def test_only_an_output_is_apart_from_an_input(words):
     text = print_nest(lower(first_set())).replace("apart(out0, in0)", words)
     with pytest.raises(RelayError, match="dense|expected a buffer"):
         verify_nest(parse_nest(text))
+
+
+ROWS, COLUMNS = 3, 5
+
+
+def negative_corner(x: te.Tensor, flat: bool) -> te.Tensor:
+    """Return a program's copy of a matrix whose first element is -1, found by one index or two."""
+
+    def build(w: Writer, source: Memory, target: Memory) -> None:
+        w.copy(source, target)
+        with w.phase():
+            target[0 if flat else (0, 0)] = te.const(-1.0, FLOAT32)
+
+    (y,) = te.program([(x.shape, FLOAT32)], [x], build, ROWS * COLUMNS, in_place=((0, 0),))
+    return y
+
+
+def side_by_side(a: te.Tensor, b: te.Tensor, axis: int) -> te.Tensor:
+    """Return two matrices joined."""
+    middle = a.shape[axis]
+    shape = tuple(2 * e if k == axis else e for k, e in enumerate(a.shape))
+
+    def body(*i: te.IndexVar) -> te.ScalarExpr:
+        behind = tuple(at - te.dim(middle) if k == axis else at for k, at in enumerate(i))
+        return te.select(i[axis] < te.dim(middle), a[i], b[behind])
+
+    return te.compute(shape, body, "joined")
+
+
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("order", ["last", "first", "both"])
+@pytest.mark.parametrize("beside", [False, True])
+def test_an_update_may_be_a_part_of_a_join(axis, order, flat, beside):
+    x = te.placeholder("x", (ROWS, COLUMNS), "float32")
+    z = te.placeholder("z", (ROWS, COLUMNS), "float32")
+    updated = negative_corner(x, flat)
+    parts = {
+        "last": (x, updated),
+        "first": (updated, x),
+        "both": (updated, negative_corner(x, flat)),
+    }
+    whole = side_by_side(*parts[order], axis)
+    outputs = (whole, negative_corner(z, flat)) if beside else (whole,)
+    computation = Computation("f", (x, z), outputs)
+    nest = schedule(computation, Target())
+    verify_nest(nest)
+    given = np.arange(1, ROWS * COLUMNS + 1, dtype=np.float32).reshape(ROWS, COLUMNS)
+    corner = given.copy()
+    corner[0, 0] = -1
+    wanted = {"last": (given, corner), "first": (corner, given), "both": (corner, corner)}[order]
+    results = interpret(nest, [given, given + 0], {}, slices=3)
+    np.testing.assert_array_equal(results[0], np.concatenate(wanted, axis))
+    if beside:
+        assert kernel_signature(computation, nest, ()).in_place == ((3, 1),)
+        assert "if apart(out1, in1) {" in print_nest(nest)
+        np.testing.assert_array_equal(results[1], corner)
+    elif axis == 0 or not flat:
+        assert nest.scratch == ()  # nothing is copied into the join

@@ -16,7 +16,7 @@ from relayvm.kernels.index import simplify as s
 from relayvm.kernels.printer import print_nest
 from relayvm.kernels.schedules.boxes import lane_loop
 from relayvm.kernels.schedules.elementwise import store
-from relayvm.kernels.schedules.emit import Context, Emitter, Frame, Names
+from relayvm.kernels.schedules.emit import CannotPlace, Context, Emitter, Frame, Names
 from relayvm.kernels.schedules.reduction import serial
 
 BLOCK = 1 << 14  # elements that one round of a copy moves
@@ -65,11 +65,24 @@ class Memory:
     def rank(self) -> int:
         return len(self.shape)
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether other elements lie between its rows: it is a part of a larger tensor."""
+        return self.buffer.shape != tuple(map(self.writer.context.dim, self.shape))
+
     def __getitem__(self, indices: c.Operand | tuple[c.Operand, ...]) -> c.ScalarExpr:
-        return self.writer.read(self.buffer, indices)
+        return self.writer.read(self.buffer, self._counted(indices))
 
     def __setitem__(self, indices: c.Operand | tuple[c.Operand, ...], value: c.Operand) -> None:
-        self.writer.write(self.buffer, indices, value)
+        self.writer.write(self.buffer, self._counted(indices), value)
+
+    def _counted(
+        self, indices: c.Operand | tuple[c.Operand, ...]
+    ) -> c.Operand | tuple[c.Operand, ...]:
+        count = len(indices) if isinstance(indices, tuple) else 1
+        if count != self.rank and self.has_gaps:
+            raise CannotPlace(self.buffer.name)
+        return indices
 
 
 @dataclass(eq=False)
@@ -207,6 +220,7 @@ class Writer:
         in the memory of that, as `in_place` of the program allows.
         """
         dense = source.buffer.access is target.buffer.access is Access.DENSE
+        dense = dense and not (source.has_gaps or target.has_gaps)
         blocks = dim_floordiv(dim_add(_product(source.shape), BLOCK - 1), BLOCK)
         extent = blocks if dense else next(iter(source.shape), 1)
         with self.phase(extent) as part:
