@@ -344,3 +344,31 @@ def test_arrays_may_be_made_without_memory():
         vm.run(10_000_000)
     assert caught.value.code == "out-of-memory"
     assert vm.run(1000) == 1000
+
+
+MANY = """
+def @fill(%n: int32, %a: Array[Tensor[(8), float32]], %x: Tensor[(8), float32]) {
+  if (%n < 1) { %a } else { @fill(%n - 1, array.push(%a, %x * cast(%n, dtype="float32")), %x) }
+}
+def @rows(%n: int32, %m: int32, %a: Array[Array[Tensor[(8), float32]]], %x: Tensor[(8), float32]) {
+  if (%n < 1) { %a }
+  else { @rows(%n - 1, %m, array.push(%a, @fill(%m, array.new(0), %x)), %x) }
+}
+def @main(%n: int32, %m: int32, %x: Tensor[(8), float32]) {
+  array.length(@rows(%n, %m, array.new(0), %x))
+}
+"""
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "jit"])
+@pytest.mark.parametrize(("rows", "items"), [(1, 1000), (100, 100), (33, 31), (3, 33)])
+def test_many_small_tensors_take_two_lines_each_and_go_with_their_arrays(engine, rows, items):
+    vm = VirtualMachine(relayvm.compile(typed(MANY)), engine=engine)
+    x = np.ones(8, np.float32)
+    assert vm.run(np.int32(rows), np.int32(items), x) == rows
+    stats = vm.stats()
+    # A tensor, its memory of 64 bytes, and its place in an array that grew; and what is small.
+    assert stats["peak_bytes"] - stats["stack_bytes"] < 176 * rows * items + (1 << 15)
+    for _ in range(3):
+        vm.run(np.int32(rows), np.int32(items), x)
+    assert vm.stats()["peak_bytes"] == stats["peak_bytes"]

@@ -42,14 +42,14 @@ typedef struct rvm_cell {
     uint64_t fields[];
 } rvm_cell;
 
-/* Bytes of tensors. Memory of our own lies behind the struct; that of a host's array is `foreign`: it is lent for one
+/* Bytes of tensors. The struct is the second half of the first aligned line of its block. Memory of our own begins behind
+ * it, or in the first half where that is enough; that of a host's array is `foreign`: it is lent for one
  * call, never written, and copied before a value that holds it leaves the machine. */
 typedef struct rvm_storage {
     rvm_object head;
     uint64_t bytes;
     uint8_t *data;
     uint64_t foreign;
-    uint64_t unused[4];
 } rvm_storage;
 
 typedef struct rvm_tensor {
@@ -85,7 +85,7 @@ typedef struct rvm_ref {
 } rvm_ref;
 
 _Static_assert(sizeof(rvm_object) == 8, "the header is one word");
-_Static_assert(sizeof(rvm_storage) == RVM_ALIGN_BYTES, "data behind a storage is aligned");
+_Static_assert(2 * sizeof(rvm_storage) == RVM_ALIGN_BYTES, "a storage is half of an aligned line");
 
 static inline int32_t object_count(const rvm_object *object) {
     return atomic_load_explicit(&object->count, memory_order_relaxed);
@@ -120,6 +120,15 @@ static inline rvm_object *word_object(uint64_t word) {
 
 static inline uint64_t object_word(const void *object) {
     return (uint64_t)(uintptr_t)object;
+}
+
+/* The storage in a block of memory, and back. */
+static inline rvm_storage *block_storage(uint8_t *block) {
+    return (rvm_storage *)(void *)(block + sizeof(rvm_storage));
+}
+
+static inline void *storage_block(rvm_storage *storage) {
+    return storage - 1;
 }
 
 #endif

@@ -38,16 +38,19 @@ static rvm_tensor *alloc_tensor(rvm_heap *heap, uint8_t dtype, unsigned rank, co
     return tensor;
 }
 
+/* Few bytes lie in the line of their storage, so that small tensors are few lines of a cache. */
 static rvm_storage *alloc_storage(rvm_heap *heap, uint64_t bytes) {
-    uint64_t padded = (bytes + RVM_ALIGN_BYTES - 1) & ~(uint64_t)(RVM_ALIGN_BYTES - 1);
-    unsigned size_class = heap_size_class(sizeof(rvm_storage) + padded);
-    rvm_storage *storage = heap_alloc(heap, size_class);
-    if (!storage) {
+    const bool is_small = bytes <= sizeof(rvm_storage);
+    const uint64_t padded = (bytes + RVM_ALIGN_BYTES - 1) & ~(uint64_t)(RVM_ALIGN_BYTES - 1);
+    const unsigned size_class = heap_size_class(RVM_ALIGN_BYTES + (is_small ? 0 : padded));
+    uint8_t *block = heap_alloc(heap, size_class);
+    if (!block) {
         return NULL;
     }
+    rvm_storage *storage = block_storage(block);
     object_init(heap, &storage->head, RVM_STORAGE, RVM_NO_LAYOUT, size_class);
     storage->bytes = bytes;
-    storage->data = (uint8_t *)(storage + 1);
+    storage->data = is_small ? block : block + RVM_ALIGN_BYTES;
     storage->foreign = 0;
     return storage;
 }
