@@ -1,8 +1,9 @@
 """Defunctionalisation: function values become data, and calls of them calls of `apply` functions.
 
 J. C. Reynolds, "Definitional interpreters for higher-order programming languages". Function types
-that differ in sizes only share one data type: then sizes are compared where they are known. Where
-all agree in them they are kept, since inside data types nothing can be compared.
+that differ in sizes only share one data type where a value of one may be one of the other: then
+sizes are compared where they are known. Where all agree in them they are kept, since inside data
+types nothing can be compared.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from relayvm.compiler.analysis.sizes import size_suppliers
 from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.compiler.transforms.cps_types import data_with_functions, holds_functions
 from relayvm.compiler.transforms.eta_expand import expanded
+from relayvm.compiler.transforms.function_flows import FunctionFlows
 from relayvm.compiler.transforms.generic_places import GenericTypes
 from relayvm.compiler.transforms.generics_as_data import (
     apply_function,
@@ -149,24 +151,28 @@ class _WithoutSymbols(TypeMap):
 class _Types(TypeMap):
     """Maps function types to data types, made as they are met."""
 
-    def __init__(self, names: set[str]) -> None:
+    def __init__(self, names: set[str], flows: FunctionFlows) -> None:
         super().__init__()
         self.names = names
-        self.functions: dict[FuncType, _FunctionData] = {}
+        self.flows = flows
+        self.functions: dict[Type, _FunctionData] = {}
         self.by_name: dict[str, _FunctionData] = {}
         self.erase = _WithoutSizes()
         self.close = _WithoutSymbols()
 
-    def function(self, type_: FuncType) -> Type:
-        key = _mapped(self.erase, type_)
-        kind = _mapped(self.close, type_)
+    def _image(self, type_: Type, parts: tuple[Type, ...]) -> Type:
+        image = super()._image(type_, parts)
+        if not isinstance(type_, FuncType) or not isinstance(image, FuncType):
+            return image
+        key, kind = self.flows.of(type_), _mapped(self.close, image)
         found = self.functions.get(key)
         if found is None:
             name = self.fresh(f"Fn{len(self.functions)}")
-            found = _FunctionData(GlobalTypeVar(name), key, kind, self.fresh(f"apply_{name}"))
+            bare = _mapped(self.erase, image)
+            found = _FunctionData(GlobalTypeVar(name), bare, kind, self.fresh(f"apply_{name}"))
             self.functions[key] = self.by_name[name] = found
         elif found.kind != kind:
-            found.kind = key
+            found.kind = found.bare
         return found.type
 
     def fresh(self, name: str) -> str:
@@ -182,7 +188,7 @@ class _Defunctionalizer:
         self.module = module
         names = {*module.functions, *module.types}
         names |= {c.name for d in module.types.values() for c in d.constructors}
-        self.types = _Types(names)
+        self.types = _Types(names, FunctionFlows(module))
         self.data: dict[str, TypeData] = {}
 
     def run(self) -> Module:
