@@ -216,8 +216,14 @@ def _(
                 w.vectors(begin, end, step)
 
     work = dim_mul(outer, dim_mul(inner, dim_add(extent, taken)))
-    (total,) = te.program([(data.shape, kind)], [grad, indices], build, work, "take_grad")
+    inputs = [_with_an_axis(grad), _with_an_axis(indices)]
+    (total,) = te.program([(data.shape, kind)], inputs, build, work, "take_grad")
     return te.compute(data.shape, lambda *i: te.cast(total[i], grad.dtype), "take_grad")
+
+
+def _with_an_axis(x: Tensor) -> Tensor:
+    """Return a tensor whose elements can be counted: a scalar as one element of an axis."""
+    return x if x.rank else te.compute((1,), lambda _: x[()], "one")
 
 
 def _put(memory: Memory, at: ScalarExpr, value: ScalarExpr) -> None:
