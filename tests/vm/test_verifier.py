@@ -184,7 +184,7 @@ REJECTED = {
     ),
     "a switch has one label for each constructor": (
         "switch_tag b0, l1, (L)\nL:" + END,
-        "operand `targets` has 1 items instead of 2",
+        "operand `targets` has 1 item instead of 2",
     ),
     "a switch names constructor 0": (
         "switch_tag b0, l2, (L, L)\nL:" + END,
@@ -275,7 +275,7 @@ REJECTED = {
     ),
     "a cell has all fields": (
         "cell_new o2, l0, (w0)\nrelease o2" + END,
-        "operand `fields` has 1 items instead of 2",
+        "operand `fields` has 1 item instead of 2",
     ),
     "a kernel has all inputs": (
         "kernel k0, (b0, w0, w1), (o2, w2)\nrelease o2" + END,
