@@ -55,9 +55,14 @@ def lane_loop(
     step: LaneStep,
     begin: n.Expr | None = None,
     lanes: int = n.LANES,
+    whole: bool = False,
 ) -> None:
-    """Emit a loop over whole vectors of an axis, then one masked vector if any is left."""
-    full = _whole_vectors(emitter, extent, step, begin if begin is not None else n.const(0), lanes)
+    """Emit a loop over whole vectors of an axis, then one masked vector if any is left.
+
+    With `whole`, `begin` is known to be a number of whole vectors.
+    """
+    first = begin if begin is not None else n.const(0)
+    full = _whole_vectors(emitter, extent, step, first, lanes, whole)
     if full == extent:
         return
     with emitter.block() as body:
@@ -73,12 +78,17 @@ def lane_loop(
 
 
 def _whole_vectors(
-    emitter: Emitter, extent: n.Expr, step: LaneStep, begin: n.Expr, lanes: int
+    emitter: Emitter,
+    extent: n.Expr,
+    step: LaneStep,
+    begin: n.Expr,
+    lanes: int,
+    whole: bool = False,
 ) -> n.Expr:
     """Emit a loop over whole vectors of an axis; return where it ends."""
     width = n.const(lanes)
-    length = s.sub(extent, begin)
-    full = s.add(begin, s.mul(s.floordiv(length, width), width))
+    start = n.const(0) if whole else begin
+    full = s.add(start, s.mul(s.floordiv(s.sub(extent, start), width), width))
     if full != extent:
         full = emitter.bind(full, "e")
     if full != begin:

@@ -569,7 +569,7 @@ class Tiling:
                     both = (n.TileLoad(tile, n.const(k)) for k in (number, 0))
                     whole = n.TileStore(tile, n.const(0), n.call(rule.op, *both))
                     emitter.statements.append(whole)
-        lane_loop(emitter, length, step, begin, width)
+        lane_loop(emitter, length, step, begin, width, whole=True)
         return tiles
 
     def _runs(self, rules: list[Rule], length: n.Expr, cells: int) -> int:
