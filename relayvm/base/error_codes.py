@@ -401,6 +401,7 @@ ERROR_CODES: dict[str, str] = {
     ),
     "polymorphic-entry": (
         "A function with type parameters cannot be called from outside as it is.\n\n"
-        'Name an instance, as in `entries=["length[int32]"]`, or `main` with types of its own.'
+        'Name an instance, as in `entries=["length[int32]"]`, or `main` with types of its own. Nor '
+        "can a value hold one whose operators depend on its type parameters: hold an instance."
     ),
 }

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import relayvm
+from relayvm.base.diagnostics import RelayError
 from relayvm.compiler.autodiff import gradient
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.infer_types import infer_types
@@ -124,3 +125,25 @@ def test_the_gradient_of_a_program_with_constraints_is_one() -> None:
     found = Evaluator(module).call("main", (x, y))
     assert np.asarray(found[1][0]).tolist() == [[4], [4], [4]]
     assert np.asarray(found[1][1]).tolist() == [3, 3, 3, 3]
+
+
+@pytest.mark.parametrize("level", [0, 1, 3])
+@pytest.mark.parametrize(
+    "held",
+    [
+        "let %r = ref(@m); (ref_read(%r)(%x, %y), ref_read(%r)(2, 3))",
+        "let %l = Cons(@m, Nil); match? (%l) { Cons(%f, _) => (%f(%x, %y), %f(2, 3)) }",
+    ],
+    ids=["reference", "list"],
+)
+def test_a_constrained_function_that_is_held_is_refused_with_its_place(held, level):
+    text = f"""
+    def @m[A, B, C](%a: A, %b: B) -> C where add(A, B, C) {{ add(%a, %b) }}
+    def @main(%x: float32, %y: float32) {{ {held} }}
+    """
+    module = infer_types(relayvm.parse(text))
+    with pytest.raises(RelayError) as caught:
+        relayvm.compile(module, opt_level=level)
+    assert caught.value.code == "polymorphic-entry"
+    assert "operands of `add` are of type parameter `A`" in str(caught.value)
+    assert caught.value.diagnostics[0].span is not None

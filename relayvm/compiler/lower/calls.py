@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from relayvm.base.abi import TrapCode
-from relayvm.base.diagnostics import InternalError
+from relayvm.base.diagnostics import InternalError, RelayError, error
 from relayvm.base.dtypes import INT64, DType
 from relayvm.base.source import Span
 from relayvm.compiler.analysis.scopes import is_primitive
@@ -45,6 +45,7 @@ from relayvm.compiler.lower.words import (
 from relayvm.ir.expr import Call, Constructor, Expr, Function, GlobalVar, Op, Var
 from relayvm.ir.intrinsics import Intrinsic
 from relayvm.ir.types import UNIT, FuncType, TensorType, TupleType, Type
+from relayvm.ir.visit.types import type_variables
 from relayvm.ops.operator import Operator
 from relayvm.ops.tracing import trace_shape
 
@@ -233,6 +234,10 @@ class Calls(Code):
             return self._shape_of(call)
         if "value_dims" in op.facets:
             return self._data_dependent(call)
+        for kind in map(type_of, call.args):
+            param = next(iter(type_variables(kind)), None)
+            if param is not None:
+                raise _open_operand(op.name, param.name, span)
         raise InternalError(f"`{op.name}` is left outside of kernels")
 
     def _data_dependent(self, call: Call) -> Value:
@@ -317,3 +322,13 @@ class Calls(Code):
         result = Reg(WORD)
         self.emit(f"cast_{source.short}_{target.short}", Def(result), Use(reg), span=span)
         return result
+
+
+def _open_operand(name: str, param: str, span: Span | None) -> RelayError:
+    """Return the error for an operator whose kernel would have to be made while a program runs."""
+    message = f"operands of `{name}` are of type parameter `{param}` when the program runs"
+    help = (
+        "a polymorphic function with constraints is compiled for the types of its calls: hold an "
+        "instance, such as a `fn (int32, int32) -> int32`, in place of the function itself"
+    )
+    return error("polymorphic-entry", message, span, help=help)
