@@ -67,6 +67,39 @@ def test_runs_have_the_bits_of_the_naive_order(kind, dtype, rows):
             assert result.tobytes() == np.asarray(expected).tobytes(), (size, result, expected)
 
 
+def boxed(shape, kept, kind, dtype, variables=()):
+    """Return a reduction of all axes but some, in front or at the end."""
+    x = te.placeholder("x", shape, dtype)
+    first, last = (kept, 0) if kept >= 0 else (0, -kept)
+    inner = shape[first : len(shape) - last]
+
+    def element(*i):
+        return te.reduce(kind, inner, lambda *k: x[(*i[:first], *k, *i[first:])])
+
+    out = te.compute((*shape[:first], *shape[len(shape) - last :]), element)
+    return Computation("box", (x,), (out,), variables)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [*CASES, ("sum", "float32"), ("sum", "float64"), ("prod", "float16")]
+)
+@pytest.mark.parametrize("kept", [0, 1, -1])
+def test_boxes_of_several_axes_have_the_bits_of_the_naive_order(kind, dtype, kept):
+    rng = np.random.default_rng(len(kind + dtype))
+    for shape in ((4, 128), (7, 65), (3, 5, 43), (2, 1, 17, 16), (3, 2, 3, 67)):
+        x = values(rng, shape, dtype)
+        if kind in ("sum", "prod") and x.dtype.kind == "f":  # which NaN comes is not promised
+            x = rng.uniform(-2, 2, shape).astype(dtype)
+        known = boxed(shape, kept, kind, dtype)
+        fast = Native(boxed((symbol(LENGTH), *shape[1:]), kept, kind, dtype, (LENGTH,)))
+        with np.errstate(all="ignore"):
+            (expected,) = interpret(lower(known), [x], {})
+            (nest,) = interpret(schedule(known, Target()), [x], {}, slices=None)
+        (native,), (unknown,) = Native(known).results([x]), fast.results([x], (shape[0],))
+        for result in (nest, native, unknown):
+            assert result.tobytes() == np.asarray(expected).tobytes(), (shape, result, expected)
+
+
 def test_a_long_row_is_several_runs():
     text = print_nest(schedule(reduced((4096,), "max", "float32")))
     assert "1024" in text

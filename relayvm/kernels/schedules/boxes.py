@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Union
 
-from relayvm.base.dtypes import INT64, DType
+from relayvm.base.dtypes import DType
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
@@ -147,12 +147,9 @@ def run_frame(
     if len(axes) == 1:
         inner[axes[0]] = position
     elif axes:
-        variables = tuple(n.Var(f"axis{number}") for number in range(len(axes)))
-        stand_ins = tuple(n.Broadcast(v, lanes, INT64) for v in variables)
-        inner.update(zip(axes, stand_ins))
         extents = tuple(emitter.context.dim(a.extent) for a in axes)
-        for variable, extent in zip(variables, extents):
-            emitter.prover.add_range(variable, n.const(0), extent)
+        stand_ins = emitter.stand_ins(position, extents)
+        inner.update(zip(axes, stand_ins))
         emitter.run = Run(stand_ins, extents, position)
     return inner
 

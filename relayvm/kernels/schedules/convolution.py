@@ -416,12 +416,11 @@ class _Convolution:
             raise CannotPlace("lines that do not follow each other")
         emitter.flat_begin = tuple(place), column
         flat = flat_index(n.Buffer("", w.rule.dtype, w.extents, "output"), tuple(place))
-        for axis in (w.line, w.column):
-            stand_in = n.Var(f"axis{axis}")
-            emitter.prover.add_range(stand_in, n.const(0), w.extents[axis])
-            place[axis] = n.Broadcast(stand_in, n.LANES, stand_in.dtype)
+        position = n.Ramp(s.add(flat, column), n.const(1), n.LANES)
+        extents = w.extents[w.line], w.extents[w.column]
+        place[w.line], place[w.column] = emitter.stand_ins(position, extents)
         indices = tuple(place)
-        emitter.flat = (indices, n.Ramp(s.add(flat, column), n.const(1), n.LANES))
+        emitter.flat = (indices, position)
         with emitter.block() as body:
             finish(emitter, w.stage, indices, [value], emitter.mask)
         emitter.flat = emitter.flat_begin = None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from relayvm.base.abi import Access
-from relayvm.base.dtypes import BOOL, INT64
+from relayvm.base.dtypes import BOOL
 from relayvm.kernels import loops as n
 from relayvm.kernels.compute import ArgReduce
 from relayvm.kernels.index import simplify as s
@@ -380,14 +380,10 @@ def _flat_phase(context: Context, stage: Stage, widths: tuple[int, ...]) -> n.Ph
     total: n.Expr = n.const(1)
     for extent in extents:
         total = s.mul(total, extent)
-    # Names that stand for the axes; they never reach the nest.
-    names = tuple(n.Var(f"axis{k}") for k in range(len(extents)))
-    for name, extent in zip(names, extents):
-        emitter.prover.add_range(name, n.const(0), extent)
 
     def run(begin: n.Expr, end: n.Expr) -> None:
         def step(place: n.Ramp) -> None:
-            axes = tuple(n.Broadcast(name, place.lanes, INT64) for name in names)
+            axes = emitter.stand_ins(place, extents)
             emitter.flat = (axes, place)
             emit_stage(emitter, stage, axes, emitter.mask)
 

@@ -152,6 +152,7 @@ class Emitter:
         self._depths: dict[n.Var, int] = {}
         self._memo: list[dict[tuple[object, ...], n.Expr]] = [{}]
         self._frames: dict[tuple[object, ...], Frame] = {}
+        self._stand_ins: dict[tuple[object, ...], tuple[n.Var, ...]] = {}
         self._alive: list[object] = []
 
     @contextmanager
@@ -168,6 +169,20 @@ class Emitter:
             self._memo.pop()
             self._outer.pop()
             self.statements, self.prover = outer, prover
+
+    def stand_ins(self, position: n.Ramp, extents: tuple[n.Expr, ...]) -> tuple[n.Expr, ...]:
+        """Return what stands for the axes that run through memory as one, in lanes.
+
+        They never reach the nest. Every position has its own: what was emitted at one, and is
+        known by its indices, must not be taken for what is at another.
+        """
+        key = (position, extents)
+        if key not in self._stand_ins:
+            self._stand_ins[key] = tuple(self.context.names.var("axis") for _ in extents)
+        variables = self._stand_ins[key]
+        for variable, extent in zip(variables, extents):
+            self.prover.add_range(variable, n.const(0), extent)
+        return tuple(n.Broadcast(v, position.lanes, INT64) for v in variables)
 
     @contextmanager
     def hoisting(self) -> Iterator[None]:
