@@ -1,8 +1,9 @@
 """Flows between types: skeletons are unified at once, dims through the lattice of `dim_flow`.
 
 `A` fits `B` where both have one skeleton and each dim of `A` fits that of `B`: tuples and data
-types covariantly, functions contra- and covariantly, references invariantly. A hole that meets a
-type takes its skeleton with dims of its own, so that it may hold more than what it met first.
+types as their fields do, functions contra- and covariantly, references invariantly. A hole that
+meets a type takes its skeleton with dims of its own, so that it may hold more than what it met
+first.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable
 from relayvm.base.dims import Dim, DimVar, symbol
 from relayvm.base.dtypes import DType
 from relayvm.base.source import Span
-from relayvm.compiler.analysis.variance import Variance
+from relayvm.compiler.analysis.variance import Use, Variance
 from relayvm.compiler.inference.choices import Choices
 from relayvm.compiler.inference.dim_flow import DimSolver
 from relayvm.compiler.inference.holes import (
@@ -368,9 +369,13 @@ class TypeSolver:
             case TypeCall(), TypeCall() if source.func == target.func:
                 if len(source.args) != len(target.args):
                     return False
-                for number, pair in enumerate(zip(source.args, target.args)):
-                    read_only = self.variance.is_read_only(source.func.name, number)
-                    stack.append((*pair, inner if read_only else Mode.EQUAL))
+                for number, (own, other) in enumerate(zip(source.args, target.args)):
+                    use = self.variance.use(source.func.name, number)
+                    if use is Use.TAKEN and isinstance(own, ShapeArg):
+                        # Functions of any size are functions of a known one.
+                        stack.append((other, own, inner))
+                    else:
+                        stack.append((own, other, inner if use is Use.GIVEN else Mode.EQUAL))
                 return True
             case RefType(), RefType():
                 stack.append((source.value, target.value, Mode.EQUAL))

@@ -264,7 +264,12 @@ class _Needed(Instances):
         self.values = values
 
     def closing(self, types: Mapping[TypeVar, Type]) -> TypeMap:
-        return _Closing(self.values, types)
+        close = _Closing(self.values, {})
+        return _Closing(self.values, {p: close(t) for p, t in types.items()})
+
+    def strict_params(self, name: str) -> set[TypeVar]:
+        """Return none: the code of a value has the sizes that all values of its type have."""
+        return set()
 
     def collect(self) -> None:
         super().collect()

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from relayvm.base.dims import DimVar, symbol
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.transforms.copies import Copier, TypeMap
+from relayvm.compiler.transforms.instance_shapes import DataShapes, Shapes
 from relayvm.compiler.transforms.instances import (
     Args,
-    ErasedTypes,
     Instances,
-    function_args,
-    join_instances,
+    instance_sizes,
     mangled,
     monomorphic,
     shape_params_only,
-    type_args_only,
     type_params_only,
 )
 from relayvm.ir.expr import (
@@ -55,19 +54,13 @@ class Instantiation:
         self.instances = instances
         instances.collect()
         self.functions = list(instances.functions)
-        self.joined, self.widened = join_instances(instances.data)
-        self.erase = ErasedTypes()
-        self.data_names = _names([(name, args) for (name, _), args in self.joined.items()])
-        self.function_names = _names(self.functions)
+        self.data = DataShapes(module, instances.data)
+        keys = [(shapes.name, shapes.args) for shapes in self.data.shapes]
+        self.data_names = dict(zip(self.data.shapes, _names(keys)))
+        self.function_names = dict(zip(self.functions, _names(self.functions)))
         self.renamed = _DataNames(self)
         self.constructors: dict[tuple[str, int], Constructor] = {}
         self.types = self.make_types()
-
-    def data_name(self, call: TypeCall) -> str:
-        """Return the name of the instance of an applied data type."""
-        name = call.func.name
-        args = tuple(self.erase(a) for a in type_args_only(call.args))
-        return self.data_names[name, self.joined[name, args]]
 
     def make_types(self) -> dict[str, TypeData]:
         """Return all instances of data types; a constructor keeps its name if its type does.
@@ -80,14 +73,13 @@ class Instantiation:
         for old_name, data in self.old.types.items():
             if is_array(data):
                 types[old_name] = data
-            for (name, _), args in self.joined.items():
-                if name == old_name:
-                    new_name = self.data_names[name, args]
-                    types[new_name] = self.make_type(data, args, new_name, taken)
+            for shapes, new_name in self.data_names.items():
+                if shapes.name == old_name:
+                    types[new_name] = self.make_type(data, shapes, new_name, taken)
         return types
 
-    def make_type(self, data: TypeData, args: Args, name: str, taken: set[str]) -> TypeData:
-        header = GlobalTypeVar(name)
+    def make_type(self, data: TypeData, shapes: Shapes, name: str, taken: set[str]) -> TypeData:
+        header, args = GlobalTypeVar(name), self.data.field_args(shapes)
         types = InstanceTypes(self, dict(zip(type_params_only(data.type_params), args)))
         made = []
         for old in data.constructors:
@@ -99,28 +91,30 @@ class Instantiation:
             new = Constructor(own, inputs, header, old.index, span=old.span)
             self.constructors[name, old.index] = new
             made.append(new)
-        shapes = shape_params_only(data.type_params)
-        return TypeData(header, shapes, tuple(made), data.extern, span=data.span)
+        params = (*shape_params_only(data.type_params), *shapes.params.values())
+        return TypeData(header, params, tuple(made), data.extern, span=data.span)
 
     def module(self) -> Module:
         functions = {self.function_names[key]: self.make_function(*key) for key in self.functions}
-        names = (*self.function_names.items(), *self.data_names.items())
-        library = frozenset(new for (old, _), new in names if old in self.old.library)
+        named = [(old, new) for (old, _), new in self.function_names.items()]
+        named += [(shapes.name, new) for shapes, new in self.data_names.items()]
+        library = frozenset(new for old, new in named if old in self.old.library)
         library |= self.old.library & {ARRAY_NAME}
         before = self.old.attrs.get("instances")
         pairs = (*(before if isinstance(before, tuple) else ()), *self.described())
         attrs = Attrs(self.old.attrs, instances=pairs)
         new = Module(functions, self.types, library, attrs)
         # Widened dims change the types of what is taken out of data.
-        return infer_types(new) if self.widened else new
+        return infer_types(new) if self.data.are_widened else new
 
     def described(self) -> tuple[tuple[str, str], ...]:
         """Return pairs of new and old names, of data types with arguments and of constructors."""
         pairs = []
-        for (name, args), new in self.data_names.items():
-            if args:
-                pairs.append((new, f"{name}[{', '.join(print_type(a) for a in args)}]"))
-            for old in self.old.types[name].constructors:
+        for shapes, new in self.data_names.items():
+            if shapes.args:
+                args = ", ".join(print_type(a) for a in shapes.args)
+                pairs.append((new, f"{shapes.name}[{args}]"))
+            for old in self.old.types[shapes.name].constructors:
                 own = self.constructors[new, old.index].name
                 if own != old.name:
                     pairs.append((own, old.name))
@@ -129,7 +123,9 @@ class Instantiation:
     def make_function(self, name: str, args: Args) -> Function:
         """Return an instance of a function."""
         function = self.old.functions[name]
-        types = self.types_for(function, args)
+        sizes = {v: DimVar(v.name) for v in instance_sizes(args)}
+        own = TypeMap(dims={old: symbol(new) for old, new in sizes.items()})
+        types = self.types_for(function, tuple(own(a) for a in args))
         mono = replace(
             function,
             type_params=shape_params_only(function.type_params),
@@ -137,13 +133,19 @@ class Instantiation:
             checked_type=monomorphic(function.checked_type),
         )
         result = self.copier(types).copy(mono)
-        assert isinstance(result, Function)
-        return result
+        assert isinstance(result, Function) and isinstance(result.checked_type, FuncType)
+        params = (*result.type_params, *sizes.values())
+        kind = replace(result.checked_type, type_params=params)
+        return replace(result, type_params=params, checked_type=kind)
 
     def function_type(self, name: str, args: Args) -> Type | None:
         """Return the type of an instance of a function."""
         function = self.old.functions[name]
-        return self.types_for(function, args).optional(monomorphic(function.checked_type))
+        kind = self.types_for(function, args).optional(monomorphic(function.checked_type))
+        sizes = instance_sizes(args)
+        if not sizes or not isinstance(kind, FuncType):
+            return kind
+        return replace(kind, type_params=(*kind.type_params, *sizes))
 
     def types_for(self, function: Function, args: Args) -> InstanceTypes:
         """Return the map of the types in a function to those of an instance."""
@@ -175,8 +177,10 @@ class _DataNames(TypeMap):
             return type_
         if is_array(self.owner.old.types.get(type_.func.name)):
             return replace(type_, args=args)
-        shapes = tuple(a for a in args if isinstance(a, ShapeArg))
-        return TypeCall(GlobalTypeVar(self.owner.data_name(type_)), shapes, span=type_.span)
+        shapes, sizes = self.owner.data.of(type_)
+        given = (*(a for a in args if isinstance(a, ShapeArg)), *sizes)
+        header = GlobalTypeVar(self.owner.data_names[shapes])
+        return TypeCall(header, given, span=type_.span)
 
 
 class InstanceTypes(TypeMap):
@@ -199,7 +203,8 @@ class InstanceCopier(Copier):
     def __init__(self, owner: Instantiation, types: InstanceTypes) -> None:
         super().__init__(types)
         self.owner = owner
-        self.closed = owner.instances.closing(types.types)
+        self.own = dict(types.types)
+        self.closed = owner.instances.closing(self.own)
 
     def leaf(self, node: Expr) -> Expr:
         if isinstance(node, Constructor) and isinstance(node.checked_type, FuncType):
@@ -222,9 +227,7 @@ class InstanceCopier(Copier):
         known: Mapping[int, Expr] = _Overlay(globals_, done) if globals_ else done
         new = super()._node(node, known)
         if isinstance(new, Call):
-            if isinstance(new.op, Constructor):
-                new = replace(new, op=self.instance(new.checked_type, new.op))
-            return replace(new, type_args=tuple(a for a in new.type_args if is_shape(a)))
+            return replace(new, op=self._constructor(new), type_args=self._type_args(node, new))
         if isinstance(new, Match):
             subject = new.data.checked_type
             clauses = tuple(
@@ -233,11 +236,30 @@ class InstanceCopier(Copier):
             return replace(new, clauses=clauses)
         return new
 
+    def _constructor(self, call: Call) -> Expr:
+        if not isinstance(call.op, Constructor):
+            return call.op
+        return self.instance(call.checked_type, call.op)
+
+    def _type_args(self, old: Expr, call: Call) -> Args:
+        """Return the sizes that a call gives: of the definition, and of the instance."""
+        kept = tuple(a for a in call.type_args if is_shape(a))
+        if isinstance(call.op, Constructor) and isinstance(call.checked_type, TypeCall):
+            given = call.checked_type.args
+            return given if len(given) > len(kept) else kept
+        assert isinstance(old, Call)
+        if not isinstance(old.op, GlobalVar):
+            return kept
+        _, sizes = self.owner.instances.function_use(old.op.name, old, old.op, True, self.own)
+        used = self.owner.old.functions[old.op.name]
+        if len(kept) < len(shape_params_only(used.type_params)):
+            return ()
+        return (*kept, *map(self.types, sizes))
+
     def global_use(self, user: Expr, use: GlobalVar, first: bool) -> Expr:
         """Return the instance of a global function that one use of it needs."""
-        used = self.owner.old.functions[use.name]
         is_callee = first and isinstance(user, Call)
-        args = function_args(used, user, use, is_callee, self.closed)
+        args, _ = self.owner.instances.function_use(use.name, user, use, is_callee, self.own)
         name = self.owner.function_names[use.name, args]
         type_ = self.owner.function_type(use.name, args) if is_callee else None
         return replace(use, name=name, checked_type=type_ or self.types.optional(use.checked_type))
@@ -250,7 +272,12 @@ class InstanceCopier(Copier):
             return replace(pattern, patterns=parts)
         if isinstance(pattern, PatternConstructor):
             own = self.instance(type_, pattern.constructor)
-            parts = yield self._typed_parts(pattern.patterns, own.inputs)
+            assert isinstance(type_, TypeCall)
+            params = self.owner.types[type_.func.name].type_params
+            bound = TypeMap()
+            bound.bind(params, type_.args)
+            inputs = tuple(bound(t) for t in own.inputs) if params else own.inputs
+            parts = yield self._typed_parts(pattern.patterns, inputs)
             return replace(pattern, constructor=own, patterns=parts)
         return pattern
 
@@ -286,18 +313,18 @@ def _unused(name: str, taken: set[str]) -> str:
     return candidate
 
 
-def _names(keys: list[tuple[str, Args]]) -> dict[tuple[str, Args], str]:
+def _names(keys: list[tuple[str, Args]]) -> list[str]:
     """Return a name for each instance: its own where it is the only one, else with its types."""
     counts: dict[str, int] = {}
     for name, _ in keys:
         counts[name] = counts.get(name, 0) + 1
     taken = {name for name, _ in keys}
-    names: dict[tuple[str, Args], str] = {}
+    names: list[str] = []
     for name, args in keys:
-        if counts[name] == 1 or not args:
-            names[name, args] = name
-            continue
-        suffix = "_".join(mangled(a) for a in args)[:60]
-        names[name, args] = _unused(f"{name}_{suffix}", taken)
-        taken.add(names[name, args])
+        own = name
+        if counts[name] > 1 and args:
+            suffix = "_".join(mangled(a) for a in args)[:60]
+            own = _unused(f"{name}_{suffix}", taken)
+            taken.add(own)
+        names.append(own)
     return names

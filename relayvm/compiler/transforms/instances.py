@@ -1,20 +1,29 @@
 """Which instances of functions and data types a module needs, and what each is called.
 
-Sizes that depend on a run (`n`) are `?` in the arguments of an instance. Instances of a data type
-that differ in dims only are one, since a value of `List[Tensor[(5,)]]` may flow where
-`List[Tensor[(?,)]]` is declared.
+Sizes that depend on a run (`n`) are `?` in the arguments of an instance. Where sizes in a type of a
+function cannot be compared, as in `ref(A)`, they are parameters of the instance instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import cast
 
-from relayvm.base.dims import ANY, Dim, DimExpr, DimVar
-from relayvm.base.shapes import join_dims
+from relayvm.base.dims import (
+    ANY,
+    Dim,
+    DimExpr,
+    DimVar,
+    dim_substitute,
+    dim_variables,
+    symbol,
+)
 from relayvm.base.source import Span
 from relayvm.compiler.transforms.copies import TypeMap
+from relayvm.compiler.transforms.strict_places import StrictPlaces
 from relayvm.ir.expr import Expr, Function, GlobalVar
 from relayvm.ir.intrinsics import is_array
 from relayvm.ir.module import Module
@@ -29,7 +38,7 @@ from relayvm.ir.types import (
     TypeParam,
     TypeVar,
 )
-from relayvm.ir.visit import binders, children, node_types, post_order
+from relayvm.ir.visit import binders, children, free_type_vars, node_types, post_order
 
 MOST_INSTANCES = 1000
 DEEPEST_NESTING = 64
@@ -73,11 +82,46 @@ class TooLarge(WithoutEnd):
 
 
 class ClosedTypes(TypeMap):
-    """Maps types to the arguments of instances: type variables bound, symbolic dims to `?`."""
+    """Maps types to the arguments of instances: type variables bound, symbolic dims to `?`. Those
+    that functions inside of a type bind stay, by names that depend on the type alone.
+    """
+
+    def __init__(
+        self,
+        types: Mapping[TypeVar, Type] | None = None,
+        stands_for: Mapping[DimVar, Dim] | None = None,
+    ) -> None:
+        super().__init__(types)
+        # What a size is where it is not `?`.
+        self.stands_for = {} if stands_for is None else stands_for
 
     def dim(self, dim: Dim) -> Dim:
         """Return the dim if it is a number, else `?`."""
-        return ANY if isinstance(dim, DimExpr) else dim
+        if not isinstance(dim, DimExpr):
+            return dim
+        own = dim.variable
+        if own is not None and own in self.stands_for:
+            return self.stands_for[own]
+        is_bound = all(v in self.dims for v in dim_variables(dim))
+        return dim_substitute(dim, self.dims) if is_bound else ANY
+
+    def _scope(self, type_: Type) -> Type | None:
+        params = type_.type_params if isinstance(type_, FuncType) else ()
+        sizes = [p for p in params if isinstance(p, DimVar)]
+        if all(p in self.dims for p in sizes):
+            return super()._scope(type_)
+        inside = copy(self)
+        inside._done = {}
+        inside.dims = dict(self.dims)
+        for param in sizes:
+            inside.dims[param] = symbol(numbered_size(len(inside.dims)))
+        return inside(type_)
+
+
+@cache
+def numbered_size(number: int) -> DimVar:
+    """Return the variable that stands for a size in the arguments of instances."""
+    return DimVar("n" if number == 0 else f"n{number}")
 
 
 def type_params_only(params: tuple[TypeParam, ...]) -> tuple[TypeVar, ...]:
@@ -142,10 +186,45 @@ class Instances:
     seen: dict[int, Type] = field(default_factory=dict)
     extent: Extent = field(default_factory=Extent)
     place: Span | None = None
+    places: StrictPlaces = field(init=False)
+    strict: dict[str, set[TypeVar]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.places = StrictPlaces(self.module.types)
 
     def closing(self, types: Mapping[TypeVar, Type]) -> TypeMap:
         """Return the map of types to the arguments of instances that they are."""
-        return ClosedTypes(types)
+        close = ClosedTypes()
+        return ClosedTypes({p: close(t) for p, t in types.items()})
+
+    def function_use(
+        self, name: str, user: Expr, use: Expr, is_callee: bool, types: Mapping[TypeVar, Type]
+    ) -> tuple[Args, tuple[ShapeArg, ...]]:
+        """Return the arguments of the instance that one use of a function needs, and those for the
+        sizes that are its parameters; `types` are those of the instance around it. Raises
+        NotClosed.
+        """
+        used = self.module.functions[name]
+        if not type_params_only(used.type_params):
+            return (), ()
+        if not self.strict_params(name):
+            return function_args(used, user, use, is_callee, self.closing(types)), ()
+        args = function_args(used, user, use, is_callee, TypeMap(types))
+        sizes = instance_sizes(args)
+        named = TypeMap(dims={v: symbol(numbered_size(i)) for i, v in enumerate(sizes)})
+        given = tuple(ShapeArg(symbol(v)) for v in sizes)
+        return tuple(named(a) for a in args), given
+
+    def strict_params(self, name: str) -> set[TypeVar]:
+        """Return the type parameters of a function that stand in a type in it where sizes cannot
+        be compared.
+        """
+        if name not in self.strict:
+            function = self.module.functions[name]
+            types = (t for node in post_order(function) for t in types_at(node))
+            held = self.places.of_types(types)
+            self.strict[name] = held.intersection(type_params_only(function.type_params))
+        return self.strict[name]
 
     def collect(self) -> None:
         """Find all instances; raises NotClosed."""
@@ -200,16 +279,15 @@ class Instances:
                 if type_ is function.checked_type and isinstance(type_, FuncType):
                     type_ = replace(type_, type_params=shape_params_only(type_.type_params))
                 self.visit_type(closed(type_))
+        own = dict(zip(type_params_only(function.type_params), args))
         for node in post_order(function):
             if isinstance(node, GlobalVar):
                 continue
             self.place = node.span
             for position, part in enumerate(children(node)):
                 if isinstance(part, GlobalVar):
-                    used = self.module.functions[part.name]
-                    self.need_function(
-                        part.name, function_args(used, node, part, position == 0, closed)
-                    )
+                    needed, _ = self.function_use(part.name, node, part, position == 0, own)
+                    self.need_function(part.name, needed)
 
     def visit_type(self, type_: Type) -> None:
         """Note the data types in a closed type."""
@@ -217,6 +295,12 @@ class Instances:
             if is_array(self.module.types.get(call.func.name)):
                 continue  # What depends on the items of arrays is built in.
             self.need_data(call.func.name, type_args_only(call.args))
+
+
+def instance_sizes(args: Args) -> tuple[DimVar, ...]:
+    """Return the sizes in the arguments of an instance of a function that are its parameters."""
+    found = (v for arg in args for v in free_type_vars(arg))
+    return tuple(dict.fromkeys(v for v in found if isinstance(v, DimVar)))
 
 
 def function_args(used: Function, user: Expr, use: Expr, is_callee: bool, closed: TypeMap) -> Args:
@@ -327,39 +411,6 @@ class ErasedTypes(TypeMap):
     def dim(self, dim: Dim) -> Dim:
         """Return `?`."""
         return ANY
-
-
-def join_types(a: Type, b: Type) -> Type:
-    """Return the least type that covers two types which differ in dims only; raises NotClosed."""
-    if a == b:
-        return a
-    match a, b:
-        case TensorType(), TensorType() if a.dtype == b.dtype and a.rank == b.rank:
-            return TensorType(tuple(join_dims(x, y) for x, y in zip(a.shape, b.shape)), a.dtype)
-        case TupleType(), TupleType():
-            return TupleType(tuple(join_types(x, y) for x, y in zip(a.fields, b.fields)))
-        case TypeCall(), TypeCall():
-            return TypeCall(a.func, tuple(join_types(x, y) for x, y in zip(a.args, b.args)))
-        case ShapeArg(), ShapeArg():
-            return ShapeArg(join_dims(a.dim, b.dim))
-    # Functions and references cannot be widened in both directions at once.
-    raise NotClosed("types of functions or references differ in dims")
-
-
-def join_instances(data: dict[tuple[str, Args], None]) -> tuple[dict[tuple[str, Args], Args], bool]:
-    """Return the joined arguments by name and erased arguments, and whether any were widened."""
-    joined: dict[tuple[str, Args], Args] = {}
-    erase = ErasedTypes()
-    widened = False
-    for name, args in data:
-        key = (name, tuple(erase(a) for a in args))
-        known = joined.get(key)
-        if known is None:
-            joined[key] = args
-        elif known != args:
-            widened = True
-            joined[key] = tuple(join_types(x, y) for x, y in zip(known, args))
-    return joined, widened
 
 
 def mangled(type_: Type) -> str:
