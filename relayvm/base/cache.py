@@ -15,7 +15,6 @@ import os
 import shutil
 import struct
 import tempfile
-import threading
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,12 +22,15 @@ from io import FileIO
 from pathlib import Path
 
 from relayvm.base.abi import Image
+from relayvm.base.process import RenewedLock
 from relayvm.base.settings import setting
 
 _MAGIC = b"RVMKERN1"
 _DIGEST_BYTES = 32
 # The end of the keys of nests.
 NEST = ".nest"
+# How the names of files begin that are being written; whoever is killed leaves them.
+_UNFINISHED = ".new-"
 # Files are listed when what was written since the last time may be too much. Listing brings the
 # cache this far under its limit, so that an eighth of it is written before the next.
 _KEPT_EIGHTHS = 7
@@ -39,13 +41,14 @@ _log = logging.getLogger("relayvm")
 class CacheInfo:
     """What the cache holds: images of kernels, and nests, which `size_bytes` counts too.
 
-    `folder` is None where it is turned off.
+    `folder` is None where it is not used: it is turned off, or has the `fault`.
     """
 
     folder: Path | None
     entries: int
     size_bytes: int
     limit_bytes: int
+    fault: str | None = None
 
 
 class KernelCache:
@@ -54,8 +57,10 @@ class KernelCache:
     def __init__(self, folder: Path | None, limit_bytes: int) -> None:
         self.folder = folder / "kernels" if folder else None
         self.limit_bytes = limit_bytes
-        if self.folder and not _make_private(self.folder):
-            _log.warning("kernel cache %s is not private to this user, not used", self.folder)
+        self._fault = _make_private(self.folder) if self.folder else None
+        if self._fault:
+            self._fault = f"`{self.folder}` {self._fault}"
+            _log.warning("the kernel cache is not used: %s", self._fault)
             self.folder = None
         self._sizes = _Sizes(self.folder / "sizes") if self.folder else None
 
@@ -92,11 +97,11 @@ class KernelCache:
         data = _MAGIC + hashlib.sha256(payload).digest() + payload
         path = self._path(key)
         try:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.replace(temporary, path)
+            try:
+                _write(path, data)
+            except FileNotFoundError:  # somebody has removed the folder, or is about to
+                _make_private(self.folder)
+                _write(path, data)
         except OSError as reason:
             _log.warning("kernel cache entry %s cannot be written: %s", path, reason)
             return
@@ -134,9 +139,10 @@ class KernelCache:
     def info(self) -> CacheInfo:
         """Return what the cache holds now."""
         entries = list(self._entries())
-        images = sum(not path.name.endswith(NEST) for path, _ in entries)
+        names = [path.name for path, _ in entries]
+        images = sum(not (n.endswith(NEST) or n.startswith(_UNFINISHED)) for n in names)
         size = sum(status.st_size for _, status in entries)
-        return CacheInfo(self.folder, images, size, self.limit_bytes)
+        return CacheInfo(self.folder, images, size, self.limit_bytes, self._fault)
 
     def _path(self, key: str) -> Path:
         assert self.folder is not None
@@ -157,9 +163,8 @@ class _Sizes:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = (0, 0)  # device and inode of what was read
-        self._read = self._sum = 0
-        self._lock = threading.Lock()
+        self._known = ((0, 0), 0, 0)  # device and inode, how much of it was read, its sum
+        self._lock = RenewedLock()
 
     def add(self, size: int) -> int | None:
         """Note a size; return the sum of all, None if nobody has listed the files yet."""
@@ -177,38 +182,54 @@ class _Sizes:
     def restart(self, size: int) -> None:
         """Forget all sizes: the files were listed, and this is what they take."""
         with contextlib.suppress(OSError):
-            handle, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=".new-")
-            with os.fdopen(handle, "wb") as file:
-                file.write(struct.pack("=q", size))
-            os.replace(temporary, self._path)
+            _write(self._path, struct.pack("=q", size))
 
-    def _sum_of(self, file: FileIO) -> int:
-        """Return the sum, of which only what is new is read."""
+    def _sum_of(self, file: FileIO) -> int | None:
+        """Return the sum, of which only what is new is read; None for what cannot be sizes."""
         status = os.fstat(file.fileno())
-        with self._lock:
-            if (status.st_dev, status.st_ino) != self._file:
-                self._file = (status.st_dev, status.st_ino)
-                self._read = self._sum = 0
-            file.seek(self._read)
+        identity = (status.st_dev, status.st_ino)
+        with self._lock.held():
+            known, read, total = self._known
+            if known != identity:
+                read = total = 0
+            file.seek(read)
             data = file.read()
-            data = data[: len(data) // 8 * 8]
-            self._read += len(data)
-            self._sum += sum(array("q", data))
-            return self._sum
+            sizes = array("q", data[: len(data) // 8 * 8])
+            if len(data) % 8 or min(sizes, default=0) < 0 or status.st_size < read:
+                return None
+            total += sum(sizes)
+            self._known = (identity, read + len(data), total)
+            return total
 
 
 def _to_append(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_APPEND)
 
 
-def _make_private(folder: Path) -> bool:
-    """Create the folder for this user alone; return whether nobody else can write to it."""
+def _make_private(folder: Path) -> str | None:
+    """Create the folder for this user alone; return why it cannot be used, None if it can."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
-    except OSError:
-        return False
-    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+    except OSError as reason:
+        return f"cannot be made: {reason.strerror or reason}"
+    if status.st_uid != os.getuid():
+        return "belongs to another user"
+    return "can be written by others" if status.st_mode & 0o022 else None
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Put a whole file in its place, or raise OSError and leave nothing."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_UNFINISHED)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 def _checked(data: bytes) -> bytes | None:
@@ -264,6 +285,7 @@ def cache_info() -> CacheInfo:
     return kernel_cache().info()
 
 
-def clear_cache() -> None:
-    """Remove every compiled kernel from the cache."""
+def clear_cache() -> CacheInfo:
+    """Remove every compiled kernel from the cache; return what the disk did not let go."""
     kernel_cache().clear()
+    return cache_info()

@@ -40,7 +40,10 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _path(text: str) -> Path | None:
-    return Path(text).expanduser() if text else None
+    try:
+        return Path(text).expanduser() if text else None
+    except RuntimeError as reason:  # no such user, or one without a home
+        raise ValueError(reason) from None
 
 
 def _engine(text: str) -> str:
@@ -50,7 +53,10 @@ def _engine(text: str) -> str:
 
 
 def _default_cache() -> str:
-    return os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "relayvm")
+    """Return the user's folder; empty for one without a home, as users of containers often are."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    is_known = not os.path.expanduser(base).startswith("~")
+    return os.path.join(base, "relayvm") if is_known else ""
 
 
 SETTINGS: dict[str, Setting] = {

@@ -83,13 +83,17 @@ def run_cache(options: argparse.Namespace) -> int:
     """Show or clear the kernel cache."""
     from relayvm.base.cache import cache_info, clear_cache
 
-    if options.clear:
-        clear_cache()
-        print("the kernel cache is empty", file=sys.stderr)
+    info = clear_cache() if options.clear else cache_info()
+    if info.fault is not None:
+        print(f"the kernel cache is not used: {info.fault}")
         return 0
-    info = cache_info()
     if info.folder is None:
         print("the kernel cache is turned off (RELAYVM_CACHE is empty)")
+        return 0
+    if options.clear and info.size_bytes:
+        raise error("unwritable-file", f"`{info.folder}` cannot be cleared")
+    if options.clear:
+        print("the kernel cache is empty", file=sys.stderr)
         return 0
     print(f"{info.folder}: {info.entries} kernels, {info.size_bytes / 2**20:.1f} MiB")
     print(f"bound: {info.limit_bytes / 2**20:.0f} MiB (RELAYVM_CACHE_MIB)")

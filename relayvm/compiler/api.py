@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from relayvm.base.collection import paused_collection
 from relayvm.base.diagnostics import error
+from relayvm.base.process import paused_collection
 from relayvm.base.source import Source
 from relayvm.base.target import Target
 from relayvm.compiler.entries import bind_params

@@ -17,7 +17,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from typing import IO, Any
 from relayvm.base.abi import Image
 from relayvm.base.diagnostics import InternalError
 from relayvm.base.host import available_cores
+from relayvm.base.process import RenewedLock, llvm_lock
 from relayvm.base.settings import setting
 from relayvm.kernels.loops import Nest
 
@@ -48,7 +48,8 @@ class Job:
 
 
 def _compile(job: Job, nest: Nest | None = None) -> Image:
-    from relayvm.kernels.codegen.kernel import compile_job
+    with llvm_lock:  # a fork does not come in the middle of an import either
+        from relayvm.kernels.codegen.kernel import compile_job
 
     return compile_job(job, nest)
 
@@ -109,12 +110,12 @@ class Pool:
 
     limit: int
     workers: list[_Worker] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: RenewedLock = field(default_factory=RenewedLock)
     owner: int = field(default_factory=os.getpid)
 
     def run(self, jobs: Sequence[Job]) -> list[Image]:
         """Return the image of each job; raises InternalError naming the kernel that fails."""
-        with self.lock:
+        with self.lock.held():
             if os.getpid() != self.owner:  # after a fork the workers belong to the parent
                 self.workers, self.owner = [], os.getpid()
             self._drop_dead()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from relayvm.base.diagnostics import RelayError
@@ -23,6 +27,29 @@ def test_an_unreadable_value_names_the_variable(
     monkeypatch.setenv(name, text)
     with pytest.raises(RelayError, match=f"environment variable `{name}` is `{text}`"):
         setting(name)
+
+
+def test_a_folder_of_an_unknown_user_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELAYVM_CACHE", "~nobody-of-this-name/cache")
+    with pytest.raises(RelayError, match=r"`RELAYVM_CACHE` is `~nobody.*home"):
+        setting("RELAYVM_CACHE")
+
+
+def test_a_user_without_a_home_has_no_cache() -> None:
+    """As containers run programs: by a number that no user has."""
+    code = """if True:
+        import os, pwd
+        def unknown(_): raise KeyError
+        pwd.getpwuid = unknown
+        from relayvm.base.settings import setting
+        print(setting("RELAYVM_CACHE"))
+    """
+    hidden = ("HOME", "XDG_CACHE_HOME", "RELAYVM_CACHE")
+    environment = {name: text for name, text in os.environ.items() if name not in hidden}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "None\n"
 
 
 @pytest.mark.parametrize("name", sorted(SETTINGS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import relayvm
+from relayvm.base.cache import kernel_cache
 from relayvm.base.error_codes import ERROR_CODES
 from relayvm.base.settings import SETTINGS
 from relayvm.cli.bench import kernels, operators
@@ -91,6 +93,22 @@ def test_cache_is_shown_and_cleared(command, model, tmp_path, monkeypatch) -> No
     assert ": 0 kernels" not in command("cache").out
     assert command("cache", "--clear").code == 0
     assert ": 0 kernels" in command("cache").out
+
+
+def test_cache_says_what_it_cannot_clear(command, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("RELAYVM_CACHE", str(tmp_path))
+    kernel_cache().put_bytes("ab" * 32, b"code")
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    refused = command("cache", "--clear")
+    assert refused.code == 1
+    assert f"`{tmp_path / 'kernels'}` cannot be cleared" in refused.err
+
+
+def test_cache_says_why_it_is_not_used(command, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("RELAYVM_CACHE", str(tmp_path))
+    (tmp_path / "kernels").write_bytes(b"")
+    for words in (["cache"], ["cache", "--clear"]):
+        assert "not used: `" in command(*words).out
 
 
 def test_cache_says_that_it_is_turned_off(command, monkeypatch) -> None:

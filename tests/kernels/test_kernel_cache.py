@@ -1,6 +1,9 @@
 """The kernel cache: hits, damage, bounds, privacy, and writers at the same time."""
 
+import errno
 import os
+import shutil
+import struct
 import threading
 
 import pytest
@@ -118,6 +121,61 @@ def test_a_lost_record_of_sizes_is_made_again(tmp_path):
         assert cache.info().size_bytes <= 5000
 
 
+def test_a_damaged_record_of_sizes_does_not_lift_the_bound(tmp_path):
+    for damage in (struct.pack("=q", -(1 << 60)), b"abc", struct.pack("=q", 1 << 62)):
+        cache = KernelCache(tmp_path, 5000)
+        (cache.folder / "sizes").write_bytes(damage)
+        for k in range(30):
+            cache.put(f"{k:02x}" + "0" * 62, _image(size=1000))
+            assert cache.info().size_bytes <= 5000
+
+
+def _refuse(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_gets_no_files_that_nobody_ends(cache, monkeypatch):
+    cache.put("cd" + "1" * 62, _image())
+    before = sorted(cache.folder.rglob("*"))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", _refuse)
+        for _ in range(3):
+            cache.put("cd" + "2" * 62, _image())
+    assert sorted(cache.folder.rglob("*")) == before
+    assert cache.get("cd" + "2" * 62) is None
+    cache.put("cd" + "2" * 62, _image())
+    assert cache.get("cd" + "2" * 62) == _image()
+
+
+def test_what_a_killed_writer_leaves_is_no_kernel_and_goes_with_the_oldest(tmp_path):
+    cache = KernelCache(tmp_path, 5000)
+    cache.put(KEY, _image())
+    left = cache.folder / KEY[:2] / ".new-killed"
+    left.write_bytes(bytes(3000))
+    os.utime(left, (1, 1))
+    assert cache.info().entries == 1
+    for k in range(10):
+        cache.put(f"{k:02x}" + "0" * 62, _image(size=1000))
+    assert not left.exists()
+
+
+def test_a_folder_that_is_removed_meanwhile_is_made_again(cache):
+    cache.put(KEY, _image())
+    shutil.rmtree(cache.folder.parent)
+    assert cache.get(KEY) is None
+    cache.put(KEY, _image())
+    assert cache.get(KEY) == _image()
+    assert cache.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_why_a_folder_is_not_used_is_told(tmp_path):
+    (tmp_path / "kernels").write_bytes(b"")
+    cache = KernelCache(tmp_path, 1 << 20)
+    cache.put(KEY, _image())
+    assert cache.info().folder is None
+    assert cache.info().fault == f"`{tmp_path / 'kernels'}` cannot be made: File exists"
+
+
 def test_the_folder_is_private_to_the_user(cache):
     assert cache.folder.stat().st_mode & 0o777 == 0o700
 
@@ -129,6 +187,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(tmp_path):
     cache.put(KEY, _image())
     assert cache.get(KEY) is None
     assert cache.info().folder is None
+    assert "can be written by others" in cache.info().fault
 
 
 def test_without_a_folder_nothing_is_kept():

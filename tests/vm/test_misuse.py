@@ -165,6 +165,31 @@ def test_a_fork_while_a_thread_makes_values_leaves_the_child_able_to():
         thread.join()
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_while_a_thread_compiles_leaves_the_child_able_to(monkeypatch):
+    monkeypatch.setenv("RELAYVM_CACHE", "")
+    exe, begun, stop = loops(), threading.Event(), threading.Event()
+
+    def work():
+        while not stop.is_set():
+            VirtualMachine(loops(), engine="jit")
+            begun.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        begun.wait()
+        for _ in range(8):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)  # ends a child that waits for a lock
+                os._exit(0 if VirtualMachine(exe, engine="jit").invoke("fib", 10) == 55 else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        stop.set()
+        thread.join()
+
+
 # --- copies and lifetimes -------------------------------------------------------------------------
 
 

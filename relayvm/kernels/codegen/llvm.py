@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import threading
 from typing import Any
 
 import llvmlite.binding as llvm
 
+from relayvm.base.process import llvm_lock
 from relayvm.kernels.codegen.cpu import Cpu
 
 
@@ -65,29 +65,26 @@ def _optimised(text: str, machine: Any, is_short: bool) -> Any:
     return module
 
 
-# The switch is one for the whole process; code compiled meanwhile elsewhere is right either way.
-_reduction = threading.Lock()
-
-
 def _emitted(text: str, cpu: Cpu, speed: int, emit: str) -> Any:
     machine = _target_machine(cpu, speed)
     is_short = text.count("\n") <= _SHORT_LINES
     module = _optimised(text, machine, is_short)
     if is_short:
         return getattr(machine, emit)(module)
-    with _reduction:
-        llvm.set_option("relayvm", "-disable-lsr=1")
-        try:
-            return getattr(machine, emit)(module)
-        finally:
-            llvm.set_option("relayvm", "-disable-lsr=0")
+    llvm.set_option("relayvm", "-disable-lsr=1")  # for the whole process
+    try:
+        return getattr(machine, emit)(module)
+    finally:
+        llvm.set_option("relayvm", "-disable-lsr=0")
 
 
 def compile_object(text: str, cpu: Cpu, speed: int = 2) -> bytes:
     """Return the object file of a module's text."""
-    return bytes(_emitted(text, cpu, speed, "emit_object"))
+    with llvm_lock:
+        return bytes(_emitted(text, cpu, speed, "emit_object"))
 
 
 def compile_assembly(text: str, cpu: Cpu, speed: int = 2) -> str:
     """Return the assembly that `compile_object` encodes."""
-    return str(_emitted(text, cpu, speed, "emit_assembly"))
+    with llvm_lock:
+        return str(_emitted(text, cpu, speed, "emit_assembly"))

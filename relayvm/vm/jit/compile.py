@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from relayvm.base import link
 from relayvm.base.abi import Image
 from relayvm.base.diagnostics import error
+from relayvm.base.process import llvm_lock
 from relayvm.vm.jit.host import Host, this_host
 from relayvm.vm.jit.module import enter_name, is_large, margin_bytes, module_text
 from relayvm.vm.program import Program
@@ -33,7 +34,8 @@ def program_image(
             "the engine `jit` needs llvmlite, which is not installed",
             help="the engine `interpreter` runs everywhere",
         )
-    from relayvm.vm.jit.llvm import compile_object  # needs llvmlite
+    with llvm_lock:  # a fork does not come in the middle of the import
+        from relayvm.vm.jit.llvm import compile_object  # needs llvmlite
 
     text, kernels = module_text(program, host, inline, profiled, texts)
     effort = 0 if any(map(is_large, program.functions)) else 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from relayvm.base import link
 from relayvm.base.abi import Image
 from relayvm.base.cache import image_to_bytes, kernel_cache
 from relayvm.base.diagnostics import error
+from relayvm.base.process import RenewedLock, llvm_lock
 from relayvm.vm import isa
 from relayvm.vm.file import decode
 from relayvm.vm.file.codec import encoded_sections
@@ -25,7 +25,7 @@ from relayvm.vm.program import NativeCode, Program
 if TYPE_CHECKING:
     from relayvm.vm.executable import Executable
 
-_lock = threading.Lock()
+_lock = RenewedLock()
 
 # Constants are not read by it, nor is what was compiled already.
 COMPILED_FROM = tuple(
@@ -39,7 +39,7 @@ def make_native(executable: Executable, inline: bool = True) -> None:
     Without `inline` all but control is done by C bodies (a test mode). Raises RelayError
     `bad-option` where this host cannot compile or run such code.
     """
-    with _lock:
+    with _lock.held():
         if not lib.rvm_program_is_native(executable.handle):
             attach_native(executable, _image(executable, inline))
 
@@ -49,7 +49,7 @@ def make_profiled(executable: Executable) -> None:
 
     Raises as `make_native` does.
     """
-    with _lock:
+    with _lock.held():
         if lib.rvm_program_is_profiled(executable.handle):
             return
         base, functions, _ = _mapped(executable, _image(executable, True, profiled=True))
@@ -61,13 +61,18 @@ def _image(executable: Executable, inline: bool, profiled: bool = False) -> Imag
     key = native_key(executable, inline, profiled)
     image = kernel_cache().get(key)
     if image is None:
+        texts = {} if profiled else executable.texts
+        image = _compiled(executable.program(), inline, profiled=profiled, texts=texts)
+        kernel_cache().put(key, image)
+    return image
+
+
+def _compiled(program: Program, *arguments: Any, **options: Any) -> Image:
+    with llvm_lock:  # a fork does not come in the middle of an import either
         # Not loaded by whoever finds all in the cache.
         from relayvm.vm.jit.compile import program_image
 
-        texts = {} if profiled else executable.texts
-        image = program_image(executable.program(), inline, profiled=profiled, texts=texts)
-        kernel_cache().put(key, image)
-    return image
+    return program_image(program, *arguments, **options)
 
 
 def stored_code(program: Program, host: Host) -> NativeCode:
@@ -83,9 +88,7 @@ def stored_code(program: Program, host: Host) -> NativeCode:
     key = _code_key(encoded_sections(program), texts, host)
     image = kernel_cache().get(key)
     if image is None:
-        from relayvm.vm.jit.compile import program_image
-
-        image = program_image(program, host=host, texts=texts)
+        image = _compiled(program, host=host, texts=texts)
         kernel_cache().put(key, image)
     code = NativeCode(image, int(lib.rvm_native_abi()))
     kernel_cache().put_bytes(_stored_key(code), b"")

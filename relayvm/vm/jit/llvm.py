@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-import threading
 from typing import Any
 
 import llvmlite.binding as llvm
+
+from relayvm.base.process import llvm_lock
 
 # Registers become values first; what is left is small and mostly straight.
 _PASSES = ("sroa", "instruction_combine", "simplify_cfg", "new_gvn", "dead_store_elimination")
@@ -21,11 +22,9 @@ def _initialize() -> None:
 
 # What a function saves of its caller's registers is not saved before it is clear that it will call:
 # by LLVM's usual estimate of the cost it was saved at once, also where recursions end, which made a
-# call of fib take twice as long. The switch is one for the whole process; code compiled meanwhile
-# elsewhere is right either way.
+# call of fib take twice as long. The switch is one for the whole process.
 _LATE_SAVES = "-regalloc-csr-first-time-cost={}"
 _COST, _USUAL_COSTS = 60_000, {"x86_64": 0, "aarch64": 5}
-_options = threading.Lock()
 # What kernels are given before they are inlined: nests are explicit.
 _KERNELS = ("sroa", "simplify_cfg", "loop_rotate", "instruction_combine", "simplify_cfg")
 
@@ -36,14 +35,16 @@ def compile_object(
     """Return the object file of a module's text, and of the kernels that it calls, which are
     inlined; `effort` is that of making machine code.
     """
-    return bytes(_compiled(text, triple, cpu, features, effort, bytes, kernels))
+    with llvm_lock:
+        return bytes(_compiled(text, triple, cpu, features, effort, bytes, kernels))
 
 
 def compile_assembly(
     text: str, triple: str, cpu: str, features: str, effort: int = 2, kernels: str = ""
 ) -> str:
     """Return the assembly that `compile_object` encodes."""
-    return str(_compiled(text, triple, cpu, features, effort, str, kernels))
+    with llvm_lock:
+        return str(_compiled(text, triple, cpu, features, effort, str, kernels))
 
 
 def _compiled(
@@ -60,12 +61,11 @@ def _compiled(
         module.link_in(small)
         _run(module, machine, ("always_inliner", "global_dead_code_eliminate"))
     _run(module, machine, (*_PASSES, *_LAST))
-    with _options:
-        llvm.set_option("relayvm", _LATE_SAVES.format(_COST))
-        try:
-            return machine.emit_object(module) if kind is bytes else machine.emit_assembly(module)
-        finally:
-            llvm.set_option("relayvm", _LATE_SAVES.format(_USUAL_COSTS[triple.partition("-")[0]]))
+    llvm.set_option("relayvm", _LATE_SAVES.format(_COST))
+    try:
+        return machine.emit_object(module) if kind is bytes else machine.emit_assembly(module)
+    finally:
+        llvm.set_option("relayvm", _LATE_SAVES.format(_USUAL_COSTS[triple.partition("-")[0]]))
 
 
 def _parsed(text: str) -> Any:
