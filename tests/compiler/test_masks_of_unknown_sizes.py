@@ -166,6 +166,28 @@ def test_a_layer_and_its_rows_of_open_sizes_are_one_kernel() -> None:
         np.testing.assert_allclose(np.asarray(vm.run(x, y, w, b, g)), wanted, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("columns", [1, 3, 5, 7, 15, 16, 17])
+def test_products_of_open_sizes_take_rows_of_a_known_size(columns: int) -> None:
+    rng = np.random.default_rng(columns)
+    layer = machine(
+        "def @main(%q: Tensor[(?, 16), float32], %w: Tensor[(?, 16), float32], "
+        f"%m: Tensor[({columns}), float32]) {{ add(nn.dense(%q, %w), %m) }}"
+    )[0]
+    m = rng.standard_normal(columns).astype(np.float32)
+    for rows, of in ((5, columns), (1, columns), (37, 1), (0, columns)):
+        q, w = (rng.standard_normal((n, 16)).astype(np.float32) for n in (rows, of))
+        wanted = q.astype(np.float64) @ w.T + m
+        np.testing.assert_allclose(np.asarray(layer.run(q, w, m)), wanted, rtol=1e-4, atol=1e-5)
+    text = attention("added", "?").replace("%m: Tensor[(?, ?)", f"%m: Tensor[(?, {columns})")
+    attend = machine(text)[0]
+    for rows, keys, masks in ((5, columns, 5), (5, columns, 1), (1, 1, 4)):
+        q, k, _ = operands(rows, keys)
+        v = rng.standard_normal((3, columns, 8)).astype(np.float32)
+        args = [q, k, v, mask_of("added", (masks, columns))]
+        wanted = expected("added", *args)
+        np.testing.assert_allclose(np.asarray(attend.run(*args)), wanted, rtol=2e-5, atol=2e-6)
+
+
 def test_a_product_in_front_of_what_may_be_seen_stays_as_it_is() -> None:
     text = (
         "def @main[n, a, b](%q: Tensor[(2, n, 4), float32], %m: Tensor[(a, b), float32], "

@@ -67,10 +67,9 @@ def lane_loop(
         return
     with emitter.block() as body:
         rest = s.sub(extent, full)
-        outer, emitter.mask = emitter.mask, n.Mask(rest, lanes)
+        emitter.mask = n.Mask(rest, lanes)
         emitter.prover.add_condition(s.compare("less", full, extent))
         step(full, emitter.mask)
-        emitter.mask = outer
     if isinstance(rest, n.Const):
         emitter.statements += body
     else:

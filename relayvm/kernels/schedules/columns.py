@@ -137,9 +137,8 @@ class ColumnTiling(Tiling):
         with emitter.block() as body:
             condition = s.compare("less", last, end)
             emitter.prover.add_condition(condition)
-            outer, emitter.mask = emitter.mask, n.Mask(s.sub(end, last), n.LANES)
+            emitter.mask = n.Mask(s.sub(end, last), n.LANES)
             tile(emitter, last, n.LANES)
-            emitter.mask = outer
         if isinstance(condition, n.Const):
             emitter.statements += body
         else:

@@ -260,9 +260,8 @@ class _Convolution:
         with emitter.block() as body:
             emitter.prover.add_condition(condition)
             rest = s.sub(block.count, last)
-            outer, emitter.mask = emitter.mask, n.Mask(rest, n.LANES)
+            emitter.mask = n.Mask(rest, n.LANES)
             tile(emitter, last, n.LANES)
-            emitter.mask = outer
         if condition == n.const(True, BOOL):
             emitter.statements += body
         else:
@@ -315,11 +314,9 @@ class _Convolution:
                 places = (s.add(n.const(t), cell) for t in range(0, sums.size, cells))
                 value = self._folded(emitter, [n.TileLoad(sums, place) for place in places])
                 at = s.add(columns[0], s.mul(v, LINE))
-                outer = emitter.mask
                 if (_known(block.count) or 0) % n.LANES:
                     emitter.mask = n.Mask(s.sub(block.count, at), n.LANES)
                 self._finish(emitter, block, s.add(rows[0], r), at, value)
-                emitter.mask = outer
             body.append(n.For(v, n.const(0), n.const(columns[1]), 1, tuple(inner)))
         emitter.statements.append(n.For(r, n.const(0), n.const(rows[1]), 1, tuple(body)))
 

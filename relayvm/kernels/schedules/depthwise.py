@@ -96,14 +96,12 @@ class _Planes:
         with emitter.block() as body:
             emitter.prover.add_range(var, begin, end, n.LANES)
             rest = s.sub(width, var)
-            outer = emitter.mask
             last = s.sub(width, n.const(n.LANES))
             if not emitter.prover.at_least_zero(s.polynomial(s.sub(last, var))):
                 emitter.mask = n.Mask(rest, n.LANES)
             ramp = n.Ramp(var, n.const(1), n.LANES)
             here = (*place[: self.windows.column], ramp, *place[self.windows.column + 1 :])
             finish(emitter, self.windows.stage, here, [self._sum(emitter, here)], emitter.mask)
-            emitter.mask = outer
         emitter.statements.append(n.For(var, begin, end, n.LANES, tuple(body)))
 
     def _sum(self, emitter: Emitter, place: tuple[n.Expr, ...]) -> n.Expr:

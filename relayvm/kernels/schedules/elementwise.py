@@ -139,12 +139,10 @@ def _versions(
         with emitter.block() as body:
             if condition is not None:
                 emitter.prover.add_condition(condition)
-            reducer = emitter.reducer
             if condition is None:
                 emitter.reducer = serial
             edges = {axis: (begin, end)}
             _Rows(emitter, stage, edges, vectors=condition is not None).emit()
-            emitter.reducer = reducer
         bodies.append(tuple(body))
     emitter.statements.append(n.If(whole, bodies[0], (n.If(ones, bodies[1], bodies[2]),)))
 

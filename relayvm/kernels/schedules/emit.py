@@ -121,6 +121,20 @@ class Context:
 
 Reducer = Callable[["Emitter", Reduction, Frame], n.Expr]
 
+# What of an emitter says how things are emitted, for a block and the blocks inside.
+_SETTINGS = (
+    "reducer",
+    "mask",
+    "guard",
+    "share_loads",
+    "decides",
+    "masks_steps",
+    "flat",
+    "flat_begin",
+    "run",
+    "turned",
+)
+
 
 class Emitter:
     """Emits into one block; nested blocks are opened with `block`."""
@@ -157,8 +171,12 @@ class Emitter:
 
     @contextmanager
     def block(self) -> Iterator[list[n.Stmt]]:
-        """Collect the statements of a nested block; what it binds is forgotten at its end."""
+        """Collect the statements of a nested block; what it binds and sets is forgotten at its end.
+
+        So a form that fails inside leaves nothing to the form that is tried next.
+        """
         outer, prover = self.statements, self.prover
+        settings = [getattr(self, name) for name in _SETTINGS]
         inner: list[n.Stmt] = []
         self.statements, self.prover = inner, prover.child()
         self._outer.append((outer, prover))
@@ -169,6 +187,8 @@ class Emitter:
             self._memo.pop()
             self._outer.pop()
             self.statements, self.prover = outer, prover
+            for name, value in zip(_SETTINGS, settings):
+                setattr(self, name, value)
 
     def stand_ins(self, position: n.Ramp, extents: tuple[n.Expr, ...]) -> tuple[n.Expr, ...]:
         """Return what stands for the axes that run through memory as one, in lanes.
