@@ -143,6 +143,7 @@ class _Mover:
             between = (bindings[i] for i in range(part + 1, join) if i not in moved)
             if (
                 most
+                and self.only_read_in(bindings, part, (*feeders, join))
                 and all(_has_own_type(bindings[i]) for i in (*moved, join))
                 and all(arm.checked_type == bindings[part].value.checked_type for arm in arms)
                 and any(self.ends_in_kernel(arm) for arm in arms)
@@ -185,6 +186,12 @@ class _Mover:
                     found.add(index)
                     waiting.append(index)
         return found, branches
+
+    def only_read_in(self, bindings: list[Binding], part: int, readers: tuple[int, ...]) -> bool:
+        """Return whether nobody else reads a part: too many operators may stand in between."""
+        var = bindings[part].var
+        found = sum(v is var for i in readers for v in _variables(bindings[i].value))
+        return found == self.reads[var]
 
     def ends_in_kernel(self, arm: Expr) -> bool:
         """Return whether a branch, or one in it, gives what a kernel makes for nobody else."""
