@@ -23,9 +23,14 @@ MAX_BYTES = 1 << 46
 TEXT_SYMBOL = "@inlined"
 WORK_PER_STEP = 4096
 
+# A phase returns 0 or a status: the number of a row of `TRAP_REASONS`, whose two values it has
+# written to `values` then, or a trap code alone.
 PHASE_PROTOTYPE = (
-    "int32_t (*)(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch)"
+    "int32_t (*)(void *const *args, const int64_t *dims, int64_t begin, int64_t end, "
+    "void *scratch, int64_t *values)"
 )
+STATUS_REASON_SHIFT = 8
+STATUS_UNSIGNED = 1 << 16  # the first of the values is uint64
 
 
 class Direction(IntEnum):
@@ -175,3 +180,61 @@ TRAP_CODES: dict[TrapCode, tuple[str, str]] = {
     TrapCode.SIZE_OVERFLOW: ("size-overflow", "a tensor would need more than 2^46 bytes"),
     TrapCode.BAD_VALUE: ("bad-value", "a value is outside the operator's domain"),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class TrapReason:
+    """Why values of operands stop a kernel. `text` shows the two values that it leaves: `%d` are
+    integers, `%g` float64; a reason without numbers leaves them unused.
+    """
+
+    code: TrapCode
+    text: str
+
+
+# The evaluator and the machine say what these say. A row's number is its place, from 1 on; files
+# hold code that knows the numbers.
+TRAP_REASONS: dict[str, TrapReason] = {
+    "index": TrapReason(TrapCode.INDEX_OUT_OF_RANGE, "index %d is outside an axis of %d"),
+    **{
+        name: TrapReason(TrapCode.BAD_VALUE, text)
+        for name, text in {
+            "size": "%d is no size (entry %d)",
+            "broadcast": "a size of %d does not broadcast to %d",
+            "new_size": "%d is neither a size nor -1 (entry %d)",
+            "taken_over": "entry %d of the new shape takes a size over, and there are %d",
+            "open_sizes": "%d sizes of the new shape are -1",
+            "elements": "%d elements do not fit a shape whose sizes hold %d",
+            "place": "%d is no place for new axes in a rank of %d",
+            "axis": "axis %d is outside a rank of %d",
+            "axis_twice": "axis %d is named twice",
+            "not_one": "axis %d has size %d, not 1",
+            "stride": "the stride of axis %d is 0",
+            "count": "%d elements are asked of an axis of %d",
+            "pad": "a pad of %d does not fit an axis of %d",
+            "range": "a distance of %g in steps of %g has no finite number of elements",
+            "scale": "a scale of %g is not between 0 and %g",
+            "empty": "an axis of size 0 cannot be resized to %d",
+            "row": "row %d is outside a tensor of %d rows",
+        }.items()
+    },
+}
+REASON_NUMBERS = {name: number for number, name in enumerate(TRAP_REASONS, 1)}
+
+
+def reason_text(reason: str, first: float = 0, second: float = 0) -> str:
+    """Return what a row of `TRAP_REASONS` says of two values."""
+    text = TRAP_REASONS[reason].text
+    return text % (first, second)[: text.count("%")]
+
+
+def trap_status(reason: str, is_unsigned: bool = False) -> int:
+    """Return what a phase returns that stops for a reason."""
+    unsigned = STATUS_UNSIGNED if is_unsigned else 0
+    number = REASON_NUMBERS[reason] << STATUS_REASON_SHIFT
+    return int(TRAP_REASONS[reason].code) | number | unsigned
+
+
+def named_trap(operator: str, message: str) -> str:
+    """Return the message of a trap with the name of the operator that it is about."""
+    return message if not operator or f"`{operator}`" in message else f"`{operator}`: {message}"

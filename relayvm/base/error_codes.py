@@ -224,7 +224,7 @@ ERROR_CODES: dict[str, str] = {
     ),
     "index-out-of-range": (
         "An index is outside its axis or array.\n\n"
-        "The trap names the source line of the access and the sizes."
+        "The trap names the source line of the access, the index and the size of the axis."
     ),
     "run-time-shape": (
         "A size that is known only at run time is not what the program requires.\n\n"

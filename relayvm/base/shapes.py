@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from relayvm.base.abi import reason_text
 from relayvm.base.dims import ANY, AnyDim, Dim, dim_broadcast, dims_equal
 
 
@@ -22,6 +23,16 @@ class ShapeError(Exception):
         super().__init__(message)
         self.message = message
         self.code = code
+
+
+def bad_value(reason: str, first: float = 0, second: float = 0) -> ShapeError:
+    """Return the error for operands whose values mean nothing, by a row of `TRAP_REASONS`."""
+    return ShapeError(reason_text(reason, first, second), "bad-value")
+
+
+def bad_index(index: int, extent: int) -> IndexError:
+    """Return the error for an index that is outside its axis."""
+    return IndexError(reason_text("index", index, extent))
 
 
 @dataclass(frozen=True, slots=True)

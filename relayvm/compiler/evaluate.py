@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.abi import named_trap
 from relayvm.base.diagnostics import Diagnostic, InternalError, Trap, count, error
 from relayvm.base.dims import (
     AnyDim,
@@ -435,9 +436,11 @@ class _Run:
             value = code.operator.apply("numpy", *args, **attrs)
         except ShapeError as reason:
             code_of_trap = "bad-value" if reason.code == "bad-value" else "run-time-shape"
-            raise self.trap(code_of_trap, reason.message, node.span) from None
+            message = named_trap(code.operator.name, reason.message)
+            raise self.trap(code_of_trap, message, node.span) from None
         except IndexError as reason:
-            raise self.trap("index-out-of-range", str(reason), node.span) from None
+            message = named_trap(code.operator.name, str(reason))
+            raise self.trap("index-out-of-range", message, node.span) from None
         except MemoryError:
             raise self.trap("out-of-memory", "a tensor is too large", node.span) from None
         row[result] = (

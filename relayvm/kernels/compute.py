@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from relayvm.base.dims import AnyDim, Dim, DimExpr
-from relayvm.base.dtypes import BOOL, INT32, INT64, DType, dtype_of
+from relayvm.base.dtypes import BOOL, INT32, INT64, UINT64, DType, dtype_of
 from relayvm.kernels.scalar_ops import SCALAR_OPS
 
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
@@ -143,17 +143,28 @@ class Select(ScalarExpr):
     b: ScalarExpr
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Told:
+    """What a trap says: a row of `TRAP_REASONS` and its two values, scalars of 64 bits."""
+
+    reason: str
+    first: ScalarExpr
+    second: ScalarExpr
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class IndexOf(ScalarExpr):
     """A loaded integer made an int64 index below `extent`; an extent of 0 traps in every mode.
 
     `trap` stops the run where the value is outside; `clip` takes the nearest; `wrap` counts modulo
-    the extent; `fill` clips too, and the operator selects its fill value with `in_range`.
+    the extent; `fill` clips too, and the operator selects its fill value with `in_range`. `told` is
+    what a trap says, if not value and extent.
     """
 
     value: ScalarExpr
     extent: Dim
     mode: str
+    told: Told | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -352,11 +363,34 @@ def scalar(name: str, *args: Operand) -> ScalarExpr:
     return Scalar(SCALAR_OPS[name].result(first.dtype), name, values)
 
 
-def index(value: ScalarExpr, extent: Dim, mode: str = "trap") -> ScalarExpr:
-    """Return an integer loaded from memory as an index that is known to be below `extent`."""
+def index(
+    value: ScalarExpr, extent: Dim, mode: str = "trap", given: ScalarExpr | None = None
+) -> ScalarExpr:
+    """Return an integer loaded from memory as an index that is known to be below `extent`.
+
+    A trap tells `given`, the integer that `value` was computed from, where that is another.
+    """
     assert mode in INDEX_MODES, mode
     assert value.dtype.is_integer or value.dtype.is_bool, value.dtype
-    return IndexOf(INT64, cast(value, INT64), extent, mode)
+    said = value if given is None else given
+    told = None
+    if given is not None or (value.dtype == UINT64 and mode == "trap"):
+        wide = said if said.dtype == UINT64 else cast(said, INT64)
+        told = Told("index", wide, dim(extent))
+    return IndexOf(INT64, cast(value, INT64), extent, mode, told)
+
+
+def required(condition: ScalarExpr, told: Told) -> ScalarExpr:
+    """Return 0, an int64; a trap where the condition does not hold."""
+    return IndexOf(INT64, select(condition, const(0, INT64), -1), 1, "trap", told)
+
+
+def told(reason: str, first: Operand = 0, second: Operand = 0) -> Told:
+    """Return what a trap says: a row of `TRAP_REASONS` and two values, int64 where not uint64 or
+    float64.
+    """
+    wide = (adopt(v, INT64) for v in (first, second))
+    return Told(reason, *(v if v.dtype.bits == 64 else cast(v, INT64) for v in wide))
 
 
 def in_range(value: ScalarExpr, extent: Dim) -> ScalarExpr:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.abi import Access
+from relayvm.base.abi import Access, reason_text
 from relayvm.base.diagnostics import assert_never
 from relayvm.base.dtypes import INT64, NARROW
 from relayvm.kernels import loops as n
@@ -22,7 +22,7 @@ _POISON = 0xA5
 
 
 class IndexTrap(Exception):
-    """The nest trapped: a loaded index is outside its axis."""
+    """The nest trapped: a loaded index is outside its axis, or another row of `TRAP_REASONS`."""
 
 
 def interpret(
@@ -248,9 +248,15 @@ def _store(array: Array, indices: tuple[int, ...], lanes: int, value: Any, mask:
             view[_position(array, here, False)] = value[lane]
 
 
-def _index(value: int, extent: int, mode: str) -> int:
+def _index(
+    value: int,
+    extent: int,
+    mode: str,
+    reason: str = "index",
+    told: Callable[[], tuple[Any, Any]] | None = None,
+) -> int:
     if extent < 1 or (mode == "trap" and not 0 <= value < extent):
-        raise IndexTrap(f"{value} is outside an axis of {extent}")
+        raise IndexTrap(reason_text(reason, *(told() if told else (value, extent))))
     if mode == "wrap":
         return int(value) % int(extent)
     return min(max(int(value), 0), int(extent) - 1)
@@ -429,8 +435,11 @@ class _Source:
                 return f"_ramp({self.expr(base)}, {self.expr(stride)}, {lanes})"
             case n.Mask(count, lanes):
                 return f"_mask({self.expr(count)}, {lanes})"
-            case n.Index(value, extent, mode):
-                return f"_index({self.expr(value)}, {self.expr(extent)}, {mode!r})"
+            case n.Index(value, extent, mode, reason, told):
+                parts = [self.expr(value), self.expr(extent), repr(mode)]
+                if told is not None:
+                    parts += [repr(reason), f"lambda: {self.tuple(told)}"]
+                return f"_index({', '.join(parts)})"
             case n.Load() | n.Gather():
                 return self.load(expr)
             case n.TileLoad(tile, index):

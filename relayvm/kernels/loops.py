@@ -165,13 +165,16 @@ class Mask(_Node):
 class Index(_Node):
     """A scalar int64 made an index below the scalar `extent`; an extent below 1 always traps.
 
-    `trap` returns INDEX_OUT_OF_RANGE from the kernel where the value is outside, `clip` and `fill`
-    take the nearest, `wrap` is floor modulo.
+    `trap` ends the kernel where the value is outside, `clip` and `fill` take the nearest, `wrap` is
+    floor modulo. A trap tells `reason`, a row of `TRAP_REASONS`, with value and extent; or with
+    `told`, two scalars of 64 bits, which are computed only then.
     """
 
     value: Expr
     extent: Expr
     mode: str
+    reason: str = "index"
+    told: tuple[Expr, Expr] | None = None
     dtype: DType = field(default=INT64, init=False)
     lanes: int = field(default=1, init=False)
 
@@ -526,7 +529,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
         case Mask():
             return (expr.count,)
         case Index():
-            return (expr.value, expr.extent)
+            return (expr.value, expr.extent, *(expr.told or ()))
         case Load() | Gather():
             return expr.indices if expr.mask is None else (*expr.indices, expr.mask)
         case TileLoad():
@@ -563,7 +566,8 @@ def map_operands(expr: Expr, fn: Callable[[Expr], Expr]) -> Expr:
         case Mask():
             return Mask(new[0], expr.lanes)
         case Index():
-            return Index(new[0], new[1], expr.mode)
+            told = (new[2], new[3]) if expr.told else None
+            return replace(expr, value=new[0], extent=new[1], told=told)
         case Load() | Gather():
             rank = len(expr.indices)
             return replace(expr, indices=new[:rank], mask=new[rank] if len(new) > rank else None)

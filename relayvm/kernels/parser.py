@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from relayvm.base.abi import Access
+from relayvm.base.abi import TRAP_REASONS, Access
 from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.base.source import Source, Span
@@ -377,7 +377,15 @@ class _Parser:
         self.expect(",")
         value = self.expr()
         self.expect(",")
-        return n.Index(value, self.expr(), mode)
+        extent = self.expr()
+        if self.peek() != ",":
+            return n.Index(value, extent, mode)
+        self.expect(",")
+        reason = self.choice({r: r for r in TRAP_REASONS}, "a reason of a trap")
+        self.expect(",")
+        first = self.expr()
+        self.expect(",")
+        return n.Index(value, extent, mode, reason, (first, self.expr()))
 
     def gather(self) -> n.Expr:
         if self.peek() not in self.buffers:

@@ -89,8 +89,11 @@ def print_expr(expr: n.Expr) -> str:
             return f"ramp({print_expr(base)}, {print_expr(stride)}, {lanes})"
         case n.Mask(count, lanes):
             return f"mask({print_expr(count)}, {lanes})"
-        case n.Index(value, extent, mode):
-            return f"index({mode}, {print_expr(value)}, {print_expr(extent)})"
+        case n.Index(value, extent, mode, reason, told):
+            parts = [mode, print_expr(value), print_expr(extent)]
+            if told is not None:
+                parts += [reason, *map(print_expr, told)]
+            return f"index({', '.join(parts)})"
         case n.Load(buffer, indices, lanes, mask):
             return _access(buffer, indices, lanes, mask)
         case n.Gather(buffer, indices, lanes, mask):

@@ -111,8 +111,9 @@ class _Writer:
                 return (*kind, self.tensors[tensor])
             case c.Scalar(_, name, _):
                 return (*kind, name)
-            case c.IndexOf(_, _, extent, mode):
-                return (*kind, encode_dim(extent, self.numbers), mode)
+            case c.IndexOf(_, _, extent, mode, told):
+                said = () if told is None else (told.reason,)
+                return (*kind, encode_dim(extent, self.numbers), mode, *said)
             case c.Reduce():
                 return (*kind, expr.kind)
             case c.ArgReduce():

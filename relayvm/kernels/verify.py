@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from relayvm.base.abi import Access
 from relayvm.base.diagnostics import assert_never, error
-from relayvm.base.dtypes import BOOL, INT32, INT64
+from relayvm.base.dtypes import BOOL, FLOAT64, INT32, INT64, UINT64
 from relayvm.kernels import loops as n
 from relayvm.kernels.index.bounds import ensure_bounds, is_size, nest_broadcasts
 from relayvm.kernels.index.prover import Prover
@@ -16,6 +16,8 @@ from relayvm.kernels.scalar_ops import SCALAR_OPS
 MAX_TILE_BYTES = 1 << 16
 MAX_STACK_BYTES = 1 << 18
 MAX_UNROLL = 1 << 12
+# What a trap may tell.
+TOLD = (INT64, UINT64, FLOAT64)
 
 
 def verify_nest(nest: n.Nest) -> None:
@@ -258,7 +260,10 @@ class _Verifier:
                 return known and a.lanes == b.lanes > 1 and a.dtype == b.dtype == dtype
             case n.Lane(vector, number, dtype):
                 return 0 <= number < vector.lanes and vector.dtype == dtype
-            case n.Ramp() | n.Mask() | n.Index():
+            case n.Index(value, extent, _, _, told):
+                whole = all(c.lanes == 1 and c.dtype == INT64 for c in (value, extent))
+                return whole and all(t.lanes == 1 and t.dtype in TOLD for t in told or ())
+            case n.Ramp() | n.Mask():
                 return all(c.lanes == 1 and c.dtype == INT64 for c in n.children(expr))
             case _:
                 return True

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from relayvm.base.dims import ANY, Dim
-from relayvm.base.dtypes import FLOAT32, INT32, INT64, UINT64, DType, dtype_of
-from relayvm.base.shapes import ShapeError
+from relayvm.base.dtypes import FLOAT32, FLOAT64, INT32, INT64, UINT64, DType, dtype_of
+from relayvm.base.shapes import ShapeError, bad_value
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -176,8 +176,7 @@ def _(start: Array, end: Array, step: Array, *, dtype: DType | None) -> tuple[Di
     distance, stride = computed(end) - computed(start), computed(step)
     steps = distance / stride if stride else stride
     if not np.isfinite([distance, steps, stride]).all():
-        shown = f"from {start} to {end} in steps of {step}"
-        raise ShapeError(f"`arange` {shown} has no finite number of elements", "bad-value")
+        raise bad_value("range", float(distance), float(stride))
     if not steps and distance and stride and (distance > 0) == (stride > 0):
         return (1,)  # The quotient is below the smallest float.
     return (max(0, int(np.ceil(steps))),)
@@ -200,7 +199,7 @@ def _(start: Tensor, end: Tensor, step: Tensor, *, dtype: DType | None) -> tuple
 
 
 def _float_length(a: ScalarExpr, b: ScalarExpr, s: ScalarExpr) -> ScalarExpr:
-    """Return the number of elements, or -1 where there is none."""
+    """Return the number of elements; traps where there is none."""
     distance, still = b - a, s.equal(0.0)
     steps = te.select(still, s, te.scalar("divide", distance, s))
     forward = te.scalar("equal", distance > 0.0, s > 0.0)
@@ -211,7 +210,8 @@ def _float_length(a: ScalarExpr, b: ScalarExpr, s: ScalarExpr) -> ScalarExpr:
     legal = te.scalar("isfinite", distance)
     for part in (steps, s):
         legal = te.scalar("logical_and", legal, te.scalar("isfinite", part))
-    return te.select(legal, te.cast(count, INT64), te.const(-1, INT64))
+    told = te.told("range", te.cast(distance, FLOAT64), te.cast(s, FLOAT64))
+    return te.required(legal, told) + te.cast(count, INT64)
 
 
 def _integer_length(a: ScalarExpr, b: ScalarExpr, s: ScalarExpr) -> ScalarExpr:

@@ -23,7 +23,13 @@ from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.resampling import Axis, total_of
 from relayvm.ops.reshaping import unflattened
 from relayvm.ops.resizing import resize_gradient_array
-from relayvm.ops.sampling import crop_and_resize, crop_layout, crop_way, product_of
+from relayvm.ops.sampling import (
+    crop_and_resize,
+    crop_layout,
+    crop_way,
+    product_of,
+    require_images,
+)
 from relayvm.ops.schema import Dims, Float, Integer, SameDtype, like
 
 _NAME = "image.crop_and_resize_grad"
@@ -68,8 +74,7 @@ def _(grad: Array, data: Array, boxes: Array, box_indices: Array, **attrs: Any) 
     total = total_of(dtype_of(data.dtype))
     x, g = (a.transpose(layout.places).astype(total.numpy) for a in (data, grad))
     size, result = sizes_of(attrs["crop_size"]), np.zeros_like(x)
-    if any(not 0 <= int(k) < len(x) for k in box_indices):
-        raise IndexError(f"a box of `{_NAME}` lies in no image of {len(x)}")
+    require_images(box_indices, len(x))
     for row, (box, image) in enumerate(zip(boxes, box_indices)):
         ends = [ARRAYS.cast(v.reshape(()), total) for v in np.array(box).reshape(4, 1)]
         axes = [Axis(x.shape[2 + k], size[k], way, ends[k], ends[k + 2]) for k in (0, 1)]

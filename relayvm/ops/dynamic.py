@@ -6,14 +6,13 @@ says is known to the type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from relayvm.base.abi import MAX_RANK
-from relayvm.base.dims import ANY, dims_equal
+from relayvm.base.dims import ANY, Dim, dims_equal
 from relayvm.base.dtypes import INT64
-from relayvm.base.shapes import ShapeError
+from relayvm.base.shapes import ShapeError, bad_value
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -42,25 +41,17 @@ def open_shape(tensor: TensorType, what: str) -> Dims:
     return (ANY,) * length_of(tensor, what)
 
 
-@contextmanager
-def values_matter() -> Iterator[None]:
-    """Turn the complaint of a rule about sizes into one about the values they come from."""
-    try:
-        yield
-    except ShapeError as failure:
-        raise ShapeError(failure.message, "bad-value") from None
-
-
 def numbers(array: Array) -> Ints:
     """Return the elements of an array of integers."""
     return tuple(int(v) for v in array.reshape(-1))
 
 
-def sizes_in(array: Array, what: str) -> Ints:
-    """Return sizes; raises ShapeError `bad-value` where one is negative."""
+def sizes_in(array: Array) -> Ints:
+    """Return sizes; raises ShapeError `bad-value` where one is none."""
     sizes = numbers(array)
-    if min(sizes, default=0) < 0 or max(sizes, default=0) > INT64.max:
-        raise ShapeError(f"{what} must be sizes, got {list(sizes)}", "bad-value")
+    for k, size in enumerate(sizes):
+        if not 0 <= size <= INT64.max:
+            raise bad_value("size", size, k)
     return sizes
 
 
@@ -90,19 +81,39 @@ def any_of(*conditions: ScalarExpr) -> ScalarExpr:
     return result
 
 
-def dims_if(valid: ScalarExpr, sizes: Sequence[ScalarExpr]) -> tuple[Tensor, ...]:
-    """Return sizes as the tensors of a `value_dims`, -1 where they are not valid."""
+# What must hold of values, and what a trap tells where it does not.
+Rule = tuple[ScalarExpr, te.Told]
 
-    def tensor(size: ScalarExpr) -> Tensor:
-        value = te.select(valid, size, -1)
-        return te.compute((), lambda: value, "size")
 
-    return tuple(tensor(size) for size in sizes)
+def dims_if(rules: Sequence[Rule], sizes: Sequence[ScalarExpr]) -> tuple[Tensor, ...]:
+    """Return sizes as the tensors of a `value_dims`; the first of the rules that does not hold
+    traps.
+    """
+    if not sizes:
+        return ()
+    # Zeros that trap, computed from left to right.
+    checks: ScalarExpr = te.const(0, INT64)
+    for condition, told in rules:
+        checks = checks + te.required(condition, told)
+    first, *others = sizes
+    return tuple(_word(size) for size in (checks + first, *others))
+
+
+def _word(value: ScalarExpr) -> Tensor:
+    return te.compute((), lambda: value, "size")
+
+
+def size_rules(tensor: Tensor) -> list[Rule]:
+    """Return that all entries of a vector are sizes."""
+    return [
+        (v >= 0, te.told("size", tensor[(te.dim(k),)[: tensor.rank]], k))
+        for k, v in enumerate(entries(tensor))
+    ]
 
 
 def plain_sizes(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Return the entries of a vector as sizes, -1 where they are negative."""
-    return tuple(d for v in entries(tensor) for d in dims_if(v >= 0, [v]))
+    """Return the entries of a vector as sizes, which they must be."""
+    return dims_if(size_rules(tensor), entries(tensor))
 
 
 # -- Shapes -------------------------------------------------------------------------------------
@@ -125,14 +136,26 @@ def dyn_reshape(data: AnyTensor, newshape: Integer, *, allowzero: bool = False) 
 
 def _new_shape(shape: Dims, newshape: Array, allowzero: bool) -> Dims:
     codes = numbers(newshape)
-    if min(codes, default=0) < -1:
-        raise ShapeError(f"`newshape` must be at least -1, got {list(codes)}", "bad-value")
+    for k, code in enumerate(codes):
+        if not -1 <= code <= INT64.max:
+            raise bad_value("new_size", code, k)
     copied = [k for k, code in enumerate(codes) if code == 0 and not allowzero]
-    if any(k >= len(shape) for k in copied):
-        raise ShapeError("a 0 in `newshape` has no axis to take over", "bad-value")
+    for k in copied:
+        if k >= len(shape):
+            raise bad_value("taken_over", k, len(shape))
     known = tuple(shape[k] if k in copied else code for k, code in enumerate(codes))
-    with values_matter():
+    if known.count(-1) > 1:
+        raise bad_value("open_sizes", known.count(-1))
+    try:
         return reshaped(shape, known, allowzero=True)
+    except ShapeError:
+        held = product(tuple(n for n in known if n != -1))
+        raise bad_value("elements", _known(product(shape)), _known(held)) from None
+
+
+def _known(count: Dim) -> int:
+    """Return a number of elements as a word: what has no value was not compared."""
+    return (count + 2**63) % 2**64 - 2**63 if isinstance(count, int) else 0
 
 
 @dyn_reshape.value_shape
@@ -147,12 +170,15 @@ def _(data: Array, newshape: Array, *, allowzero: bool) -> Array:
 
 @dyn_reshape.value_dims
 def _(data: Tensor, newshape: Tensor, *, allowzero: bool) -> tuple[Tensor, ...]:
-    sizes, valid = [], []
+    sizes, rules, taken_over = [], list[Rule](), list[Rule]()
     for k, code in enumerate(entries(newshape)):
-        taken = te.dim(data.shape[k]) if k < data.rank else te.const(-2, INT64)
-        size = code if allowzero else te.select(code.equal(0), taken, code)
-        sizes.append(size)
-        valid.append(size >= -1)
+        rules.append((code >= -1, te.told("new_size", newshape[te.dim(k),], k)))
+        if k < data.rank and not allowzero:
+            code = te.select(code.equal(0), te.dim(data.shape[k]), code)
+        elif not allowzero:
+            is_size = te.scalar("not_equal", code, 0)
+            taken_over.append((is_size, te.told("taken_over", k, data.rank)))
+        sizes.append(code)
     known, inferred = te.const(1, INT64), te.const(0, INT64)
     for size in sizes:
         open_ = size.equal(-1)
@@ -163,11 +189,14 @@ def _(data: Tensor, newshape: Tensor, *, allowzero: bool) -> tuple[Tensor, ...]:
     fits = te.select(
         inferred.equal(0),
         total.equal(known),
-        all_of(inferred.equal(1), known > 0, (quotient * known).equal(total)),
+        all_of(known > 0, (quotient * known).equal(total)),
     )
+    rules += taken_over
+    rules.append((inferred <= 1, te.told("open_sizes", inferred)))
+    rules.append((fits, te.told("elements", total, known)))
     found = [te.select(s.equal(-1), quotient, s) for s in sizes]
     # A result without axes has a word all the same: that tells whether the values mean something.
-    return dims_if(all_of(fits, *valid), found or [te.const(0, INT64)])
+    return dims_if(rules, found or [te.const(0, INT64)])
 
 
 @dyn_reshape.compute
@@ -204,8 +233,7 @@ def require_single(tensor: TensorType, what: str) -> None:
 def _expanded(shape: Dims, axis: Array, count: int) -> Dims:
     (place,) = numbers(axis)
     if not -len(shape) - 1 <= place <= len(shape):
-        legal = f"{-len(shape) - 1} to {len(shape)}"
-        raise ShapeError(f"`axis` of `dyn.expand_dims` is {place}, legal are {legal}", "bad-value")
+        raise bad_value("place", place, len(shape))
     place = place + len(shape) + 1 if place < 0 else place
     return (*shape[:place], *(1,) * count, *shape[place:])
 
@@ -224,6 +252,7 @@ def _(data: Array, axis: Array, *, num_newaxis: int) -> Array:
 def _(data: Tensor, axis: Tensor, *, num_newaxis: int) -> tuple[Tensor, ...]:
     rank, place = data.rank, entry(axis, 0)
     valid = all_of(place >= -rank - 1, place <= rank)
+    told = te.told("place", axis[(te.dim(0),)[: axis.rank]], rank)
     place = te.select(place < 0, place + (rank + 1), place)
     sizes = []
     for k in range(rank + num_newaxis):
@@ -231,7 +260,7 @@ def _(data: Tensor, axis: Tensor, *, num_newaxis: int) -> tuple[Tensor, ...]:
         behind = te.dim(data.shape[k - num_newaxis]) if k >= num_newaxis else te.const(1, INT64)
         is_new = place + num_newaxis > k
         sizes.append(te.select(place > k, before, te.select(is_new, te.const(1, INT64), behind)))
-    return dims_if(valid, sizes)
+    return dims_if([(valid, told)], sizes)
 
 
 @dyn_expand_dims.compute
@@ -256,13 +285,18 @@ def dyn_squeeze(data: AnyTensor, axes: Integer) -> TensorType:
 
 def _kept_shape(shape: Dims, axes: Array) -> Dims:
     places = numbers(axes)
-    legal = all(-len(shape) <= a < len(shape) for a in places)
-    gone = {a % len(shape) for a in places} if legal and shape else set()
-    if not legal or len(gone) != len(places):
-        raise ShapeError(f"`axes` of `dyn.squeeze` are {list(places)}", "bad-value")
-    if any(dims_equal(shape[a], 1) is False for a in gone):
-        sizes = [shape[a] for a in sorted(gone)]
-        raise ShapeError(f"`dyn.squeeze` removes axes of the sizes {sizes}", "bad-value")
+    for place in places:
+        if not -len(shape) <= place < len(shape):
+            raise bad_value("axis", place, len(shape))
+    named = [a % len(shape) for a in places]
+    gone = set(named)
+    for a in sorted(gone):
+        if named.count(a) > 1:
+            raise bad_value("axis_twice", a)
+    for a in sorted(gone):
+        size = shape[a]
+        if dims_equal(size, 1) is False:
+            raise bad_value("not_one", a, size if isinstance(size, int) else 0)
     return tuple(d for k, d in enumerate(shape) if k not in gone)
 
 
@@ -280,25 +314,25 @@ def _(data: Array, axes: Array) -> Array:
 def _(data: Tensor, axes: Tensor) -> tuple[Tensor, ...]:
     rank = data.rank
     places = [te.select(v < 0, v + rank, v) for v in entries(axes)]
-    valid = [te.scalar("logical_and", p >= 0, p < rank) for p in places]
+    rules = [
+        (all_of(p >= 0, p < rank), te.told("axis", axes[te.dim(k),], rank))
+        for k, p in enumerate(places)
+    ]
+    sized: list[Rule] = []
     kept_before: ScalarExpr = te.const(0, INT64)
     result = [te.const(0, INT64)] * (rank - len(places))
-    gone_total: ScalarExpr = te.const(0, INT64)
     for k in range(rank):
-        gone = any_of(*(p.equal(k) for p in places))
-        valid.append(
-            te.scalar("logical_or", te.scalar("logical_not", gone), te.dim(data.shape[k]).equal(1))
-        )
-        kept = te.scalar("logical_not", gone)
+        named, size = [p.equal(k) for p in places], te.dim(data.shape[k])
+        kept = te.scalar("logical_not", any_of(*named))
+        times = sum((te.cast(n, INT64) for n in named), te.const(0, INT64))
+        rules.append((times <= 1, te.told("axis_twice", k)))
+        sized.append((any_of(kept, size.equal(1)), te.told("not_one", k, size)))
         for position in range(len(result)):
             here = te.scalar("logical_and", kept, kept_before.equal(position))
             result[position] = te.select(here, te.dim(data.shape[k]), result[position])
         kept_before = kept_before + te.cast(kept, INT64)
-        gone_total = gone_total + te.cast(gone, INT64)
-    # An axis named twice leaves one too many.
-    valid.append(gone_total.equal(len(places)))
     # As above, a word tells whether the values mean something.
-    return dims_if(all_of(*valid), result or [te.const(0, INT64)])
+    return dims_if([*rules, *sized], result or [te.const(0, INT64)])
 
 
 @dyn_squeeze.compute

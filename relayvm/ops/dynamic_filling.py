@@ -8,7 +8,7 @@ import numpy as np
 
 from relayvm.base.dims import ANY, Dim, dim_mul, dims_equal
 from relayvm.base.dtypes import FLOAT32, INT64, DType, dtype_of
-from relayvm.base.shapes import ShapeError
+from relayvm.base.shapes import ShapeError, bad_value
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -16,7 +16,6 @@ from relayvm.ops import numeric
 from relayvm.ops.axes import product, require_rank
 from relayvm.ops.dynamic import (
     CONSTANT,
-    all_of,
     any_of,
     dims_if,
     entries,
@@ -25,6 +24,7 @@ from relayvm.ops.dynamic import (
     open_shape,
     plain_sizes,
     require_single,
+    size_rules,
     sizes_in,
 )
 from relayvm.ops.loads import load_wide
@@ -58,15 +58,17 @@ def dyn_broadcast_to(data: AnyTensor, shape: Integer) -> TensorType:
 
 
 def _broadcast_shape(source: Dims, shape: Array) -> Dims:
-    wanted = sizes_in(shape, "`shape` of `dyn.broadcast_to`")
+    wanted = sizes_in(shape)
     _require_broadcast(source, wanted)
     return wanted
 
 
 def _require_broadcast(source: Dims, wanted: Dims) -> None:
-    for a, b in zip(reversed(source), reversed(wanted)):
+    both = min(len(source), len(wanted))
+    for a, b in zip(source[len(source) - both :], wanted[len(wanted) - both :]):
         if a != 1 and dims_equal(a, b) is False:
-            raise ShapeError(f"a size of {a} does not broadcast to {b}", "bad-value")
+            whole = (n if isinstance(n, int) else 0 for n in (a, b))
+            raise bad_value("broadcast", *whole)
 
 
 @dyn_broadcast_to.value_shape
@@ -83,11 +85,12 @@ def _(data: Array, shape: Array) -> Array:
 def _(data: Tensor, shape: Tensor) -> tuple[Tensor, ...]:
     sizes = entries(shape)
     skipped = len(sizes) - data.rank
-    valid = [s >= 0 for s in sizes]
+    rules = size_rules(shape)
     for k, extent in enumerate(data.shape):
-        size = te.dim(extent)
-        valid.append(te.scalar("logical_or", size.equal(1), size.equal(sizes[skipped + k])))
-    return dims_if(all_of(*valid), sizes)
+        size, wanted = te.dim(extent), sizes[skipped + k]
+        fits = any_of(size.equal(1), size.equal(wanted))
+        rules.append((fits, te.told("broadcast", size, wanted)))
+    return dims_if(rules, sizes)
 
 
 @dyn_broadcast_to.compute
@@ -116,13 +119,13 @@ def dyn_tile(data: AnyTensor, reps: Integer) -> TensorType:
 
 @dyn_tile.value_shape
 def _(data: Any, reps: Array) -> Dims:
-    counts = sizes_in(reps, "`reps` of `dyn.tile`")
+    counts = sizes_in(reps)
     return tuple(map(dim_mul, *tiling(data.shape, counts)))
 
 
 @dyn_tile.numpy
 def _(data: Array, reps: Array) -> Array:
-    return np.tile(data, sizes_in(reps, "`reps` of `dyn.tile`"))
+    return np.tile(data, sizes_in(reps))
 
 
 @dyn_tile.value_dims
@@ -132,8 +135,7 @@ def _(data: Tensor, reps: Tensor) -> tuple[Tensor, ...]:
     one = te.const(1, INT64)
     sizes = [one] * (rank - data.rank) + [te.dim(d) for d in data.shape]
     whole = [one] * (rank - len(counts)) + counts
-    valid = all_of(*(c >= 0 for c in counts))
-    return dims_if(valid, [a * b for a, b in zip(sizes, whole)])
+    return dims_if(size_rules(reps), [a * b for a, b in zip(sizes, whole)])
 
 
 @dyn_tile.compute
@@ -159,11 +161,11 @@ def _filled(name: str, value: int, text: str, result: str) -> Operator:
 
     @row.value_shape
     def _(shape: Array, *, dtype: DType | None) -> Dims:
-        return sizes_in(shape, f"`shape` of `{name}`")
+        return sizes_in(shape)
 
     @row.numpy
     def _(shape: Array, *, dtype: DType | None) -> Array:
-        return np.full(sizes_in(shape, f"`shape` of `{name}`"), value, (dtype or FLOAT32).numpy)
+        return np.full(sizes_in(shape), value, (dtype or FLOAT32).numpy)
 
     @row.value_dims
     def _(shape: Tensor, *, dtype: DType | None) -> tuple[Tensor, ...]:
@@ -195,13 +197,13 @@ def dyn_full(fill_value: AnyTensor, shape: Integer, *, dtype: DType | None = Non
 
 @dyn_full.value_shape
 def _(fill_value: Any, shape: Array, *, dtype: DType | None) -> Dims:
-    return sizes_in(shape, "`shape` of `dyn.full`")
+    return sizes_in(shape)
 
 
 @dyn_full.numpy
 def _(fill_value: Array, shape: Array, *, dtype: DType | None) -> Array:
     value = numeric.cast(fill_value, dtype or dtype_of(fill_value.dtype))
-    return np.full(sizes_in(shape, "`shape` of `dyn.full`"), value, value.dtype)
+    return np.full(sizes_in(shape), value, value.dtype)
 
 
 @dyn_full.value_dims
@@ -242,21 +244,24 @@ def dyn_one_hot(
 @dyn_one_hot.value_shape
 @like(dyn_one_hot.rule)
 def _(indices: Any, on_value: Any, off_value: Any, depth: Array, **attrs: Any) -> Dims:
-    return sizes_in(depth, "`depth` of `dyn.one_hot`")
+    return sizes_in(depth)
 
 
 @dyn_one_hot.numpy
 @like(dyn_one_hot.rule)
 def _(indices: Array, on_value: Array, off_value: Array, depth: Array, **attrs: Any) -> Array:
-    (size,) = sizes_in(depth, "`depth` of `dyn.one_hot`")
+    (size,) = sizes_in(depth)
     return one_hot_array(indices, on_value, off_value, size, **attrs)
 
 
 @dyn_one_hot.value_dims
 @like(dyn_one_hot.rule)
 def _(indices: Tensor, on_value: Tensor, off_value: Tensor, depth: Tensor, **attrs: Any) -> Any:
-    size = entry(depth, 0)
-    return dims_if(size >= 0, [size])
+    return dims_if([(entry(depth, 0) >= 0, _depth_told(depth))], [entry(depth, 0)])
+
+
+def _depth_told(depth: Tensor) -> te.Told:
+    return te.told("size", depth[(te.dim(0),)[: depth.rank]], 0)
 
 
 @dyn_one_hot.compute
@@ -289,7 +294,7 @@ def collapse_sum_to(data: Numeric, shape: Integer) -> TensorType:
 
 
 def _collapsed(source: Dims, shape: Array) -> Ints:
-    wanted = sizes_in(shape, "`shape` of `collapse_sum_to`")
+    wanted = sizes_in(shape)
     _require_broadcast(wanted, source)
     return wanted
 
@@ -311,11 +316,12 @@ def _(data: Array, shape: Array) -> Array:
 def _(data: Tensor, shape: Tensor) -> tuple[Tensor, ...]:
     sizes = entries(shape)
     skipped = data.rank - len(sizes)
-    valid = [
-        te.scalar("logical_or", s.equal(1), s.equal(te.dim(data.shape[skipped + k])))
-        for k, s in enumerate(sizes)
-    ]
-    return dims_if(all_of(*valid), sizes)
+    rules = size_rules(shape)
+    for k, size in enumerate(sizes):
+        whole = te.dim(data.shape[skipped + k])
+        fits = any_of(size.equal(1), size.equal(whole))
+        rules.append((fits, te.told("broadcast", size, whole)))
+    return dims_if(rules, sizes)
 
 
 @collapse_sum_to.compute

@@ -10,13 +10,22 @@ import numpy as np
 
 from relayvm.base.dims import ANY, Dim, dim_add, dim_floordiv, dim_mul
 from relayvm.base.dtypes import INT32, INT64, DType
-from relayvm.base.shapes import ShapeError, require_equal
+from relayvm.base.shapes import ShapeError, bad_index, bad_value, require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.kernels.schedules.program import BLOCK, Memory, Writer, copy_work
 from relayvm.ops.axes import product, require_axis, require_rank
-from relayvm.ops.dynamic import all_of, any_of, dims_if, entry, length_of, numbers, values_matter
+from relayvm.ops.dynamic import (
+    Rule,
+    all_of,
+    any_of,
+    dims_if,
+    entry,
+    length_of,
+    numbers,
+    sizes_in,
+)
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.padding import pad
@@ -134,18 +143,30 @@ def _static(begin: Array, end: Array, strides: Array, slice_mode: str) -> dict[s
     }
 
 
+def _require_strides(count: int, strides: Array, slice_mode: str = "end") -> None:
+    """Raise ShapeError `bad-value` where a stride of the first axes is 0."""
+    steps = numbers(strides)
+    used = (steps * count if len(steps) == 1 else steps)[:count]
+    if slice_mode == "end" and 0 in used:
+        raise bad_value("stride", used.index(0))
+
+
+def _stride_rules(spans: Sequence[_Span]) -> list[Rule]:
+    return [(s.valid, te.told("stride", k)) for k, s in enumerate(spans)]
+
+
 @dyn_strided_slice.value_shape
 def _(data: Any, begin: Array, end: Array, strides: Array, *, slice_mode: str) -> Dims:
-    with values_matter():
-        ranges = slice_ranges(data.shape, SliceSpec(**_static(begin, end, strides, slice_mode)))
+    _require_strides(len(begin), strides, slice_mode)
+    ranges = slice_ranges(data.shape, SliceSpec(**_static(begin, end, strides, slice_mode)))
     return tuple(r.size for r in ranges[: len(begin)])
 
 
 @dyn_strided_slice.numpy
 def _(data: Array, begin: Array, end: Array, strides: Array, *, slice_mode: str) -> Array:
-    with values_matter():
-        attrs = _static(begin, end, strides, slice_mode)
-        return np.asarray(strided_slice.facets["numpy"](data, **attrs))
+    _require_strides(len(begin), strides, slice_mode)
+    attrs = _static(begin, end, strides, slice_mode)
+    return np.asarray(strided_slice.facets["numpy"](data, **attrs))
 
 
 @dyn_strided_slice.value_dims
@@ -153,7 +174,7 @@ def _(
     data: Tensor, begin: Tensor, end: Tensor, strides: Tensor, *, slice_mode: str
 ) -> tuple[Tensor, ...]:
     spans = _spans(data, begin, end, strides, slice_mode)
-    return dims_if(all_of(*(s.valid for s in spans)), [s.size for s in spans])
+    return dims_if(_stride_rules(spans), [s.size for s in spans])
 
 
 @dyn_strided_slice.value_rows
@@ -161,7 +182,8 @@ def _(data: Tensor, begin: Tensor, end: Tensor, strides: Tensor, *, slice_mode: 
     first, *others = _spans(data, begin, end, strides, slice_mode)
     steps = [s.stride.equal(1) for s in (first, *others)]
     whole = [s.size.equal(te.dim(d)) for s, d in zip(others, data.shape[1:])]
-    return dims_if(all_of(*steps, *whole), [first.begin])[0]
+    row = te.select(all_of(*steps, *whole), first.begin, -1)
+    return te.compute((), lambda: row, "row")
 
 
 @dyn_strided_slice.compute
@@ -208,15 +230,15 @@ def _(data: Array, v: Array, begin: Array, end: Array, strides: Array) -> Array:
     if not data.size:
         return result
     whole = [steps[0]] * len(begin) if len(steps) == 1 else [*steps, *[1] * len(begin)]
-    if 0 in whole[: len(begin)]:
-        raise IndexError("a stride of `strided_set` is 0")
+    _require_strides(len(begin), strides)
     places = [
         range(*slice(int(b), int(e), s).indices(n))
         for b, e, s, n in zip(begin, end, whole, data.shape)
     ]
     sizes = [len(p) for p in places]
-    if all(sizes) and any(a > b for a, b in zip(sizes, v.shape)):
-        raise IndexError(f"`v` of `strided_set` has no elements for a part of {sizes}")
+    for size, held in zip(sizes, v.shape):
+        if all(sizes) and size > held:
+            raise bad_index(size - 1, held)
     if all(sizes):
         taken = v[tuple(slice(n) for n in sizes)]
         result[np.ix_(*places) if places else ...] = taken
@@ -237,10 +259,11 @@ def _(data: Tensor, v: Tensor, begin: Tensor, end: Tensor, strides: Tensor) -> T
         w.copy(data, result)
         with w.phase(), w.when(te.dim(product(data.shape)) > 0):
             spans = [s.named(w) for s in _spans(data, begin, end, strides, "end")]
-            some = all_of(*(s.size > 0 for s in spans))
-            short = any_of(*(s.size > te.dim(v.shape[k]) for k, s in enumerate(spans)))
-            wrong = any_of(te.scalar("logical_and", some, short), *(_invalid(s) for s in spans))
-            w.let(te.index(te.select(wrong, te.const(1, INT64), te.const(0, INT64)), 1))
+            for holds, told in _stride_rules(spans):
+                w.let(te.required(holds, told))
+            with w.when(all_of(*(s.size > 0 for s in spans))):
+                for k, span in enumerate(spans):
+                    w.let(te.index(span.size - 1, v.shape[k]))
         with w.phase(_rounds(v.shape)) as round:
             spans = [s.named(w) for s in _spans(data, begin, end, strides, "end")]
             if v.rank == 1:
@@ -252,10 +275,6 @@ def _(data: Tensor, v: Tensor, begin: Tensor, end: Tensor, strides: Tensor) -> T
     work = dim_add(copy_work(data.shape), dim_mul(product(v.shape), 4))
     kinds = [(data.shape, data.dtype)]
     return te.program(kinds, inputs, build, work, "strided_set", in_place=((0, 0),))[0]
-
-
-def _invalid(span: _Span) -> ScalarExpr:
-    return te.scalar("logical_not", span.valid)
 
 
 def _rounds(shape: Dims) -> Dim:
@@ -357,7 +376,7 @@ def _kept(extent: Dim, k: Array) -> Dim:
     if count < 1:
         return extent
     if isinstance(extent, int) and count > extent:
-        raise ShapeError(f"`dyn.topk` of {count} elements of an axis of {extent}", "bad-value")
+        raise bad_value("count", count, extent)
     return count
 
 
@@ -381,7 +400,8 @@ def _(data: Array, k: Array, **attrs: Any) -> Any:
 def _(data: Tensor, k: Tensor, **attrs: Any) -> tuple[Tensor, ...]:
     count, extent = entry(k, 0), te.dim(data.shape[attrs["axis"]])
     kept = te.select(count < 1, extent, count)
-    return dims_if(kept <= extent, [kept] * (2 if attrs["ret_type"] == "both" else 1))
+    told = te.told("count", count, extent)
+    return dims_if([(kept <= extent, told)], [kept] * (2 if attrs["ret_type"] == "both" else 1))
 
 
 @dyn_topk.compute
@@ -427,15 +447,12 @@ def dyn_pad(
 
 def _widths(shape: Dims, pad_width: Array, mode: str) -> list[tuple[int, int]]:
     pairs = [(int(a), int(b)) for a, b in pad_width]
-    if any(min(pair) < 0 for pair in pairs):
-        message = f"`pad_width` must be at least 0, got {[list(p) for p in pairs]}"
-        raise ShapeError(message, "bad-value")
+    sizes_in(pad_width)
     for size, pair in zip(shape, pairs):
         least = 0 if mode == "constant" or max(pair) == 0 else 1
         least = max(pair) + 1 if least and mode == "reflect" else least
         if isinstance(size, int) and size < least:
-            message = f"`{mode}` needs {least} elements of an axis of {size}"
-            raise ShapeError(message, "bad-value")
+            raise bad_value("pad", max(pair), size)
     return pairs
 
 
@@ -458,16 +475,18 @@ def _width(pad_width: Tensor, axis: int, side: int) -> ScalarExpr:
 
 @dyn_pad.value_dims
 def _(data: Tensor, pad_width: Tensor, pad_val: Tensor, *, pad_mode: str) -> tuple[Tensor, ...]:
-    sizes, valid = [], []
+    sizes, rules, fitting = [], list[Rule](), list[Rule]()
     for axis, extent in enumerate(data.shape):
         before, behind = (_width(pad_width, axis, side) for side in (0, 1))
         size, most = te.dim(extent), te.scalar("maximum", before, behind)
         sizes.append(size + before + behind)
-        valid += [before >= 0, behind >= 0]
+        for side, width in enumerate((before, behind)):
+            given = pad_width[te.dim(axis), te.dim(side)]
+            rules.append((width >= 0, te.told("size", given, 2 * axis + side)))
         if pad_mode != "constant":
             enough = size >= 1 if pad_mode == "edge" else size > most
-            valid.append(any_of(most.equal(0), enough))
-    return dims_if(all_of(*valid), sizes)
+            fitting.append((any_of(most.equal(0), enough), te.told("pad", most, size)))
+    return dims_if([*rules, *fitting], sizes)
 
 
 @dyn_pad.compute

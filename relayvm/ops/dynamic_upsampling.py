@@ -8,12 +8,12 @@ import numpy as np
 
 from relayvm.base.dims import ANY, Dim, dim_mul
 from relayvm.base.dtypes import FLOAT64, INT64
-from relayvm.base.shapes import ShapeError, require_equal
+from relayvm.base.shapes import bad_value, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.ops.axes import product, require_rank
-from relayvm.ops.dynamic import all_of, dims_if
+from relayvm.ops.dynamic import Rule, all_of, dims_if
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, Operator, operator
 from relayvm.ops.schema import AnyTensor, Dims, Float, Numeric, like
@@ -96,7 +96,7 @@ def _size(extent: Dim, scale: Array) -> Dim:
     """Return `floor(extent * scale + 0.5)` in float64."""
     factor = float(scale)
     if not 0 < factor < _MOST:
-        raise ShapeError(f"a scale must be above 0 and below {_MOST:g}, got {factor}", "bad-value")
+        raise bad_value("scale", factor, _MOST)
     if isinstance(extent, int):
         return int(np.floor(np.float64(extent) * factor + 0.5))
     return dim_mul(extent, int(factor)) if factor == int(factor) else ANY
@@ -119,13 +119,14 @@ def _add_facets(row: Operator, name: str) -> None:
     def value_dims(data: Tensor, *scales: Tensor, **attrs: Any) -> tuple[Tensor, ...]:
         at = space_of(name, data, attrs, spatial)
         sizes: dict[int, ScalarExpr] = {}
-        valid: list[ScalarExpr] = []
+        rules: list[Rule] = []
         for a, scale in zip(at, scales):
             factor = te.cast(scale[()], FLOAT64)
-            valid += [factor > 0.0, factor < _MOST]
+            legal = all_of(factor > 0.0, factor < _MOST)
+            rules.append((legal, te.told("scale", factor, te.const(_MOST, FLOAT64))))
             product = te.cast(te.dim(data.shape[a]), FLOAT64) * factor
             sizes[a] = te.cast(te.scalar("floor", product + 0.5), INT64)
-        return dims_if(all_of(*valid), [sizes[a] for a in sorted(sizes)])
+        return dims_if(rules, [sizes[a] for a in sorted(sizes)])
 
     def compute(dims: Dims, data: Tensor, *scales: Tensor, **attrs: Any) -> Tensor:
         at = space_of(name, data, attrs, spatial)

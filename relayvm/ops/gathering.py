@@ -14,7 +14,7 @@ from relayvm.base.dims import Dim, dim_add, dim_min, dim_mul
 from relayvm.base.dtypes import INT64, DType
 from relayvm.base.narrow.arrays import is_bfloat16
 from relayvm.base.narrow.bfloat16 import rounded, widened
-from relayvm.base.shapes import ShapeError, broadcast_shapes, require_equal
+from relayvm.base.shapes import ShapeError, bad_index, broadcast_shapes, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -38,22 +38,32 @@ from relayvm.ops.schema import (
 
 def counted(value: ScalarExpr, extent: Dim) -> ScalarExpr:
     """Return a loaded integer as an index; a negative one counts from the end."""
-    if not value.dtype.is_signed:
-        # What does not fit int64 is beyond any axis.
-        wide = te.cast(value, INT64)
-        return te.index(te.select(wide < 0, te.const(INT64.max, INT64), wide), extent)
     wide = te.cast(value, INT64)
-    return te.index(te.select(wide < 0, wide + te.dim(extent), wide), extent)
+    # What of uint64 does not fit int64 is beyond any axis.
+    from_end = wide + te.dim(extent) if value.dtype.is_signed else te.const(INT64.max, INT64)
+    return te.index(te.select(wide < 0, from_end, wide), extent, given=value)
 
 
 def counted_array(indices: Array, extent: int) -> Array:
     """Return an array of indices, negative ones counted from the end; raises IndexError."""
-    big = indices.astype(object) if indices.dtype == np.uint64 else indices.astype(np.int64)
-    outside = big[(big < -extent) | (big >= extent)]
-    if outside.size:
-        raise IndexError(f"index {outside.flat[0]} is outside an axis of {extent}")
-    wide = big.astype(np.int64)
-    return np.asarray(np.where(wide < 0, wide + extent, wide))
+    return counted_arrays([indices], [extent])[0]
+
+
+def counted_arrays(indices: Sequence[Array], extents: Sequence[int]) -> list[Array]:
+    """Do the same with arrays that are walked together: the first outside is told."""
+    big = [a.astype(object if a.dtype == np.uint64 else np.int64) for a in indices]
+    outside = [(a < -n) | (a >= n) for a, n in zip(big, extents)]
+    if any(np.any(a) for a in outside):
+        together = np.stack(np.broadcast_arrays(*outside), -1)
+        *place, k = np.argwhere(together)[0]
+        raise bad_index(int(np.broadcast_to(big[k], together.shape[:-1])[tuple(place)]), extents[k])
+    wide = [np.asarray(a, np.int64) for a in big]
+    return [np.asarray(np.where(a < 0, a + n, a)) for a, n in zip(wide, extents)]
+
+
+def scattered_array(indices: Array, extent: int, axis: int) -> Array:
+    """Return indices as loops meet them that go along an axis before they go on."""
+    return np.moveaxis(counted_array(np.moveaxis(indices, axis, -1), extent), -1, axis)
 
 
 def _require_within(indices: Dims, data: Dims, axis: int, name: str) -> None:
@@ -151,7 +161,7 @@ def _index_count(
 def _(data: Array, indices: Array, *, batch_dims: int, index_rank: int | None) -> Array:
     batch = indices.shape[1 : 1 + batch_dims]
     walked = np.indices(batch).reshape(batch_dims, *batch, *(1,) * (indices.ndim - 1 - batch_dims))
-    places = [counted_array(row, data.shape[batch_dims + k]) for k, row in enumerate(indices)]
+    places = counted_arrays(list(indices), data.shape[batch_dims : batch_dims + len(indices)])
     if not batch_dims and not places:
         return np.broadcast_to(data, (*indices.shape[1:], *data.shape))
     whole = np.broadcast_arrays(*walked, *places, np.empty(indices.shape[1:]))[:-1]
@@ -199,7 +209,7 @@ def adv_index(inputs: Tensors) -> TensorType:
 @adv_index.numpy
 def _(inputs: tuple[Array, ...]) -> Array:
     data, *indices = inputs
-    return np.asarray(data[tuple(counted_array(a, n) for a, n in zip(indices, data.shape))])
+    return np.asarray(data[tuple(counted_arrays(indices, data.shape[: len(indices)]))])
 
 
 @adv_index.compute
@@ -310,7 +320,7 @@ def scatter_elements(
 def _(data: Array, indices: Array, updates: Array, *, axis: int, reduction: str) -> Array:
     place = axis % data.ndim
     at: list[Any] = list(np.indices(indices.shape, sparse=True))
-    at[place] = counted_array(indices, data.shape[place])
+    at[place] = scattered_array(indices, data.shape[place], place)
     result = np.array(data)
     scatter_into(result, tuple(np.broadcast_arrays(*at)), updates, reduction)
     return result
@@ -387,8 +397,8 @@ def _(data: Array, indices: Array, updates: Array, *, mode: str) -> Array:
     count, result = len(indices), np.array(data)
     rest = data.shape[count:]
     places = [
-        counted_array(row, data.shape[k]).reshape((*row.shape, *(1,) * len(rest)))
-        for k, row in enumerate(indices)
+        row.reshape((*row.shape, *(1,) * len(rest)))
+        for row in counted_arrays(list(indices), data.shape[:count])
     ]
     inner = np.indices(rest, sparse=True) if rest else ()
     at = np.broadcast_arrays(*places, *inner, np.empty(updates.shape))[:-1]

@@ -18,11 +18,11 @@ from relayvm.ops.gathering import (
     REDUCTIONS,
     adv_index,
     counted,
-    counted_array,
     gather_nd,
     scatter_elements,
     scatter_into,
     scatter_nd,
+    scattered_array,
     scattered_axes,
 )
 from relayvm.ops.lines import other_dims
@@ -287,7 +287,7 @@ def scatter_elements_grad(
 def _(grad: Array, data: Array, indices: Array, updates: Array, **attrs: Any) -> Any:
     place = attrs["axis"] % data.ndim
     at: list[Any] = list(np.indices(indices.shape, sparse=True))
-    at[place] = counted_array(indices, data.shape[place])
+    at[place] = scattered_array(indices, data.shape[place], place)
     places = _positions(data.shape)[tuple(np.broadcast_arrays(*at))]
     return _undone_arrays(grad, data, places, updates, attrs["reduction"])
 

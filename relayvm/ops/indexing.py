@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_mul
-from relayvm.base.shapes import ShapeError, require_equal
+from relayvm.base.shapes import ShapeError, bad_index, require_equal
 from relayvm.ir.types import TensorType, Type
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -85,14 +85,14 @@ def take_batch(batch_dims: int, place: int, rank: int) -> int:
 def _legal(indices: Array, extent: int, mode: str) -> Array:
     wide = indices.astype(np.int64)
     if extent == 0 and indices.size:
-        raise IndexError("an element is taken of an empty axis")
+        raise bad_index(int(indices.flat[0]), extent)
     if mode == "wrap":
         return wide % max(extent, 1)
     if mode == "clip":
         return np.clip(wide, 0, max(extent - 1, 0))
-    outside = wide[(wide < 0) | (wide >= extent)]
+    outside = indices[(wide < 0) | (wide >= extent)]
     if outside.size:
-        raise IndexError(f"index {outside.flat[0]} is outside an axis of {extent}")
+        raise bad_index(int(outside.flat[0]), extent)
     return wide
 
 

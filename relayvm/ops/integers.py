@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dtypes import INT32, INT64, NUMERIC, WHOLE_BYTES, DType, dtype_of
-from relayvm.base.shapes import ShapeError, require_equal
+from relayvm.base.shapes import ShapeError, bad_index, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -260,9 +260,9 @@ def invert_permutation(data: Integer) -> TensorType:
 @invert_permutation.numpy
 def _(data: Array) -> Array:
     wide = data.astype(np.int64)
-    outside = wide[(wide < 0) | (wide >= len(data))]
+    outside = data[(wide < 0) | (wide >= len(data))]
     if outside.size:
-        raise IndexError(f"index {outside[0]} is outside an axis of {len(data)}")
+        raise bad_index(int(outside[0]), len(data))
     result = np.zeros(data.shape, data.dtype)
     for place, value in enumerate(wide):
         result[value] = np.array(place).astype(data.dtype)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dims import Dim
-from relayvm.base.shapes import ShapeError, require_equal
+from relayvm.base.shapes import ShapeError, bad_index, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -144,7 +144,7 @@ def _(predictions: Array, targets: Array, weights: Array, **attrs: Any) -> Array
     taken = targets != attrs["ignore_index"]
     illegal = targets[taken & ((targets < 0) | (targets >= p.shape[at]))]
     if illegal.size:
-        raise IndexError(f"index {illegal.reshape(-1)[0]} is outside an axis of {p.shape[at]}")
+        raise bad_index(int(illegal.reshape(-1)[0]), p.shape[at])
     if not taken.any():
         losses = factors = np.zeros(targets.shape, p.dtype)
     else:

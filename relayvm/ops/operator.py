@@ -123,7 +123,7 @@ class Operator(Op):
 
     def value_dims(self, program: F) -> F:
         """Add the same at run time: `(*tensors, **attrs) -> rank-0 int64 Tensors`, -1 where the
-        values mean nothing.
+        values mean nothing; or a trap that tells why, by `te.required`.
 
         A kernel made of them turns operand values into words; the kernel of the operator itself
         takes each word as one more scalar input that is the source of the dim variable (axis -1 of

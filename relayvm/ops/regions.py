@@ -9,7 +9,7 @@ import numpy as np
 
 from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_min, dim_mod, dim_mul
 from relayvm.base.dtypes import BOOL, INT64, DType, dtype_of
-from relayvm.base.shapes import ShapeError, require_equal
+from relayvm.base.shapes import ShapeError, bad_index, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -55,11 +55,12 @@ def region_layout(name: str, text: str) -> Layout:
     return data_layout(text, 2, f"`layout` of `{name}`")
 
 
-def batch_array(rois: Array, batch: int, name: str) -> Array:
+def batch_array(rois: Array, batch: int) -> Array:
     """Return which image each region lies in."""
     found: Array = ARRAYS.cast(rois[:, 0], INT64)
-    if ((found < 0) | (found >= batch)).any():
-        raise IndexError(f"a region of `{name}` lies in no image of {batch}")
+    outside = found[(found < 0) | (found >= batch)]
+    if outside.size:
+        raise bad_index(int(outside[0]), batch)
     return found
 
 
@@ -155,7 +156,7 @@ def _(data: Array, rois: Array, **attrs: Any) -> Array:
     height, width = x.shape[2:]
     pooled = attrs["pooled_size"]
     result = np.zeros((len(rois), x.shape[1], *pooled), kind.numpy)
-    images = batch_array(rois, x.shape[0], _ALIGN)
+    images = batch_array(rois, x.shape[0])
     for region, row in enumerate(rois.astype(kind.numpy)):
         corners = [np.array(v) for v in row[1:]]
         spans = [
@@ -350,7 +351,7 @@ def _(data: Array, rois: Array, **attrs: Any) -> Array:
     x = data.transpose(layout.places)
     pooled = attrs["pooled_size"]
     result = np.zeros((len(rois), x.shape[1], *pooled), data.dtype)
-    images = batch_array(rois, x.shape[0], _POOL)
+    images = batch_array(rois, x.shape[0])
     for region, row in enumerate(rois.astype(kind.numpy)):
         corners = [np.array(v) for v in row[1:]]
         for part in np.ndindex(*pooled):

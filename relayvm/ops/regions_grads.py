@@ -103,7 +103,7 @@ def _(grad: Array, data: Array, rois: Array, **attrs: Any) -> Array:
     x, g = (a.transpose(layout.places).astype(kind.numpy) for a in (data, grad))
     sizes = x.shape[2:]
     result = np.zeros_like(x)
-    images = batch_array(rois, x.shape[0], _ALIGN)
+    images = batch_array(rois, x.shape[0])
     for region, row in enumerate(rois.astype(kind.numpy)):
         ends = [np.array(v) for v in row[1:]]
         image = images[region]
@@ -286,7 +286,7 @@ def _(grad: Array, data: Array, rois: Array, **attrs: Any) -> Array:
     kind = wide(dtype_of(data.dtype))
     x, g = (a.transpose(layout.places).astype(kind.numpy) for a in (data, grad))
     result = np.zeros_like(x)
-    images = batch_array(rois, x.shape[0], _POOL)
+    images = batch_array(rois, x.shape[0])
     pooled = attrs["pooled_size"]
     for region, row in enumerate(rois.astype(kind.numpy)):
         ends = [np.array(v) for v in row[1:]]

@@ -11,14 +11,22 @@ import numpy as np
 from relayvm.base.diagnostics import count
 from relayvm.base.dims import Dim, dim_mul
 from relayvm.base.dtypes import DType, dtype_of, number_of
-from relayvm.base.shapes import ShapeError, require_equal
+from relayvm.base.shapes import ShapeError, bad_value, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.kernels.schedules.program import Memory, Writer
 from relayvm.ops import numeric
 from relayvm.ops.axes import product, require_known, require_rank, sizes_of
-from relayvm.ops.dynamic import length_of, open_shape, plain_sizes, sizes_in
+from relayvm.ops.dynamic import (
+    any_of,
+    dims_if,
+    entries,
+    length_of,
+    open_shape,
+    size_rules,
+    sizes_in,
+)
 from relayvm.ops.formulas import ARRAYS, SCALARS
 from relayvm.ops.layouts import SPATIAL, Layout, data_layout
 from relayvm.ops.numeric import Array
@@ -406,9 +414,9 @@ def dyn_resize2d(
     """
     attrs = locals()
     require_rank(data, 4, 4, f"`data` of `{_DYNAMIC}`")
-    for operand, tensor, entries in (("size", size, 2), ("roi", roi, 4)):
-        if length_of(tensor, f"`{operand}` of `{_DYNAMIC}`") != entries:
-            message = f"`{operand}` of `{_DYNAMIC}` must have {entries} entries"
+    for operand, tensor, length in (("size", size, 2), ("roi", roi, 4)):
+        if length_of(tensor, f"`{operand}` of `{_DYNAMIC}`") != length:
+            message = f"`{operand}` of `{_DYNAMIC}` must have {length} entries"
             raise ShapeError(f"{message}, got {tensor.shape[0]}")
     read_way(_DYNAMIC, attrs)
     sizes = open_shape(size, f"`size` of `{_DYNAMIC}`")
@@ -431,10 +439,11 @@ def _dynamic_axes(
 @dyn_resize2d.value_shape
 @like(dyn_resize2d.rule)
 def _(data: Any, size: Array, roi: Any, **attrs: Any) -> Dims:
-    sizes = sizes_in(size, f"`size` of `{_DYNAMIC}`")
+    sizes = sizes_in(size)
     spatial = [data.shape[a] for a in _layout(attrs["layout"]).places[2:]]
-    if any(old == 0 and new != 0 for old, new in zip(spatial, sizes)):
-        raise ShapeError(f"`data` of `{_DYNAMIC}` has no elements to resize", "bad-value")
+    for old, new in zip(spatial, sizes):
+        if old == 0 and new != 0:
+            raise bad_value("empty", new)
     # In the order in which the sizes stand in the result.
     order = np.argsort(_layout(attrs["layout"]).places[2:])
     return tuple(sizes[k] for k in order)
@@ -443,7 +452,7 @@ def _(data: Any, size: Array, roi: Any, **attrs: Any) -> Dims:
 @dyn_resize2d.numpy
 @like(dyn_resize2d.rule)
 def _(data: Array, size: Array, roi: Array, **attrs: Any) -> Array:
-    sizes = sizes_in(size, f"`size` of `{_DYNAMIC}`")
+    sizes = sizes_in(size)
     total = total_of(dtype_of(data.dtype))
     region = [ARRAYS.cast(v, total) for v in roi.reshape(4, 1)]
     axes, at = _dynamic_axes(data.shape, sizes, [v.reshape(()) for v in region], attrs)
@@ -453,14 +462,12 @@ def _(data: Array, size: Array, roi: Array, **attrs: Any) -> Array:
 @dyn_resize2d.value_dims
 @like(dyn_resize2d.rule)
 def _(data: Tensor, size: Tensor, roi: Tensor, **attrs: Any) -> tuple[Tensor, ...]:
-    sizes = plain_sizes(size)
+    sizes, rules = entries(size), size_rules(size)
     places = _layout(attrs["layout"]).places[2:]
-
-    def known(k: int) -> Tensor:
-        empty = te.scalar("logical_and", te.dim(data.shape[places[k]]).equal(0), sizes[k][()] > 0)
-        return te.compute((), lambda: te.select(empty, -1, sizes[k][()]), "size")
-
-    return tuple(known(int(k)) for k in np.argsort(places))
+    for new, place in zip(sizes, places):
+        some = te.scalar("not_equal", te.dim(data.shape[place]), 0)
+        rules.append((any_of(some, new <= 0), te.told("empty", new)))
+    return dims_if(rules, [sizes[int(k)] for k in np.argsort(places)])
 
 
 def _dynamic_compute(dims: Dims, data: Tensor, size: Tensor, roi: Tensor, **attrs: Any) -> Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 
 from relayvm.base.dims import Dim, dim_max, dim_sub
 from relayvm.base.dtypes import INT64, DType, dtype_of, number_of
-from relayvm.base.shapes import ShapeError, require_equal
+from relayvm.base.shapes import ShapeError, bad_index, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -355,6 +355,13 @@ def crop_and_resize(
     return TensorType(shape, number_dtype(_CROP, out_dtype, data.dtype))
 
 
+def require_images(box_indices: Array, batch: int) -> None:
+    """Raise IndexError where a box lies in no image."""
+    for image in box_indices:
+        if not 0 <= image < batch:
+            raise bad_index(int(image), batch)
+
+
 @crop_and_resize.numpy
 @like(crop_and_resize.rule)
 def _(data: Array, boxes: Array, box_indices: Array, **attrs: Any) -> Array:
@@ -362,8 +369,7 @@ def _(data: Array, boxes: Array, box_indices: Array, **attrs: Any) -> Array:
     dtype = attrs["out_dtype"] or dtype_of(data.dtype)
     total = total_of(dtype_of(data.dtype))
     x, size = data.transpose(layout.places), sizes_of(attrs["crop_size"])
-    if any(not 0 <= int(k) < len(x) for k in box_indices):
-        raise IndexError(f"a box of `{_CROP}` lies in no image of {len(x)}")
+    require_images(box_indices, len(x))
     result = np.zeros((len(boxes), x.shape[1], *size), dtype.numpy)
     for row, (box, image) in enumerate(zip(boxes, box_indices)):
         ends = [ARRAYS.cast(v.reshape(()), total) for v in np.array(box).reshape(4, 1)]

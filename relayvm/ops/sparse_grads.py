@@ -19,7 +19,7 @@ from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import Float, Integer, SameDtype
-from relayvm.ops.sparse_matrices import blocks_of, columns_of, row_of, sparse_add, sparse_dense
+from relayvm.ops.sparse_matrices import blocks_of, inside, row_of, sparse_add, sparse_dense
 
 _DENSE, _ADD = "nn.sparse_dense_grad", "nn.sparse_add_grad"
 
@@ -70,8 +70,7 @@ def _(
     for row in range(len(sparse_indptr) - 1):
         for k in row_of(sparse_indptr, len(blocks), row):
             for inner in range(width):
-                column = int(sparse_indices[k]) * width + inner
-                (at,) = columns_of(np.array([column]), x.shape[1])
+                at = inside(int(sparse_indices[k]) * width + inner, x.shape[1])
                 for h in range(height):
                     slope = g[:, row * height + h]
                     of_dense[:, at] += slope * blocks[k, h, inner]
@@ -184,7 +183,7 @@ def _(grad: Array, sparse_data: Array, sparse_indices: Array, sparse_indptr: Arr
     result = np.zeros_like(sparse_data)
     for row in range(len(grad)):
         for k in row_of(sparse_indptr, len(result), row):
-            (at,) = columns_of(sparse_indices[k : k + 1], grad.shape[1])
+            at = inside(sparse_indices[k], grad.shape[1])
             result[k] += grad[row, at]
     return result
 

@@ -6,19 +6,19 @@ traps.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from relayvm.base.dims import Dim, dim_add, dim_max, dim_mul, dim_sub
 from relayvm.base.dtypes import INT64
-from relayvm.base.shapes import ShapeError, require_equal
+from relayvm.base.shapes import ShapeError, bad_index, require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import Tensor
 from relayvm.kernels.schedules.program import Memory, Writer
 from relayvm.ops.axes import product, require_rank
-from relayvm.ops.gathering import counted_array
 from relayvm.ops.loads import wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
@@ -44,20 +44,17 @@ def blocks_of(data: TensorType | Tensor) -> tuple[Dim, Dim]:
     return (data.shape[1], data.shape[2]) if len(data.shape) == 3 else (1, 1)
 
 
-def row_of(indptr: Array, entries: int, row: int) -> range:
-    """Return the entries of a row; raises IndexError where there are none such."""
-    begin, end = int(indptr[row]), int(indptr[row + 1])
-    if begin < end and (begin < 0 or end > entries):
-        outside = begin if begin < 0 else max(begin, entries)
-        raise IndexError(f"index {outside} is outside an axis of {entries}")
-    return range(begin, end)
+def row_of(indptr: Array, entries: int, row: int) -> Iterator[int]:
+    """Yield the entries of a row; raises IndexError where there is none such."""
+    for entry in range(int(indptr[row]), int(indptr[row + 1])):
+        yield inside(entry, entries)
 
 
-def columns_of(indices: Array, extent: int) -> Array:
-    """Return columns that lie in a matrix; raises IndexError for others."""
-    if indices.size and (indices.astype(object) < 0).any():
-        raise IndexError("a column of a sparse matrix is negative")
-    return counted_array(indices, extent)
+def inside(index: int, extent: int) -> int:
+    """Return an index that is inside an axis; raises IndexError for others."""
+    if not 0 <= index < extent:
+        raise bad_index(int(index), extent)
+    return int(index)
 
 
 @operator("nn.sparse_dense", fusion=Fusion.OPAQUE, value_traps=True)
@@ -100,13 +97,10 @@ def _(
     height, width = blocks.shape[1:]
     kind = np.dtype(np.float32) if dense_data.dtype == np.float16 else dense_data.dtype
     result = np.zeros((len(dense_data), (len(sparse_indptr) - 1) * height), kind)
-    for row in range(len(sparse_indptr) - 1):
+    for row in range(len(sparse_indptr) - 1 if result.size else 0):
         for k in row_of(sparse_indptr, len(blocks), row):
-            if not result.size:
-                continue
             for inner in range(width):
-                column = int(sparse_indices[k]) * width + inner
-                (at,) = columns_of(np.array([column]), dense_data.shape[1])
+                at = inside(int(sparse_indices[k]) * width + inner, dense_data.shape[1])
                 for h in range(height):
                     term = dense_data[:, at].astype(kind) * blocks[k, h, inner].astype(kind)
                     result[:, row * height + h] += term
@@ -190,7 +184,7 @@ def _(dense_data: Array, sparse_data: Array, sparse_indices: Array, sparse_indpt
     result = np.array(dense_data)
     for row in range(len(result)):
         for k in row_of(sparse_indptr, len(sparse_data), row):
-            (at,) = columns_of(sparse_indices[k : k + 1], result.shape[1])
+            at = inside(sparse_indices[k], result.shape[1])
             result[row, at] += sparse_data[k]
     return result
 
@@ -240,15 +234,13 @@ def sparse_transpose(
 @sparse_transpose.numpy
 def _(sparse_data: Array, sparse_indices: Array, sparse_indptr: Array) -> tuple[Array, ...]:
     size, count = len(sparse_indptr) - 1, len(sparse_data)
-    columns = columns_of(sparse_indices, size)
+    columns = np.array([inside(column, size) for column in sparse_indices], np.int64)
     starts = np.concatenate(([0], np.cumsum(np.bincount(columns, minlength=size)[:size])))
     cursor = starts.astype(np.int64)
     data, indices = np.zeros_like(sparse_data), np.zeros_like(sparse_indices)
     for row in range(size):
         for k in row_of(sparse_indptr, count, row):
-            at = int(cursor[columns[k]])
-            if at >= count:
-                raise IndexError(f"index {at} is outside an axis of {count}")
+            at = inside(cursor[columns[k]], count)
             data[at], indices[at] = sparse_data[k], np.array(row).astype(indices.dtype)
             cursor[columns[k]] += 1
     return data, indices, starts.astype(sparse_indptr.dtype)

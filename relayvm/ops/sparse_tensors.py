@@ -8,7 +8,7 @@ import numpy as np
 
 from relayvm.base.dims import ANY, dim_add, dim_mul
 from relayvm.base.dtypes import BOOL, INT64
-from relayvm.base.shapes import ShapeError, require_equal
+from relayvm.base.shapes import ShapeError, bad_index, bad_value, require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -22,7 +22,6 @@ from relayvm.ops.dynamic import (
     plain_sizes,
     sizes_in,
 )
-from relayvm.ops.gathering import counted_array
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reshaping import unflattened
@@ -74,11 +73,11 @@ def sparse_to_dense(
 def _dense_array(indices: Array, values: Array, default: Array, shape: tuple[int, ...]) -> Array:
     result = np.full(shape, default, default.dtype)
     table = indices.reshape(-1, len(shape))
-    if (table.astype(object) < 0).any():
-        raise IndexError("an index of a sparse tensor is negative")
-    places = tuple(counted_array(table[:, k], n) for k, n in enumerate(shape))
-    for row, value in enumerate(np.broadcast_to(values, (len(table),))):
-        result[tuple(p[row] for p in places)] = value
+    for row, value in zip(table, np.broadcast_to(values, (len(table),))):
+        for index, extent in zip(row, shape):
+            if not 0 <= index < extent:
+                raise bad_index(int(index), extent)
+        result[tuple(row)] = value
     return result
 
 
@@ -137,14 +136,14 @@ def dyn_sparse_to_dense(
 
 @dyn_sparse_to_dense.value_shape
 def _(sparse_indices: Any, sparse_values: Any, default_value: Any, output_shape: Array) -> Dims:
-    return sizes_in(output_shape, "`output_shape` of `dyn.sparse_to_dense`")
+    return sizes_in(output_shape)
 
 
 @dyn_sparse_to_dense.numpy
 def _(
     sparse_indices: Array, sparse_values: Array, default_value: Array, output_shape: Array
 ) -> Array:
-    shape = sizes_in(output_shape, "`output_shape` of `dyn.sparse_to_dense`")
+    shape = sizes_in(output_shape)
     return _dense_array(sparse_indices, sparse_values, default_value, shape)
 
 
@@ -305,9 +304,11 @@ def sparse_fill_empty_rows(
 def _row_count(indices: Array, dense_shape: Array) -> tuple[int, Array]:
     rows = int(dense_shape[0])
     used = indices[:, 0].astype(object)
-    if rows < 0 or rows > INT64.max or (used < 0).any() or (used >= rows).any():
-        message = f"rows of `sparse_fill_empty_rows` must be below {rows}"
-        raise ShapeError(message, "bad-value")
+    if not 0 <= rows <= INT64.max:
+        raise bad_value("size", rows, 0)
+    outside = used[(used < 0) | (used >= rows)]
+    if outside.size:
+        raise bad_value("row", outside[0], rows)
     return rows, used.astype(np.int64)
 
 
@@ -342,20 +343,23 @@ def _(
     def build(w: Writer, indices: Memory, shape: Memory, counts: Memory) -> None:
         with w.phase():
             rows = w.let(te.cast(shape[0], INT64))
+            w.let(te.required(rows >= 0, te.told("size", shape[0], 0)))
             keys = w.scratch((1, size), INT64), w.scratch((1, size), INT64)
-            line, valid = te.const(0, INT64), w.cell(rows >= 0)
+            line = te.const(0, INT64)
             with w.loop(0, size) as i:
                 row = w.let(te.cast(indices[i, 0], INT64))
+                inside = all_of(row >= 0, row < rows)
+                told = te.told("row", indices[i, 0], rows)
+                w.let(te.required(inside, told))
                 keys[0][line, i] = row
-                valid.value = all_of(valid.value, row >= 0, row < rows)
             LineSort(w, size, True, keys).run(line)
             used = w.cell(te.const(0, INT64))
             with w.loop(0, size) as i:
                 before = keys[0][line, te.scalar("maximum", i - 1, 0)]
                 starts = te.scalar("logical_or", i.equal(0), before < keys[0][line, i])
                 used.value = used.value + te.cast(starts, INT64)
-            counts[0] = te.select(valid.value, te.dim(size) + rows - used.value, -1)
-            counts[1] = te.select(valid.value, rows, -1)
+            counts[0] = te.dim(size) + rows - used.value
+            counts[1] = rows
 
     work = dim_mul(size, LEVELS)
     (found,) = te.program([((2,), INT64)], [sparse_indices, dense_shape], build, work, "counts")

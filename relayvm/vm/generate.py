@@ -35,11 +35,16 @@ def abi_header() -> str:
         "NUM_DTYPES": len(DTYPES),
         "NUM_IMAGE_IMPORTS": len(abi.IMAGE_IMPORTS),
         "NUM_TRAPS": len(abi.TrapCode),
+        "NUM_TRAP_REASONS": len(abi.TRAP_REASONS),
+        "STATUS_REASON_SHIFT": abi.STATUS_REASON_SHIFT,
+        "STATUS_UNSIGNED": abi.STATUS_UNSIGNED,
     }
     lines += [f"#define RVM_{name} {value}" for name, value in constants.items()]
     lines.append("\n" + _enum("TRAP", {t.name: t.value for t in abi.TrapCode}))
     codes = " ".join(f'X({t.name}, "{code}")' for t, (code, _) in abi.TRAP_CODES.items())
     lines.append(f"#define RVM_TRAP_CODES(X) {codes}\n")
+    reasons = " \\\n".join(f'    X("{r.text}")' for r in abi.TRAP_REASONS.values())
+    lines.append(f"#define RVM_TRAP_REASONS(X) \\\n{reasons}\n")
     lines.append(_enum("ACCESS", {a.name: a.value for a in abi.Access}))
     lines.append(_enum("DIRECTION", {d.name: d.value for d in abi.Direction}))
     lines.append(_enum("DTYPE", {d.name.upper(): d.code for d in DTYPES}))
@@ -95,7 +100,9 @@ def _dim_op_name(name: str) -> str:
 
 
 def opcodes_header() -> str:
-    """Return the opcodes as an enumeration, and what distinguishes them from other versions'."""
+    """Return the opcodes as an enumeration, and what distinguishes them, and what code for them
+    calls, from other versions'.
+    """
     rows = "\n".join(f"    RVM_OP_{name} = {opcode}," for name, opcode in _opcodes())
     return (
         f"{NOTICE}#ifndef RVM_OPCODES_H\n#define RVM_OPCODES_H\n\nenum {{\n{rows}\n}};\n"
@@ -107,7 +114,7 @@ def opcodes_header() -> str:
 
 
 def _native_salt() -> int:
-    text = f"{__version__} {BY_OPCODE!r}"
+    text = f"{__version__} {BY_OPCODE!r} {abi.PHASE_PROTOTYPE} {abi.TRAP_REASONS!r}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 

@@ -15,7 +15,7 @@ from relayvm.vm.library import ffi, keep_exception, lib
 if TYPE_CHECKING:
     from relayvm.vm.executable import Executable
 
-PHASE = "int32_t(void **, int64_t *, int64_t, int64_t, void *)"
+PHASE = "int32_t(void **, int64_t *, int64_t, int64_t, void *, int64_t *)"
 Phase = Callable[[Sequence[Any], Sequence[int], int, int], "int | None"]
 
 
@@ -36,7 +36,7 @@ def bind_python_kernel(executable: Executable, kernel: int, phases: Sequence[Pha
 
 
 def _callback(signature: KernelSignature, phase: Phase) -> Any:
-    def call(args: Any, dims: Any, begin: int, end: int, scratch: Any) -> int:
+    def call(args: Any, dims: Any, begin: int, end: int, *_: Any) -> int:
         count = len(signature.dim_vars)
         values = [dims[i] for i in range(count)]
         arrays = _arrays(signature, args, dims, values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from relayvm.base.abi import TRAP_CODES, TrapCode
+from relayvm.base.abi import TRAP_CODES, TrapCode, named_trap
 from relayvm.base.diagnostics import Diagnostic, Note, Trap
 from relayvm.base.dtypes import BY_CODE, BY_NAME
 from relayvm.base.source import Source, Span
@@ -38,8 +38,9 @@ def trap_error(converter: Converter, record: Any) -> Trap:
     name = _operator_at(span)
     if name and code == "bad-value" and message == meaning:
         message = f"`{name}` has no result for the values of its operands"
-    elif name and f"`{name}`" not in message and code in _OF_OPERATORS:
-        message = f"`{name}`: {message}"
+    elif code in _OF_OPERATORS:
+        kernel = "" if record.kernel == ffi.NULL else ffi.string(record.kernel).decode()
+        message = named_trap(name or kernel, message)
     notes = _variables(converter, record)
     return Trap(Diagnostic(code, message, span, notes=notes), tuple(stack))
 

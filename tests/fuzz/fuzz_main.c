@@ -94,8 +94,10 @@ static int32_t work(uint32_t number, void *const *args, const int64_t *dims, voi
 }
 
 #define PHASE(k)                                                                                     \
-    static int32_t phase_##k(void *const *a, const int64_t *d, int64_t b, int64_t e, void *scratch) { \
-        return b < e ? work(k, a, d, scratch) : 0;                                                   \
+    static int32_t phase_##k(void *const *a, const int64_t *d, int64_t b, int64_t e, void *scratch, \
+                             int64_t *values) {                                                     \
+        (void)values;                                                                               \
+        return b < e ? work(k, a, d, scratch) : 0;                                                  \
     }
 PHASE(0) PHASE(1) PHASE(2) PHASE(3) PHASE(4) PHASE(5) PHASE(6) PHASE(7)
 static const rvm_phase phases[KERNELS] = {phase_0, phase_1, phase_2, phase_3, phase_4, phase_5, phase_6, phase_7};

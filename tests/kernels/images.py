@@ -19,6 +19,7 @@ _PHASE = ctypes.CFUNCTYPE(
     ctypes.c_int64,
     ctypes.c_int64,
     ctypes.c_void_p,
+    ctypes.c_void_p,
 )
 
 
@@ -53,18 +54,28 @@ class LoadedImage:
     def call(
         self, kernel, arrays, dims=(), extents=(1,), scratch_bytes=0, private_bytes=0, slices=1
     ):
-        """Run all phases of a kernel, each in slices from the last on; return the first trap."""
+        """Run all phases of a kernel, each in slices from the last on; return the first status.
+
+        What it tells is in `values`.
+        """
         private = np.full(private_bytes + 64, 0xA5, np.uint8)
         addresses = [*(a.ctypes.data for a in arrays), -(-private.ctypes.data // 64) * 64]
         pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         sizes = np.array([*dims, 0], np.int64)
         scratch = np.empty(scratch_bytes + 64, np.uint8)
         aligned = -(-scratch.ctypes.data // 64) * 64
+        self.values = np.zeros(2, np.int64)
         for offset, extent in zip(self.entries[kernel], extents):
             phase = _PHASE(self.base + offset)
             edges = [extent * number // slices for number in range(slices + 1)]
             for edge in reversed(list(itertools.pairwise(edges))):
-                code = phase(ctypes.addressof(pointers), sizes.ctypes.data, *edge, aligned)
-                if code:
-                    return code
+                status = phase(
+                    ctypes.addressof(pointers),
+                    sizes.ctypes.data,
+                    *edge,
+                    aligned,
+                    self.values.ctypes.data,
+                )
+                if status:
+                    return status
         return 0

@@ -32,13 +32,14 @@ class Runner:
     def __init__(self, folder):
         self.folder = folder
         self.image = None
+        self.values = [0, 0]
         self.program = folder / "run_image"
         source = __file__.replace("test_aarch64.py", "run_image.c")
         command = [*AARCH64_COMPILER, "-O1", "-static", source, "-o", str(self.program)]
         subprocess.run(command, check=True)
 
     def call(self, kernel, arrays, dims=(), extents=(1,), scratch_bytes=0, private_bytes=0):
-        """Run all phases of a kernel; arrays are updated in place. Returns the trap code."""
+        """Run all phases of a kernel; arrays are updated in place. Returns the status."""
         image = self.image
         assert max(scratch_bytes, private_bytes) <= 1 << 20
         code, memory, out = (self.folder / n for n in ("code", "memory", "out"))
@@ -60,7 +61,8 @@ class Runner:
             array[...] = np.frombuffer(written, array.dtype, array.size, offset).reshape(
                 array.shape
             )
-        return int(result.stdout)
+        status, *self.values = map(int, result.stdout.split())
+        return status
 
 
 @pytest.fixture(scope="module")

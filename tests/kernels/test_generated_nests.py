@@ -6,7 +6,7 @@ import platform
 import numpy as np
 import pytest
 
-from relayvm.base.abi import Access
+from relayvm.base.abi import Access, reason_text, trap_status
 from relayvm.base.dims import DimVar, dim_value, symbol
 from relayvm.base.dtypes import BY_NAME
 from relayvm.base.link import link_object
@@ -288,7 +288,7 @@ def _word(array):
 
 
 def _run(image, target, name, arrays, sizes):
-    """Return (trap code, outputs) of a kernel called as the machine calls it."""
+    """Return (status, outputs) of a kernel called as the machine calls it."""
     computation, nest = nests_for(target)[name]
     signature = lower.kernel_signature(computation, nest, ())
     dims = [sizes[v] for v in computation.dim_vars]
@@ -329,13 +329,13 @@ def check_nest(image, target, name, sizes, share=0.0):
         ]
         try:
             expected = interpret(nest, arrays, {"n": n, "m": m})
-        except IndexTrap:
-            expected = None
-        code, results = _run(image, target, name, arrays, dims)
-        if expected is None:
-            assert code == 1
+        except IndexTrap as trap:
+            status, _ = _run(image, target, name, arrays, dims)
+            assert status == trap_status("index")
+            assert reason_text("index", *image.values) == str(trap)
             continue
-        assert code == 0
+        status, results = _run(image, target, name, arrays, dims)
+        assert status == 0
         for result, wanted in zip(results, expected):
             assert same_bits(result, wanted).all(), (n, m)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from relayvm.base.diagnostics import RelayError
 from relayvm.base.target import Target
 from relayvm.kernels import compute as c
+from relayvm.kernels.interpret import IndexTrap, interpret
 from relayvm.kernels.lower import Computation, lower
 from relayvm.kernels.parser import parse_nest
 from relayvm.kernels.printer import print_nest
@@ -76,6 +78,11 @@ def test_naive_nests_read_back_and_keep_the_rules(family):
             "expected operands of one dtype and width that suit `add`, found `)`",
         ),
         ("phase b0", "phase 1", "expected a variable, found `1`"),
+        (
+            "let e0 =",
+            "let at0 = index(trap, $n, 9, why, $n, 9)\n    let e0 =",
+            "expected a reason of a trap, found `why`",
+        ),
         ("{\n    tile", "{\n    ; tile", "`;` cannot stand in a nest"),
     ],
 )
@@ -95,9 +102,24 @@ def test_bad_text_is_refused_with_its_place(old, new, message):
         ("float32[] scalar", "float64[] scalar", "dtype of a store to `out0`"),
         ("0 to 1 {", "0 to $n {", "unrolled loop `l0` needs literal edges"),
         ("x 16 [1]", "x 16 [9999]", "tile `acc0` is too large or empty"),
+        (
+            "let e0 =",
+            "let at0 = index(trap, $n, 9, size, float32(1.0), 9)\n    let e0 =",
+            "operands of `Index` do not fit",
+        ),
     ],
 )
 def test_a_nest_that_breaks_a_rule_is_refused(old, new, message):
     with pytest.raises(RelayError, match="bad-nest") as caught:
         verify_nest(parse_nest(SUM.replace(old, new)))
     assert caught.value.message == f"nest `total`: {message}"
+
+
+def test_a_check_says_what_a_trap_tells_and_reads_back():
+    check = "let at0 = index(trap, ($n - 3), 9, range, float64(1.5), $n)"
+    text = SUM.replace("let e0 =", f"{check}\n    let e0 =")
+    nest = parse_nest(text)
+    verify_nest(nest)
+    assert print_nest(nest) == text
+    with pytest.raises(IndexTrap, match=r"^a distance of 1.5 in steps of 2 has"):
+        interpret(nest, [np.zeros(2, np.float32)], {"n": 2})

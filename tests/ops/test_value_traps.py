@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from operator_case import Case
 from operator_cases import CASES
 
 import relayvm
+from relayvm.base.abi import TRAP_CODES, TRAP_REASONS
 from relayvm.base.diagnostics import Trap
 from relayvm.base.dtypes import BY_NAME, dtype_of
 from relayvm.base.shapes import ShapeError
@@ -70,6 +72,10 @@ def stops(name: str, case: Case) -> bool:
             except IndexError:
                 assert row.traps_on_values(types, case.attrs), (name, value)
                 return True
+            except ShapeError as failure:
+                assert failure.code == "bad-value", (name, value)
+                assert row.traps_on_values(types, case.attrs), (name, value)
+                return True
     return False
 
 
@@ -122,8 +128,8 @@ def test_what_stops_leaves_references_as_they_were(name: str, level: int) -> Non
     assert vm.invoke("read", reference) == 5
 
 
-def stopping_operands(name: str) -> tuple[Case, list[Any]] | None:
-    """Return a call of operands that have types that fit and values that do not."""
+def stopping_operands(name: str) -> Iterator[tuple[Case, list[Any]]]:
+    """Yield calls of operands that have types that fit and values that do not."""
     row = OPS[name]
     for case in CASES[name]:
         for free, value in itertools.product(FREE_DTYPES, VALUES):
@@ -137,29 +143,106 @@ def stopping_operands(name: str) -> tuple[Case, list[Any]] | None:
                 if row.is_data_dependent:
                     row.value_type(args, case.attrs)
             except IndexError:
-                return case, args
+                yield case, args
             except ShapeError as failure:
                 if failure.code == "bad-value":
-                    return case, args
-    return None
+                    yield case, args
 
 
 DEPENDENT = sorted(n for n, row in OPS.items() if row.value_operands)
 
 
+NUMBER = r"(-?(?:\d[\d.e+]*|inf|nan))"
+TOLD = {
+    name: re.compile(re.escape(row.text).replace("%d", NUMBER).replace("%g", NUMBER) + "$")
+    for name, row in TRAP_REASONS.items()
+}
+
+
+def meanings(name: str, case: Case, args: list[Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield who can run a call, with how: the evaluator first."""
+    params = tuple(Var(f"x{i}", type_of(arg)) for i, arg in enumerate(args))
+    function = Function(params, Call(OPS[name], params, Attrs(case.attrs)))
+    evaluator = Evaluator(Module())
+    meaning = evaluator.evaluate(infer_expr(function))
+    yield "evaluator", partial(evaluator.apply, meaning, tuple(args))
+    text = print_module(Module({"main": function}, {}))
+    executable = relayvm.compile(relayvm.parse(text))
+    for engine, threads in itertools.product(("interpreter", "jit"), (1, 2)):
+        machine = relayvm.VirtualMachine(executable, engine=engine, num_threads=threads)
+        yield f"{engine}, {threads}", partial(machine.run, *args)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*TRAPS, *DEPENDENT])
-def test_a_trap_on_values_names_the_operator(name: str) -> None:
-    found = stopping_operands(name)
-    assert found is not None
-    case, args = found
-    params = [Var(f"x{i}", type_of(arg)) for i, arg in enumerate(args)]
-    function = Function(tuple(params), Call(OPS[name], tuple(params), Attrs(case.attrs)))
-    text = print_module(Module({"main": function}, {}))
-    machine = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text)))
-    with pytest.raises(Trap) as raised:
-        machine.run(*args)
-    assert f"`{name}`" in str(raised.value).splitlines()[0]
+def test_a_trap_on_values_tells_the_operator_the_value_and_its_bound(name: str) -> None:
+    found = 0
+    for case, args in itertools.islice(stopping_operands(name), 3):
+        expected, *others = ((who, outcome(run)) for who, run in meanings(name, case, args))
+        assert isinstance(expected[1], str)
+        code, operator, told = expected[1].split(": ", 2)
+        reasons = [reason for reason, text in TOLD.items() if text.match(told)]
+        assert operator == f"`{name}`" and reasons, expected
+        assert code == f"error[{TRAP_CODES[TRAP_REASONS[reasons[0]].code][0]}]"
+        for who, message in others:
+            assert message == expected[1], who
+        found += 1
+    assert found
+
+
+WORDS = {
+    'take(%x, %i, axis=1, mode="fast")': "`take`: index 7 is outside an axis of 3",
+    "gather(%x, %j, axis=1)": "`gather`: index -4 is outside an axis of 3",
+    "gather_nd(%x, %j)": "`gather_nd`: index 9 is outside an axis of 3",
+    "adv_index((%x, %i, %i))": "`adv_index`: index 7 is outside an axis of 2",
+    "scatter_elements(%x, %j, %x, axis=1)": "`scatter_elements`: index -4 is outside an axis of 3",
+    'gather(%x, cast(%j, dtype="uint64"), axis=1)': (
+        "`gather`: index 18446744073709551612 is outside an axis of 3"
+    ),
+    "dyn.reshape(%x, %i)": "`dyn.reshape`: 6 elements do not fit a shape whose sizes hold 7",
+    "dyn.broadcast_to(%x, %s)": "`dyn.broadcast_to`: a size of 2 does not broadcast to 4",
+    "dyn.one_hot(%i, 1f, 0f, %n)": "`dyn.one_hot`: -3 is no size (entry 0)",
+    "dyn.strided_slice(%x, %i, %i, %z)": "`dyn.strided_slice`: the stride of axis 1 is 0",
+    "dyn.topk(%x, %m)": "`dyn.topk`: 4 elements are asked of an axis of 3",
+    "arange(0f, %y, 1f)": (
+        "`arange`: a distance of inf in steps of 1 has no finite number of elements"
+    ),
+}
+
+
+@pytest.mark.parametrize("call", WORDS)
+def test_a_trap_on_values_says(call: str) -> None:
+    kinds = (
+        "%x: Tensor[(2, 3), float32], %i: Tensor[(2), int32], %j: Tensor[(2, 3), int32],"
+        " %s: Tensor[(2), int64], %z: Tensor[(2), int64], %y: float32, %n: int32, %m: int32"
+    )
+    module = relayvm.parse(f"def @main({kinds}) {{ {call} }}")
+    args = (
+        np.ones((2, 3), np.float32),
+        np.array([1, 7], np.int32),
+        np.array([[0, -4, 1], [9, 0, 1]], np.int32),
+        np.array([4, 3]),
+        np.array([1, 0]),
+        np.float32(np.inf),
+        np.int32(-3),
+        np.int32(4),
+    )
+    executable = relayvm.compile(module)
+    for engine, threads in itertools.product(("interpreter", "jit"), (1, 2)):
+        machine = relayvm.VirtualMachine(executable, engine=engine, num_threads=threads)
+        message = outcome(partial(machine.run, *args))
+        assert isinstance(message, str) and message.endswith(f": {WORDS[call]}"), engine
+
+
+def test_of_many_indices_outside_the_first_is_told_by_any_number_of_threads() -> None:
+    kinds = "%x: Tensor[(5), float32], %i: Tensor[(?), int32]"
+    executable = relayvm.compile(relayvm.parse(f"def @main({kinds}) {{ exp(gather(%x, %i)) }}"))
+    places = np.arange(2_000_000, dtype=np.int32)
+    indices = np.where(places % 300_000 == 299_999, places, 3).astype(np.int32)
+    for engine, threads in itertools.product(("interpreter", "jit"), (1, 2, 8)):
+        machine = relayvm.VirtualMachine(executable, engine=engine, num_threads=threads)
+        message = outcome(partial(machine.run, np.ones(5, np.float32), indices))
+        assert "index 299999 is outside an axis of 5" in message
 
 
 def has_places(case: Case) -> bool:
@@ -168,11 +251,11 @@ def has_places(case: Case) -> bool:
 
 
 def outcome(run: Callable[[], Any]) -> Any:
-    """Return the results as flat numbers, or the code of the trap."""
+    """Return the results as flat numbers, or what the trap says."""
     try:
         result = run()
     except Trap as trap:
-        return trap.code
+        return str(trap).splitlines()[0]
     fields = result if isinstance(result, tuple) else (result,)
     return [(np.shape(a), np.asarray(a).dtype, np.asarray(a, np.float64)) for a in fields]
 
@@ -188,16 +271,10 @@ def test_values_out_of_range_mean_the_same_to_the_evaluator_and_on_all_engines(n
             row.result_type(types, case.attrs)
         except ShapeError:
             continue
-        params = tuple(Var(f"x{i}", kind) for i, kind in enumerate(types))
-        function = Function(params, Call(row, params, Attrs(case.attrs)))
-        text = print_module(Module({"main": function}, {}))
-        executable = relayvm.compile(relayvm.parse(text))
-        evaluator = Evaluator(Module())
-        meaning = evaluator.evaluate(infer_expr(function))
-        expected = outcome(partial(evaluator.apply, meaning, tuple(args)))
-        for engine in ("interpreter", "jit"):
-            machine = relayvm.VirtualMachine(executable, engine=engine)
-            actual = outcome(partial(machine.run, *args))
+        (_, oracle), *others = meanings(name, case, args)
+        expected = outcome(oracle)
+        for engine, run in others:
+            actual = outcome(run)
             if isinstance(expected, str) or isinstance(actual, str):
                 assert actual == expected, (engine, value)
                 continue
@@ -215,9 +292,9 @@ MISFITS = {
     "nn.dense": ("nn.dense(%x, %y)", "3 and 5"),
     "concatenate": ("concatenate((%x, %y), axis=0)", "3 and 5"),
     "nn.bias_add": ("nn.bias_add(%x, take(%y, 0, axis=0))", "3 and 5"),
-    "dyn.tile": ("dyn.tile(%x, %s)", "has no result for the values of its operands"),
-    "dyn.reshape": ("dyn.reshape(%x, %s)", "has no result for the values of its operands"),
-    "dyn.squeeze": ("dyn.squeeze(%x, %s)", "has no result for the values of its operands"),
+    "dyn.tile": ("dyn.tile(%x, %s)", "-5 is no size (entry 0)"),
+    "dyn.reshape": ("dyn.reshape(%x, %s)", "-5 is neither a size nor -1 (entry 0)"),
+    "dyn.squeeze": ("dyn.squeeze(%x, %s)", "axis -5 is outside a rank of 2"),
 }
 
 

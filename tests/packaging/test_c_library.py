@@ -36,10 +36,23 @@ def @count(%r: ref(int64)) -> int64 {
   let %_ = ref_write(%r, ref_read(%r) + 1i64);
   ref_read(%r)
 }
+def @pick(%x: Tensor[(2), int64], %i: Tensor[(1), int64]) { gather(%x, %i) }
 def @spin(%i: int64) -> int64 { if (%i > 0i64) { @spin(%i - 1i64) } else { 7i64 } }
 def @deep(%i: int64) -> int64 { if (%i > 0i64) { @deep(%i - 1i64) + 1i64 } else { 0i64 } }
 """
-ENTRIES = ["main", "narrow", "total", "adder", "apply", "swap", "extend", "count", "spin", "deep"]
+ENTRIES = [
+    "main",
+    "narrow",
+    "total",
+    "adder",
+    "apply",
+    "swap",
+    "extend",
+    "count",
+    "pick",
+    "spin",
+    "deep",
+]
 
 pytestmark = [
     pytest.mark.slow,

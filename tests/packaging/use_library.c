@@ -49,7 +49,7 @@ static void test_descriptions(void) {
     CHECK(strcmp(entry->parameters[0]->text, "Tensor[(n), float32]") == 0);
     CHECK(entry->parameters[0]->dims[0] == -1 && strcmp(entry->parameters[0]->dim_names[0], "n") == 0);
     CHECK(!rvm_executable_find_entry(exe, "none") && !rvm_executable_entry(exe, 1000));
-    CHECK(rvm_executable_entry(exe, 0) && rvm_executable_num_entries(exe) == 10);
+    CHECK(rvm_executable_entry(exe, 0) && rvm_executable_num_entries(exe) == 11);
     CHECK(rvm_executable_find_constructor(exe, "List[int64]", "Cons")->num_fields == 2);
     CHECK(!rvm_executable_find_constructor(exe, "List[int64]", "Node"));
     CHECK(rvm_executable_num_data_types(exe) == 1 && !rvm_executable_data_type(exe, 1));
@@ -241,6 +241,18 @@ static void test_traps_and_limits(void) {
     rvm_vm_trim(vm);
     rvm_vm_free(vm);
 
+    vm = rvm_vm_new(exe, NULL, &error);
+    const int64_t sizes[] = {2, 1}, elements[] = {5, 7};
+    rvm_value *two = rvm_tensor_copy(exe, RVM_INT64, 1, &sizes[0], elements, &error);
+    rvm_value *place = rvm_tensor_copy(exe, RVM_INT64, 1, &sizes[1], &elements[1], &error);
+    const rvm_value *arguments[] = {two, place};
+    FAILS(rvm_vm_run(vm, "pick", arguments, 2, &result, 1, &error), "index-out-of-range");
+    CHECK(strcmp(error.message, "`gather`: index 7 is outside an axis of 2") == 0);
+    CHECK(strstr(rvm_vm_trap(vm), "error[index-out-of-range]: `gather`: index 7 is outside an axis of 2\n  --> "));
+    rvm_value_free(two);
+    rvm_value_free(place);
+    rvm_vm_free(vm);
+
     rvm_vm *endless = rvm_vm_new(exe, NULL, &error);
     rvm_value *forever = number(INT64_C(1) << 62);
     pthread_t thread;
@@ -298,7 +310,7 @@ static void test_loading(const char *path) {
     CHECK(bytes && fread(bytes, 1, size, file) == size);
     fclose(file);
     rvm_executable *unlinked = rvm_executable_load_memory(bytes, size, 0, &error);
-    CHECK(unlinked && rvm_executable_num_entries(unlinked) == 10);
+    CHECK(unlinked && rvm_executable_num_entries(unlinked) == 11);
     FAILS(!rvm_vm_new(unlinked, NULL, &error), "not-ready");
     rvm_executable_free(unlinked);
     rvm_executable *other = rvm_executable_load_memory(bytes, size, RVM_ALLOW_NATIVE | RVM_CHECK_CONSTANTS, &error);

@@ -41,7 +41,8 @@ static int64_t number(void) {
     return strncmp(name, "relayvm-", 8) ? 0 : atoi(name + 8);
 }
 
-int32_t who(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+int32_t who(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch,
+            int64_t *values) {
     int64_t *out = args[1];
     for (int64_t i = begin; i < end; i++) {
         linger();
@@ -51,7 +52,8 @@ int32_t who(void *const *args, const int64_t *dims, int64_t begin, int64_t end, 
 }
 
 /* The round that begins each slice. */
-int32_t first(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+int32_t first(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch,
+            int64_t *values) {
     int64_t *out = args[1];
     for (int64_t i = begin; i < end; i++) {
         out[i] = begin;
@@ -59,13 +61,16 @@ int32_t first(void *const *args, const int64_t *dims, int64_t begin, int64_t end
     return 0;
 }
 
-/* Ends with the first code that is not 0. */
-int32_t trap(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+/* Ends with the first status that is not 0, and tells where. */
+int32_t trap(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch,
+            int64_t *values) {
     const int64_t *codes = args[0];
     int64_t *out = args[1];
     for (int64_t i = begin; i < end; i++) {
         linger();
         if (codes[i]) {
+            values[0] = i;
+            values[1] = codes[i];
             return (int32_t)codes[i];
         }
         out[i] = i;
@@ -73,18 +78,20 @@ int32_t trap(void *const *args, const int64_t *dims, int64_t begin, int64_t end,
     return 0;
 }
 
-int32_t hold(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+int32_t hold(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch,
+            int64_t *values) {
     if (begin == 0) {
         atomic_fetch_add(&in_gate, 1);
         while (atomic_load(&gate)) {
         }
         atomic_fetch_sub(&in_gate, 1);
     }
-    return who(args, dims, begin, end, scratch);
+    return who(args, dims, begin, end, scratch, values);
 }
 
 /* The thread and the core of each round. */
-int32_t where(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+int32_t where(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch,
+            int64_t *values) {
     int64_t *out = args[1];
     for (int64_t i = begin; i < end; i++) {
         linger();
@@ -102,15 +109,17 @@ static int32_t allowed(void) {
 }
 
 /* A worker takes no time, as one without a core, until it is held on one; for ten seconds at most. */
-int32_t stall(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+int32_t stall(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch,
+            int64_t *values) {
     for (int i = 0; i < 10000 && number() && allowed() > 1; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    return where(args, dims, begin, end, scratch);
+    return where(args, dims, begin, end, scratch, values);
 }
 
 /* What a thread inherits: whether a signal of the host can reach it, and how it rounds. */
-int32_t manners(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+int32_t manners(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch,
+            int64_t *values) {
     int64_t *out = args[1];
     for (int64_t i = begin; i < end; i++) {
         linger();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from relayvm.base.abi import named_trap
 from relayvm.base.diagnostics import Diagnostic, DiagnosticSink
 from relayvm.base.shapes import ShapeError
 from relayvm.ir.expr import Call
@@ -32,4 +33,5 @@ def _check(call: Call, op: Operator, sink: DiagnosticSink) -> None:
         op.constant_type([t for t in types if t is not None], call.attrs, call.args)
     except ShapeError as failure:
         if failure.code == "bad-value":
-            sink.add(Diagnostic(failure.code, failure.message, call.span))
+            message = named_trap(op.name, failure.message)
+            sink.add(Diagnostic(failure.code, message, call.span))

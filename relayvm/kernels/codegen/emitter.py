@@ -80,6 +80,8 @@ class Emitter:
         self.tile_bytes = 0
         # What is written, in instructions of the CPU: a vector of divisions is one for each lane.
         self.weight = 0
+        # The ways to the block `trap`: from where, the status and what it tells.
+        self.traps: list[tuple[str, int, str, str]] = []
         self._count = 0
         self._scopes = [_Scope()]
         # How many scopes are around the place of a name; none says 0, as of parameters.
@@ -168,6 +170,42 @@ class Emitter:
     def branch_if(self, condition: str, then: str, otherwise: str) -> None:
         """End the block with a choice."""
         self.do(f"br i1 {condition}, label %{then}, label %{otherwise}")
+
+    def expect(self, condition: str, then: str, otherwise: str) -> None:
+        """End the block with a choice of which the first is usual."""
+        weights = '!{!"branch_weights", i32 1048576, i32 1}'
+        self.do(f"br i1 {condition}, label %{then}, label %{otherwise}, !prof {weights}")
+
+    def trap_unless(self, condition: str, status: int, first: str, second: str) -> None:
+        """Go on where a condition holds, else to the block `trap` with what it tells."""
+        after, miss = self.fresh("inside"), self.fresh("miss")
+        self.expect(condition, after, miss)
+        self.label(miss)
+        self.trap(status, first, second)
+        self.label(after)
+
+    def trap(self, status: int, first: str, second: str) -> None:
+        """End the block, which belongs to this trap alone, with a jump to the block `trap`."""
+        # Nothing is assembled, but the block stays apart: with one for two checks in a row, what
+        # the trap tells would be chosen between them, in the loop.
+        self.do('call void asm sideeffect "", ""()')
+        self.traps.append((self.block, status, first, second))
+        self.branch("trap")
+
+    def write_trap(self) -> None:
+        """Write the block to which all traps go: it leaves their values and returns the status."""
+        if not self.traps:
+            return
+        self.label("trap")
+        edges = list(zip(*self.traps))
+        status, first, second = (
+            self.phi(type_, *zip(map(str, values), edges[0]))
+            for type_, values in zip(("i32", "i64", "i64"), edges[1:])
+        )
+        self.do(f"store i64 {first}, ptr %values, align 8")
+        place = self.value("getelementptr i64, ptr %values, i64 1")
+        self.do(f"store i64 {second}, ptr {place}, align 8")
+        self.do(f"ret i32 {status}")
 
     def alloca(self, type_: str, align_bytes: int) -> str:
         """Return stack memory, taken in the entry block so that it can become registers."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from relayvm.base.abi import Access
+from relayvm.base.abi import Access, trap_status
 from relayvm.base.diagnostics import assert_never
-from relayvm.base.dtypes import BOOL, INT64, DType
+from relayvm.base.dtypes import BOOL, INT64, UINT64, DType
 from relayvm.kernels.codegen.cpu import Cpu
 from relayvm.kernels.codegen.dots import emit_dot
 from relayvm.kernels.codegen.emitter import (
@@ -238,9 +238,10 @@ class ExpressionEmitter:
             fine = e.value(f"icmp ult i64 {value}, {size}")
         else:
             fine = e.value(f"icmp sgt i64 {extent}, 0")
-        after = e.fresh("inside")
-        e.branch_if(fine, after, "trap")
-        e.label(after)
+        if index.told is None:
+            e.trap_unless(fine, trap_status(index.reason), value, extent)
+        else:
+            self._trap_unless(fine, index.reason, index.told)
         if index.mode == "trap":
             return value
         if index.mode == "wrap":
@@ -251,6 +252,23 @@ class ExpressionEmitter:
         last = e.value(f"sub i64 {extent}, 1")
         low = e.value(f"call i64 @llvm.smax.i64(i64 {value}, i64 0)")
         return e.value(f"call i64 @llvm.smin.i64(i64 {low}, i64 {last})")
+
+    def _trap_unless(self, fine: str, reason: str, told: tuple[Expr, Expr]) -> None:
+        """Go on where a condition holds; what a trap tells is computed where it does not."""
+        e = self.emitter
+        after, miss = e.fresh("inside"), e.fresh("miss")
+        e.expect(fine, after, miss)
+        e.label(miss)
+        with e.scope():
+            first, second = (self._as_word(t) for t in told)
+            e.trap(trap_status(reason, told[0].dtype == UINT64), first, second)
+        e.label(after)
+
+    def _as_word(self, expr: Expr) -> str:
+        text = self.emit(expr)
+        if not expr.dtype.is_float:
+            return text
+        return self.emitter.value(f"bitcast {type_text(expr.dtype)} {text} to i64")
 
     # ---- memory ----
 

@@ -63,7 +63,8 @@ def nest_functions(
 
 def inlined_function(nest: Nest, in_place: tuple[tuple[int, int], ...], cpu: Cpu) -> str | None:
     """Return the body of a nest as a function `TEXT_SYMBOL`, which takes the places of operands,
-    `dims`, begin and end of the phase, and `scratch`; None where that is no small function.
+    `dims`, begin and end of the phase, `scratch` and `values`; None where that is no small
+    function.
 
     It is what `nest_functions` compiles, so that it computes the same wherever it is inlined.
     """
@@ -98,13 +99,13 @@ class _PhaseFunction:
         for number in range(len(self.nest.operands)):
             slot = e.value(f"getelementptr ptr, ptr %args, i64 {number}")
             arguments.append(f"ptr {e.value(f'load ptr, ptr {slot}, align 8')}")
-        arguments += ["ptr %dims", "i64 %begin", "i64 %end", "ptr %scratch"]
+        arguments += ["ptr %dims", "i64 %begin", "i64 %end", "ptr %scratch", "ptr %values"]
         if self.nest.private:
             slot = e.value(f"getelementptr ptr, ptr %args, i64 {len(self.nest.operands)}")
             arguments.append(f"ptr {e.value(f'load ptr, ptr {slot}, align 8')}")
         result = e.value(f"call i32 @{self.symbol}.body({', '.join(arguments)})")
         e.do(f"ret i32 {result}")
-        head = "ptr %args, ptr %dims, i64 %begin, i64 %end, ptr %scratch"
+        head = "ptr %args, ptr %dims, i64 %begin, i64 %end, ptr %scratch, ptr %values"
         return "\n".join([f"define i32 @{self.symbol}({head}) #0 {{", *e.lines, "}", ""])
 
     def _parameter(self, number: int, buffer: Buffer) -> str:
@@ -121,6 +122,7 @@ class _PhaseFunction:
         parameters = [self._parameter(n, b) for n, b in enumerate(self.nest.operands)]
         parameters += ["ptr noalias readonly %dims", "i64 %begin", "i64 %end"]
         parameters.append(f"ptr noalias align {ALIGN_BYTES} %scratch")
+        parameters.append("ptr noalias %values")
         if self.nest.private:
             parameters.append(f"ptr noalias align {ALIGN_BYTES} %private")
         expressions = ExpressionEmitter(e, self.cpu, self.outlined)
@@ -129,8 +131,7 @@ class _PhaseFunction:
         variable = self.phase.var
         statements.loop(variable.name, "%begin", "%end", 1, self.phase.body)
         e.do(f"ret i32 {int(TrapCode.NONE)}")
-        e.label("trap")
-        e.do(f"ret i32 {int(TrapCode.INDEX_OUT_OF_RANGE)}")
+        e.write_trap()
         head = f"define internal i32 @{self.symbol}.body({', '.join(parameters)}) #0 {{"
         return "\n".join([head, "entry:", *e.entry, *e.lines, "}", ""])
 

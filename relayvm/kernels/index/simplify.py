@@ -24,6 +24,7 @@ from relayvm.kernels.loops import (
     broadcast,
     call,
     const,
+    map_operands,
     select,
 )
 
@@ -387,8 +388,8 @@ def simplify(expr: Expr) -> Expr:
             return broadcast(simplify(value), lanes)
         case Ramp(base, stride, lanes):
             return _ramp(simplify(base), simplify(stride), lanes)
-        case Index(value, extent, mode):
-            return Index(simplify(value), simplify(extent), mode)
+        case Index():
+            return map_operands(expr, simplify)
         case Cast(value, dtype, lanes):
             return Cast(simplify(value), dtype, lanes)
         case _:

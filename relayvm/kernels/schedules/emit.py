@@ -399,7 +399,15 @@ class Emitter:
                 raise CannotVectorise("an index under a vector condition")
             value = s.choose(self.guard, value, n.const(0))
             extent = s.choose(self.guard, extent, n.const(1))
-        return self.bind(n.Index(value, extent, expr.mode), "at")
+        if expr.told is None:
+            return self.bind(n.Index(value, extent, expr.mode), "at")
+        told = self._told(expr.told, frame)
+        return self.bind(n.Index(value, extent, expr.mode, expr.told.reason, told), "at")
+
+    def _told(self, told: c.Told, frame: Frame) -> tuple[n.Expr, n.Expr]:
+        """Return what a trap tells, as scalars."""
+        first, second = (self.value(v, frame) for v in (told.first, told.second))
+        return _as_scalar(first), _as_scalar(second)
 
     def _element(self, expr: c.TensorLoad, frame: Frame) -> n.Expr:
         indices = tuple(self.value(i, frame) for i in expr.indices)
@@ -518,6 +526,14 @@ class Emitter:
         return all(
             self.prover.in_range(i, e, i.lanes, strided=strided) for i, e in zip(indices, shape)
         )
+
+
+def _as_scalar(value: n.Expr) -> n.Expr:
+    """Return what is the same in all lanes."""
+    value = value.value if isinstance(value, n.Broadcast) else value
+    if value.lanes > 1:
+        raise CannotVectorise("a trap that tells a value of every lane")
+    return value
 
 
 def _nearest(value: n.Expr, extent: n.Expr, mode: str) -> n.Expr:

@@ -23,7 +23,14 @@ from relayvm.kernels.schedules.emit import (
     Reduction,
 )
 from relayvm.kernels.schedules.packs import Packed, packed
-from relayvm.kernels.schedules.plan import body_of, has_reduction, nodes, topological
+from relayvm.kernels.schedules.plan import (
+    body_of,
+    has_reduction,
+    nodes,
+    operands,
+    topological,
+    with_operands,
+)
 from relayvm.kernels.schedules.reduction import narrow, narrower, widened
 
 MIN_REUSE = 6
@@ -114,10 +121,10 @@ class _Rebuild:
                 value = self.expr(expr.value)
                 return expr if value is expr.value else c.Cast(expr.dtype, value)
             case c.IndexOf():
-                value = self.expr(expr.value)
-                if value is expr.value:
+                parts = operands(expr)
+                if self._all(parts) is parts:
                     return expr
-                return c.IndexOf(expr.dtype, value, expr.extent, expr.mode)
+                return with_operands(expr, self.expr)
             case c.Select():
                 old = (expr.condition, expr.a, expr.b)
                 new = self._all(old)

@@ -41,8 +41,10 @@ def operands(expr: ScalarExpr) -> tuple[ScalarExpr, ...]:
             return expr.indices
         case Scalar():
             return expr.args
-        case Cast() | IndexOf():
+        case Cast():
             return (expr.value,)
+        case IndexOf(told=told):
+            return (expr.value,) if told is None else (expr.value, told.first, told.second)
         case Select():
             return (expr.condition, expr.a, expr.b)
         case Reduce() | ArgReduce():
@@ -58,8 +60,13 @@ def with_operands(expr: ScalarExpr, changed: Callable[[ScalarExpr], ScalarExpr])
             return replace(expr, indices=tuple(map(changed, expr.indices)))
         case Scalar():
             return replace(expr, args=tuple(map(changed, expr.args)))
-        case Cast() | IndexOf():
+        case Cast():
             return replace(expr, value=changed(expr.value))
+        case IndexOf(told=told):
+            if told is not None:
+                first, second = changed(told.first), changed(told.second)
+                told = replace(told, first=first, second=second)
+            return replace(expr, value=changed(expr.value), told=told)
         case Select():
             condition, a, b = map(changed, operands(expr))
             return replace(expr, condition=condition, a=a, b=b)

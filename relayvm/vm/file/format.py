@@ -17,7 +17,7 @@ import numpy as np
 Buffer = Union[bytes, bytearray, memoryview]
 
 MAGIC = b"\x8fRVM\r\n\x1a\n"
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 HEADER = struct.Struct("<8sIIQQ")
 SECTION_ROW = struct.Struct("<IIQQQ")
 

@@ -33,6 +33,7 @@ FIELDS = (
     "profile_hits",
     "kernel_calls",
     "kernel_dims",
+    "kernel_values",
     "kernels",
     "kernel_bytes",
     "memory_shapes",

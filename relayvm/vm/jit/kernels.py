@@ -241,7 +241,8 @@ class _Call:
         self.scalars = [w.local(f"scalar{n}") for n in operands]
         places = [f"ptr {self._data(n, self.scalars[n])}" for n in operands]
         w.called.add(self.number)
-        arguments = ", ".join([*places, "ptr null", "i64 0", f"i64 {extent}", "ptr null"])
+        values = f"ptr {w.address('%m', w.host.offsets['kernel_values'])}"
+        arguments = ", ".join([*places, "ptr null", "i64 0", f"i64 {extent}", "ptr null", values])
         code = w.value(f"call i32 {inlined_name(self.number)}({arguments})")
         self._expect_done(code)
 
@@ -260,7 +261,8 @@ class _Call:
             if extent <= 0:
                 continue
             phase = w.value(f"load ptr, ptr {w.address(phases, 8 * p)}")
-            args = f"ptr {w.list_place(count)}, ptr {dims}, i64 0, i64 {extent}, ptr null"
+            args = f"ptr {w.list_place(count)}, ptr {dims}, i64 0, i64 {extent}, ptr null, "
+            args += f"ptr {w.address('%m', offsets['kernel_values'])}"
             self._expect_done(w.value(f"call i32 {phase}({args})"))
 
     def _expect_done(self, code: str) -> None:

@@ -19,25 +19,26 @@ typedef struct phase_run {
     rvm_phase phase;
     int64_t extent, step; /* after each `step` rounds there is a look at the host */
     uint32_t parts;
-    _Atomic uint64_t first_trap; /* part and code of the first slice that trapped, or NO_TRAP */
+    _Atomic uint64_t first_trap; /* part and status of the first slice that trapped, or NO_TRAP */
+    int64_t (*values)[2];        /* what each part says of its trap */
     _Atomic int32_t stop;        /* the trap by which the host ends the run, or 0 */
 } phase_run;
 
 #define NO_TRAP UINT64_MAX
 
-int32_t kernel_trap(rvm_machine *m, const rvm_kernel *kernel, int32_t code) {
-    if (code == RVM_TRAP_INDEX_OUT_OF_RANGE) {
-        return trap_set(m, code, "an index in `%s` is outside its axis", kernel->name);
+int32_t kernel_trap(rvm_machine *m, const rvm_kernel *kernel, int32_t status, const int64_t *values) {
+    const uint32_t code = (uint32_t)status & 0xff, reason = (uint32_t)status >> RVM_STATUS_REASON_SHIFT & 0xff;
+    if (reason && reason <= RVM_NUM_TRAP_REASONS && code < RVM_NUM_TRAPS) {
+        trap_tell(m, kernel->name, reason, status & RVM_STATUS_UNSIGNED, values);
+        return (int32_t)code;
     }
-    if (code < 0 || code >= RVM_NUM_TRAPS) {
-        code = RVM_TRAP_BAD_VALUE;
-    }
-    return trap_set(m, code, "`%s` stopped", kernel->name);
+    /* A kernel of the host says a code alone. */
+    return trap_set(m, status > 0 && status < RVM_NUM_TRAPS ? status : RVM_TRAP_BAD_VALUE, "`%s` stopped", kernel->name);
 }
 
 /* The slice that comes first decides, as it does where slices run one after the other. */
-static void note_trap(phase_run *run, uint32_t part, int32_t code) {
-    uint64_t mine = (uint64_t)part << 32 | (uint32_t)code;
+static void note_trap(phase_run *run, uint32_t part, int32_t status) {
+    uint64_t mine = (uint64_t)part << 32 | (uint32_t)status;
     uint64_t first = atomic_load(&run->first_trap);
     while (mine < first && !atomic_compare_exchange_weak(&run->first_trap, &first, mine)) {
     }
@@ -69,9 +70,9 @@ static void run_part(void *context, uint32_t part, bool is_caller) {
         if ((begin > 0 || part > 0) && is_over(run, part, is_caller)) {
             return;
         }
-        int32_t code = run->phase(args, m->kernel_dims, begin, end, m->scratch);
-        if (code) {
-            note_trap(run, part, code);
+        int32_t status = run->phase(args, m->kernel_dims, begin, end, m->scratch, run->values[part]);
+        if (status) {
+            note_trap(run, part, status);
             return;
         }
     }
@@ -92,6 +93,7 @@ static uint32_t slices(const rvm_machine *m, const rvm_kernel *kernel, int64_t e
     }
     uint64_t parts = units / SLICE_UNITS;
     parts = parts < m->num_threads ? parts : m->num_threads;
+    parts = parts < POOL_MAX_THREADS ? parts : POOL_MAX_THREADS;
     return (uint32_t)(parts < (uint64_t)extent ? parts : (uint64_t)extent);
 }
 
@@ -120,6 +122,8 @@ static void share_out(phase_run *run, uint64_t units) {
 static int32_t run_long_phase(rvm_machine *m, const rvm_kernel *kernel, uint32_t phase, int64_t extent, int64_t work,
                               uint64_t units) {
     phase_run run = {.machine = m, .kernel = kernel, .phase = kernel->phases[phase], .extent = extent};
+    int64_t values[POOL_MAX_THREADS][2];
+    run.values = values;
     const int64_t steps = work / SLICED_WORK + 1;
     run.step = extent / steps + (extent % steps != 0);
     run.parts = slices(m, kernel, extent, units);
@@ -131,7 +135,8 @@ static int32_t run_long_phase(rvm_machine *m, const rvm_kernel *kernel, uint32_t
     if (trap) {
         return trap; /* trap_poll has written the message */
     }
-    return first_trap == NO_TRAP ? 0 : kernel_trap(m, kernel, (int32_t)(uint32_t)first_trap);
+    return first_trap == NO_TRAP ? 0
+                                 : kernel_trap(m, kernel, (int32_t)(uint32_t)first_trap, values[first_trap >> 32]);
 }
 
 static int32_t run_phase(rvm_machine *m, const rvm_kernel *kernel, uint32_t phase, int64_t work, uint64_t units) {
@@ -146,8 +151,8 @@ static int32_t run_phase(rvm_machine *m, const rvm_kernel *kernel, uint32_t phas
     if (units >= 2 * SLICE_UNITS || work >= SLICED_WORK) {
         return run_long_phase(m, kernel, phase, extent, work, units);
     }
-    trap = kernel->phases[phase](m->kernel_args, m->kernel_dims, 0, extent, m->scratch);
-    return trap ? kernel_trap(m, kernel, trap) : 0;
+    const int32_t status = kernel->phases[phase](m->kernel_args, m->kernel_dims, 0, extent, m->scratch, m->kernel_values);
+    return status ? kernel_trap(m, kernel, status, m->kernel_values) : 0;
 }
 
 int32_t kernel_run_phases(rvm_machine *m, const rvm_kernel *kernel, int64_t work, uint64_t units) {

@@ -18,8 +18,8 @@ int32_t kernel_run_phases(rvm_machine *m, const rvm_kernel *kernel, int64_t work
 /* Writes `worker_args`: a row of arguments for each part but the first, with private memory of its own. False where
  * memory is short: then the caller works alone. */
 bool kernel_worker_args(rvm_machine *m, const rvm_kernel *kernel, uint32_t parts);
-/* Says why a phase that returned `code` stopped; returns the trap. */
-int32_t kernel_trap(rvm_machine *m, const rvm_kernel *kernel, int32_t code);
+/* Says why a phase that returned `status` stopped, with the `values` it left; returns the trap. */
+int32_t kernel_trap(rvm_machine *m, const rvm_kernel *kernel, int32_t status, const int64_t *values);
 int32_t kernel_dim_trap(rvm_machine *m, const rvm_kernel *kernel, int32_t trap);
 
 static inline bool kernel_wants(const rvm_dim *size) {

@@ -51,6 +51,7 @@ typedef struct rvm_trap_record {
     uint32_t num_frames, num_inner, num_registers;
     uint64_t skipped;
     char message[256];
+    const char *kernel; /* what the message is about, if a kernel met a value; or null */
     rvm_trace_frame frames[2 * RVM_TRACE_FRAMES];
     rvm_trace_register registers[RVM_TRACE_REGISTERS];
 } rvm_trap_record;
@@ -87,6 +88,7 @@ typedef struct rvm_machine {
     void **kernel_args;
     uint64_t *kernel_slots; /* scalar operands */
     int64_t *kernel_dims;   /* variables, then strides */
+    int64_t kernel_values[2]; /* what the phase that trapped last says of it */
     rvm_tensor **kernel_results;
     void **worker_args; /* rows like kernel_args, in `worker_memory` */
     uint8_t *scratch, *private_memory, *worker_memory;
@@ -154,6 +156,8 @@ void frame_pop_slow(rvm_machine *m);
 
 /* trap.c */
 int32_t trap_set(rvm_machine *m, int32_t code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Sets the message of a row of the table of reasons, numbered from 1, and what a kernel says of it. */
+void trap_tell(rvm_machine *m, const char *kernel, uint32_t reason, bool is_unsigned, const int64_t *values);
 int32_t trap_out_of_memory(rvm_machine *m);
 int32_t trap_empty_reference(rvm_machine *m);
 void trap_unwind(rvm_machine *m, rvm_frame *frame, const uint16_t *pc, int32_t code);

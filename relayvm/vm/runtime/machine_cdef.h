@@ -18,6 +18,7 @@ typedef struct {
     uint32_t num_frames, num_inner, num_registers;
     uint64_t skipped;
     char message[256];
+    const char *kernel;
     rvm_trace_frame frames[100];
     rvm_trace_register registers[32];
 } rvm_trap_record;
@@ -158,7 +159,8 @@ const char *rvm_program_source_name(const rvm_program *program, uint32_t source)
 const char *rvm_program_source_text(const rvm_program *program, uint32_t source);
 const char *rvm_program_kernel_name(const rvm_program *program, uint32_t kernel);
 bool rvm_kernel_bind(rvm_program *program, uint32_t kernel, const uint64_t *phases, uint32_t num_phases);
-int32_t rvm_kernel_empty(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch);
+int32_t rvm_kernel_empty(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch,
+                         int64_t *values);
 uint64_t rvm_kernel_empty_address(void);
 
 extern "Python" int32_t relayvm_poll(void *context);

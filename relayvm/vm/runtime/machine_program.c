@@ -82,12 +82,14 @@ bool rvm_kernel_bind(rvm_program *program, uint32_t kernel, const uint64_t *phas
     return true;
 }
 
-int32_t rvm_kernel_empty(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+int32_t rvm_kernel_empty(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch,
+                         int64_t *values) {
     (void)args;
     (void)dims;
     (void)begin;
     (void)end;
     (void)scratch;
+    (void)values;
     return 0;
 }
 

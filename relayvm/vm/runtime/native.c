@@ -282,8 +282,8 @@ static uint64_t native_tensor(rvm_machine *m, uint32_t dtype, uint32_t rank, con
     return object_word(tensor_new(&m->heap, (uint8_t)dtype, rank, dims, elements));
 }
 
-static int32_t native_stopped(rvm_machine *m, uint32_t kernel, int32_t code) {
-    return kernel_trap(m, &m->program->kernels[kernel], code);
+static int32_t native_stopped(rvm_machine *m, uint32_t kernel, int32_t status) {
+    return kernel_trap(m, &m->program->kernels[kernel], status, m->kernel_values);
 }
 
 /* Records one function that a trap leaves, and drops what it owns. `code` is 0 for those that wait for a call. */
@@ -386,6 +386,7 @@ static const struct {
     {"profile", offsetof(rvm_machine, profile)},
     {"kernel_calls", offsetof(rvm_machine, kernel_calls)},
     {"kernel_dims", offsetof(rvm_machine, kernel_dims)},
+    {"kernel_values", offsetof(rvm_machine, kernel_values)},
     {"kernels", offsetof(rvm_machine, native.kernels)},
     {"memory_shapes", offsetof(rvm_machine, native.memory_shapes)},
     {"new_cells", offsetof(rvm_machine, heap.new_cells)},

@@ -126,7 +126,7 @@ typedef struct rvm_in_place {
 
 /* `args` holds the operands and, where a kernel has private memory, its address. */
 typedef int32_t (*rvm_phase)(void *const *args, const int64_t *dims, int64_t begin, int64_t end,
-                             void *scratch);
+                             void *scratch, int64_t *values);
 
 typedef struct rvm_kernel {
     const char *name;

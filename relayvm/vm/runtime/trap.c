@@ -1,6 +1,7 @@
 /* Traps and safepoints: the record of a failed run, the release of its frames, limits and interrupts. */
 #include "machine.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +11,40 @@ int32_t trap_set(rvm_machine *m, int32_t code, const char *format, ...) {
     va_start(list, format);
     vsnprintf(m->trap.message, sizeof m->trap.message, format, list);
     va_end(list);
+    m->trap.kernel = NULL;
     return code;
+}
+
+static int write_value(char *out, size_t room, char kind, int64_t value, bool is_unsigned) {
+    if (kind == 'g') {
+        double number;
+        memcpy(&number, &value, sizeof number);
+        return snprintf(out, room, "%g", isnan(number) ? (double)NAN : number);
+    }
+    return is_unsigned ? snprintf(out, room, "%llu", (unsigned long long)value)
+                       : snprintf(out, room, "%lld", (long long)value);
+}
+
+void trap_tell(rvm_machine *m, const char *kernel, uint32_t reason, bool is_unsigned, const int64_t *values) {
+#define TEXT(text) text,
+    static const char *const texts[RVM_NUM_TRAP_REASONS] = {RVM_TRAP_REASONS(TEXT)};
+#undef TEXT
+    char *out = m->trap.message;
+    size_t left = sizeof m->trap.message;
+    unsigned shown = 0;
+    for (const char *c = texts[reason - 1]; *c && left > 32; c++) {
+        if (*c == '%' && shown < 2) {
+            const int written = write_value(out, left, *++c, values[shown], is_unsigned && shown == 0);
+            shown++;
+            out += written;
+            left -= (size_t)written;
+        } else {
+            *out++ = *c;
+            left--;
+        }
+    }
+    *out = 0;
+    m->trap.kernel = kernel;
 }
 
 int32_t trap_named(rvm_machine *m, uint16_t code) {

@@ -126,7 +126,8 @@ const char *rvm_program_kernel_name(const rvm_program *program, uint32_t kernel)
 /* Gives a kernel its phases, as addresses; false if there is no such kernel or their number is wrong. */
 bool rvm_kernel_bind(rvm_program *program, uint32_t kernel, const uint64_t *phases, uint32_t num_phases);
 /* A phase that does nothing: what a program costs outside its kernels is measured with it. */
-int32_t rvm_kernel_empty(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch);
+int32_t rvm_kernel_empty(void *const *args, const int64_t *dims, int64_t begin, int64_t end, void *scratch,
+                         int64_t *values);
 uint64_t rvm_kernel_empty_address(void);
 
 #endif

@@ -243,7 +243,9 @@ static int run(rvm_vm *vm, const callee *called, const rvm_value *const *argumen
         made->args[i].word = 0; /* taken */
     }
     if (answer > 0) {
-        return library_fail(error, trap_code(answer), "%s", rvm_machine_trap(vm->machine)->message);
+        const rvm_trap_record *trap = rvm_machine_trap(vm->machine);
+        return trap->kernel ? library_fail(error, trap_code(answer), "`%.120s`: %s", trap->kernel, trap->message)
+                            : library_fail(error, trap_code(answer), "%s", trap->message);
     }
     return take_results(vm, called, made, results, error);
 }
@@ -351,7 +353,11 @@ static void write_line(FILE *to, const rvm_program *program, const rvm_trace_fra
 }
 
 static void write_trap(FILE *to, const rvm_program *program, const rvm_trap_record *trap) {
-    fprintf(to, "error[%s]: %s", trap_code(trap->code), trap->message);
+    fprintf(to, "error[%s]: ", trap_code(trap->code));
+    if (trap->kernel) {
+        fprintf(to, "`%s`: ", trap->kernel);
+    }
+    fputs(trap->message, to);
     if (trap->num_frames) {
         write_line(to, program, &trap->frames[0]);
     }

@@ -14,6 +14,9 @@
 #define RVM_NUM_DTYPES 22
 #define RVM_NUM_IMAGE_IMPORTS 3
 #define RVM_NUM_TRAPS 11
+#define RVM_NUM_TRAP_REASONS 18
+#define RVM_STATUS_REASON_SHIFT 8
+#define RVM_STATUS_UNSIGNED 65536
 
 enum {
     RVM_TRAP_NONE = 0,
@@ -30,6 +33,26 @@ enum {
 };
 
 #define RVM_TRAP_CODES(X) X(INDEX_OUT_OF_RANGE, "index-out-of-range") X(SHAPE_MISMATCH, "run-time-shape") X(MATCH_FAILED, "match-failed") X(OUT_OF_MEMORY, "out-of-memory") X(OUT_OF_STEPS, "out-of-steps") X(OUT_OF_DEPTH, "out-of-depth") X(INTERRUPTED, "interrupted") X(EMPTY_REFERENCE, "empty-reference") X(SIZE_OVERFLOW, "size-overflow") X(BAD_VALUE, "bad-value")
+
+#define RVM_TRAP_REASONS(X) \
+    X("index %d is outside an axis of %d") \
+    X("%d is no size (entry %d)") \
+    X("a size of %d does not broadcast to %d") \
+    X("%d is neither a size nor -1 (entry %d)") \
+    X("entry %d of the new shape takes a size over, and there are %d") \
+    X("%d sizes of the new shape are -1") \
+    X("%d elements do not fit a shape whose sizes hold %d") \
+    X("%d is no place for new axes in a rank of %d") \
+    X("axis %d is outside a rank of %d") \
+    X("axis %d is named twice") \
+    X("axis %d has size %d, not 1") \
+    X("the stride of axis %d is 0") \
+    X("%d elements are asked of an axis of %d") \
+    X("a pad of %d does not fit an axis of %d") \
+    X("a distance of %g in steps of %g has no finite number of elements") \
+    X("a scale of %g is not between 0 and %g") \
+    X("an axis of size 0 cannot be resized to %d") \
+    X("row %d is outside a tensor of %d rows")
 
 enum {
     RVM_ACCESS_DENSE = 0,

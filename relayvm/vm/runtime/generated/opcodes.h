@@ -973,6 +973,6 @@ enum {
 #define RVM_NUM_OPCODES 475
 #define RVM_NUM_FUSED 490 /* their opcodes follow */
 /* Of the version and of the instructions: see rvm_native_abi. */
-#define RVM_NATIVE_SALT UINT64_C(0xba8773d6d30e8d2b)
+#define RVM_NATIVE_SALT UINT64_C(0x69f804996fc867ff)
 
 #endif
