@@ -42,7 +42,7 @@ def test_a_page_and_a_trace_are_written(command, executable, given, tmp_path) ->
     done = command("profile", executable, *given, *files)
     assert (done.code, done.err) == (0, "")
     assert page.read_text().startswith("<!DOCTYPE html>") and "nn_dense" in page.read_text()
-    slices = [row for row in json.loads(trace.read_text())["traceEvents"] if row["ph"] == "X"]
+    slices = [row for row in json.loads(trace.read_text())["traceEvents"] if row["ph"] == "B"]
     assert {row["cat"] for row in slices} == {"function", "kernel"}
 
 
@@ -64,7 +64,7 @@ def test_a_trace_that_has_no_room_says_what_it_lacks(
     monkeypatch.setattr(profile_commands, "MOST_EVENTS", 1)
     done = command("profile", executable, *given, "--trace", tmp_path / "t.json")
     assert done.code == 0 and done.err.startswith("note: the trace lacks ")
-    assert len(json.loads((tmp_path / "t.json").read_text())["traceEvents"]) == 3
+    assert len(json.loads((tmp_path / "t.json").read_text())["traceEvents"]) == 4
 
 
 @pytest.mark.parametrize("option", ["--html", "--trace"])

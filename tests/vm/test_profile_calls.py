@@ -63,6 +63,12 @@ def function_calls(profile: Profile) -> dict[str, int]:
     return {row.name: row.calls for row in profile.functions}
 
 
+def fib_depths(n: int) -> list[int]:
+    """Return how deep each call of fib lies, in their order."""
+    inner = [1 + depth for k in (n - 1, n - 2) if n > 1 for depth in fib_depths(k)]
+    return [0, *inner]
+
+
 def fib_calls(n: int) -> int:
     return 1 if n < 2 else 1 + fib_calls(n - 1) + fib_calls(n - 2)
 
@@ -186,14 +192,25 @@ def test_a_number_of_events_is_checked(vm: VirtualMachine, events: Any) -> None:
 
 def test_a_trace_is_json_of_nested_slices(vm: VirtualMachine) -> None:
     document = json.loads(vm.profile(4, X, events=1000).trace_json())
-    slices = [row for row in document["traceEvents"] if row["ph"] == "X"]
+    ends = [row for row in document["traceEvents"] if row["ph"] != "M"]
     assert document["otherData"] == {"entry": "main", "engine": vm.engine, "lost events": 0}
-    assert all(row["dur"] >= 0 and row["ts"] >= 0 for row in slices)
-    assert {row["cat"] for row in slices} == {"kernel", "function"}
-    outer = min(slices, key=lambda row: row["ts"])
-    assert outer["name"] == "main"
-    end = outer["ts"] + outer["dur"]
-    assert all(row["ts"] + row["dur"] <= end + 0.001 for row in slices)
+    assert ends[0]["name"] == "main"
+    assert {row["cat"] for row in ends if row["ph"] == "B"} == {"kernel", "function"}
+    depths = np.cumsum([{"B": 1, "E": -1}[row["ph"]] for row in ends])
+    assert depths[-1] == 0 and min(depths) == 0 and list(depths).index(0) == len(depths) - 1
+
+
+def test_times_of_a_trace_never_go_back(vm: VirtualMachine) -> None:
+    """As readers see them, who round to nanoseconds."""
+    document = json.loads(vm.profile(12, entry="fib", events=MOST_EVENTS).trace_json())
+    times = [int(row["ts"] * 1000) for row in document["traceEvents"] if row["ph"] != "M"]
+    assert len(times) == 2 * fib_calls(12) and times == sorted(times)
+
+
+def test_slices_lie_in_those_that_called_them(vm: VirtualMachine) -> None:
+    profile = vm.profile(6, entry="fib", events=MOST_EVENTS)
+    depths = [event.depth for event in profile.events]
+    assert depths == fib_depths(6)
 
 
 def test_calls_deeper_than_the_profile_remembers_are_counted(vm: VirtualMachine) -> None:

@@ -69,7 +69,8 @@ class Profiler:
     def read(self, entry: str, measured: Any) -> Profile:
         """Return the profile in an `rvm_profile`."""
         nodes = self._nodes(measured)
-        events = tuple(sorted(self._events(measured), key=lambda e: (e.begin_ns, e.depth)))
+        # By the order in which they began: many begin at the same tick of the clock.
+        events = tuple(event for _, event in sorted(self._events(measured), key=lambda e: e[0]))
         counts = self._counts(measured)
         machine_ns = sum(node.self_ns for node in nodes[1:] if not node.is_kernel)
         return Profile(
@@ -115,22 +116,23 @@ class Profiler:
             for name, parent, row, ticks, whole in zip(names, parents, rows, own, total)
         )
 
-    def _events(self, measured: Any) -> Iterator[Event]:
+    def _events(self, measured: Any) -> Iterator[tuple[int, Event]]:
+        """Return events as they end, with the place of their beginnings."""
         ratio = measured.time_ns / measured.ticks if measured.ticks else 0.0
         start, last = measured.first_ticks, 0.0
-        waiting: list[tuple[int, float]] = []
+        waiting: list[tuple[int, int, float]] = []
         for i in range(measured.num_events):
             row = measured.events[i]
             last = (row.ticks - start) * ratio
             if row.code != _END:
-                waiting.append((row.code, last))
+                waiting.append((i, row.code, last))
             elif waiting:
-                code, begin = waiting.pop()
-                yield Event(*self._name(code), begin, last, len(waiting))
+                place, code, begin = waiting.pop()
+                yield place, Event(*self._name(code), begin, last, len(waiting))
         # What a trap left, or was still at work when there was no room for more.
         while waiting:
-            code, begin = waiting.pop()
-            yield Event(*self._name(code), begin, last, len(waiting))
+            place, code, begin = waiting.pop()
+            yield place, Event(*self._name(code), begin, last, len(waiting))
 
     # --- rows -------------------------------------------------------------------------------------
 
