@@ -82,7 +82,56 @@ OPEN = {
        @use(fn (%a: Tensor[(16), float32]) { max(%a) }, @double(%x)))
     }""",
 }
-ORDERS = (["defunctionalize"], ["to_cps", "defunctionalize"], ["defunctionalize", "to_cps"])
+# Functions that are used at exact and at open sizes.
+BOTH = {
+    "parameters": """
+    def @open(%f: fn (Tensor[(8), float32]) -> Tensor[(?,), float32], %x: Tensor[(8), float32]) {
+      %f(%x)
+    }
+    def @exact(%f: fn (Tensor[(8), float32]) -> Tensor[(16), float32], %x: Tensor[(8), float32])
+        -> Array[Tensor[(16), float32]] {
+      array.push(array.new(1), %f(%x))
+    }
+    def @main(%x: Tensor[(8), float32]) { (@open(@double, %x), @exact(@double, %x)) }""",
+    "a function of any size": """
+    def @use(%f: fn (Tensor[(8), float32]) -> Tensor[(?,), float32], %x: Tensor[(8), float32]) {
+      %f(%x)
+    }
+    def @main(%x: Tensor[(8), float32]) {
+      let %h = fn (%a: Tensor[(?,), float32]) { concatenate((%a, %a), axis=0) };
+      let %e = fn (%a: Tensor[(8), float32]) { array.push(array.new(1), %a) };
+      (@use(%h, %x), %e(%x))
+    }""",
+    "a reference to a result": """
+    def @open(%f: fn (Tensor[(8), float32]) -> Tensor[(?,), float32], %x: Tensor[(8), float32]) {
+      %f(%x)
+    }
+    def @exact(%f: fn (Tensor[(8), float32]) -> Tensor[(16), float32], %x: Tensor[(8), float32])
+        -> ref(Tensor[(16), float32]) {
+      ref(%f(%x))
+    }
+    def @main(%x: Tensor[(8), float32]) {
+      let %r = @exact(@double, %x);
+      ref_write(%r, ref_read(%r) + 1f);
+      (@open(@double, %x), ref_read(%r), @open(fn (%a: Tensor[(8), float32]) { %a }, %x))
+    }""",
+    "a list": """def @main(%x: Tensor[(8), float32]) {
+      let %l: List[fn (Tensor[(8), float32]) -> Tensor[(?,), float32]] =
+        Cons(@double, Cons(fn (%a: Tensor[(8), float32]) { %a }, Nil));
+      match? (%l) { Cons(%f, Cons(%g, _)) => (%f(%x), %g(%x)) }
+    }""",
+    "two options": """def @main(%x: Tensor[(8), float32]) {
+      (match (Some(@double)) { Some(%f) => array.push(array.new(1), %f(%x)), None => array.new(1) },
+       match (Some(fn (%a: Tensor[(8), float32]) { %a })) { Some(%f) => %f(%x), None => %x })
+    }""",
+}
+ORDERS = (
+    ["defunctionalize"],
+    ["to_cps", "defunctionalize"],
+    ["defunctionalize", "to_cps"],
+    ["defunctionalize", "partial_evaluate"],
+    ["to_cps", "defunctionalize", "partial_evaluate"],
+)
 
 
 def flat(value: object) -> list[object]:
@@ -115,6 +164,26 @@ def test_functions_of_different_sizes_stay_apart(name):
 @pytest.mark.parametrize("name", OPEN)
 def test_functions_that_flow_where_sizes_are_open_are_of_one_type(name):
     check(OPEN[name])
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_functions_at_exact_and_at_open_sizes_keep_what_they_agree_on(name):
+    check(BOTH[name])
+
+
+def test_what_data_held_at_open_sizes_has_no_known_size():
+    text = """
+    type Held { Held(Tensor[(?), float32]) }
+    def @sum8(%v: Tensor[(8), float32]) -> float32 { sum(%v) }
+    def @main(%x: Tensor[(16), float32], %c: bool) {
+      if (%c) { match (Held(%x)) { Held(%v: Tensor[(8), float32]) => @sum8(%v) } } else { sum(%x) }
+    }"""
+    module = infer_types(relayvm.parse(text))
+    after = infer_types(run_passes(module, ["partial_evaluate"], verify=True))
+    x = np.arange(16, dtype="float32")
+    assert Evaluator(after).call("main", (x, np.bool_(False))) == 120
+    with pytest.raises(relayvm.Trap):
+        Evaluator(after).call("main", (x, np.bool_(True)))
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ from relayvm.compiler.transforms.generics_as_data import (
 from relayvm.compiler.transforms.instances import types_at
 from relayvm.compiler.transforms.instantiate import needs_uniform
 from relayvm.compiler.transforms.lift_closures import Lifter
+from relayvm.compiler.transforms.strict_places import joined_sizes
 from relayvm.compiler.transforms.to_anf import function_to_anf
 from relayvm.ir.expr import (
     Call,
@@ -120,11 +121,10 @@ def _has_polymorphic_types(module: Module) -> bool:
 class _FunctionData:
     """The data type of all function values of one type, and what each of its constructors calls.
 
-    `bare` is the type without sizes, `kind` has those on which all of them agree.
+    `kind` has the sizes on which all of them agree.
     """
 
     header: GlobalTypeVar
-    bare: FuncType
     kind: FuncType
     apply: str
     constructors: list[Constructor] = field(default_factory=list)
@@ -134,11 +134,6 @@ class _FunctionData:
     def type(self) -> TypeCall:
         """The type of these function values."""
         return TypeCall(self.header, ())
-
-
-class _WithoutSizes(TypeMap):
-    def dim(self, dim: Dim) -> Dim:
-        return ANY
 
 
 class _WithoutSymbols(TypeMap):
@@ -157,7 +152,6 @@ class _Types(TypeMap):
         self.flows = flows
         self.functions: dict[Type, _FunctionData] = {}
         self.by_name: dict[str, _FunctionData] = {}
-        self.erase = _WithoutSizes()
         self.close = _WithoutSymbols()
 
     def _image(self, type_: Type, parts: tuple[Type, ...]) -> Type:
@@ -168,11 +162,12 @@ class _Types(TypeMap):
         found = self.functions.get(key)
         if found is None:
             name = self.fresh(f"Fn{len(self.functions)}")
-            bare = _mapped(self.erase, image)
-            found = _FunctionData(GlobalTypeVar(name), bare, kind, self.fresh(f"apply_{name}"))
+            found = _FunctionData(GlobalTypeVar(name), kind, self.fresh(f"apply_{name}"))
             self.functions[key] = self.by_name[name] = found
-        elif found.kind != kind:
-            found.kind = found.bare
+        else:
+            joined = joined_sizes(found.kind, kind)
+            assert isinstance(joined, FuncType)
+            found.kind = joined
         return found.type
 
     def fresh(self, name: str) -> str:
@@ -198,13 +193,9 @@ class _Defunctionalizer:
             )
             self.data[name] = replace(old, constructors=constructors)
         lifter = _DataLifter(self.types)
-        functions: dict[str, Function] = {}
-        for name, function in self.module.functions.items():
-            plain = function
-            if not is_primitive(function):
-                plain = function_to_anf(expanded(function, (Constructor, GlobalVar), self.module))
-            copy = _DataCopier(self.types, self.data).copy(plain)
-            assert isinstance(copy, Function)
+        # All types are known before values of them are called.
+        functions = {name: self._copy(f) for name, f in self.module.functions.items()}
+        for name, copy in functions.items():
             functions[name] = copy if is_primitive(copy) else lifter.run(name, copy)
         functions.update(lifter.lifted)
         made = self._used(functions)
@@ -213,6 +204,14 @@ class _Defunctionalizer:
         functions = {n: replace(f, checked_type=None) for n, f in functions.items()}
         types = {**self.data, **{d.header.name: _definition(d) for d in made}}
         return replace(self.module, functions=functions, types=types)
+
+    def _copy(self, function: Function) -> Function:
+        plain = function
+        if not is_primitive(function):
+            plain = function_to_anf(expanded(function, (Constructor, GlobalVar), self.module))
+        copy = _DataCopier(self.types, self.data).copy(plain)
+        assert isinstance(copy, Function)
+        return copy
 
     def _used(self, functions: dict[str, Function]) -> list[_FunctionData]:
         """Return the data types of functions that the program mentions, in order of first use."""
@@ -283,7 +282,7 @@ class _DataLifter(Lifter):
         assert isinstance(head, TypeCall)
         data = self.types.by_name[head.func.name]
         result = Call(GlobalVar(data.apply), (callee, *call.args), span=call.span)
-        if call.checked_type == data.bare.ret_type:
+        if call.checked_type == data.kind.ret_type:
             return result
         known = Var("result", call.checked_type, span=call.span)
         return Let(known, result, known, span=call.span)

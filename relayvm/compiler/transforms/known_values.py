@@ -27,8 +27,14 @@ from relayvm.ir.expr import (
     PatternWildcard,
     Var,
 )
-from relayvm.ir.types import FuncType, ShapeArg, TensorType, Type, TypeParam, TypeVar
-from relayvm.ir.visit import free_vars, rewrite_pattern, substitute_in_type, type_walk
+from relayvm.ir.types import FuncType, ShapeArg, TensorType, TupleType, Type, TypeParam, TypeVar
+from relayvm.ir.visit import (
+    free_type_vars,
+    free_vars,
+    rewrite_pattern,
+    substitute_in_type,
+    type_walk,
+)
 from relayvm.ops.operator import Operator
 
 FOLDED_BYTES = 1 << 16
@@ -151,6 +157,11 @@ def is_open(type_: Type | None) -> bool:
     )
 
 
+def is_sized(type_: Type) -> bool:
+    """Return True for a type with sizes in it."""
+    return any(isinstance(part, TensorType) and part.shape for part in type_walk(type_))
+
+
 def measure_of(value: Value) -> float | None:
     """Return what tells how large a known argument is, None where nothing is known."""
     known = value.known
@@ -199,23 +210,29 @@ def args_of_instance(
     return tuple(given) if len(given) == len(found) else ()
 
 
-def fits_pattern(pattern: Pattern, value: Value, bound: dict[Var, Value]) -> bool | None:
-    """Return whether a value fits, binding variables; None if that is not known."""
-    waiting = [(pattern, value)]
+def fits_pattern(
+    pattern: Pattern, value: Value, bound: dict[Var, tuple[Value, Type | None]]
+) -> bool | None:
+    """Return whether a value fits, binding variables to what they get, with the type of the field
+    that held it where this depends on no type parameters; None if that is not known.
+    """
+    waiting: list[tuple[Pattern, Value, Type | None]] = [(pattern, value, None)]
     unknown = False
     while waiting:
-        lhs, item = waiting.pop()
+        lhs, item, held = waiting.pop()
         match lhs:
             case PatternWildcard():
                 pass
             case PatternVar():
-                bound[lhs.var] = item
+                is_closed = held is not None and not free_type_vars(held)
+                bound[lhs.var] = item, held if is_closed else None
             case PatternTuple() if isinstance(item.known, Fields):
-                waiting.extend(zip(lhs.patterns, item.known.fields))
+                kinds = held.fields if isinstance(held, TupleType) else (None,) * len(lhs.patterns)
+                waiting.extend(zip(lhs.patterns, item.known.fields, kinds))
             case PatternConstructor() if isinstance(item.known, Data):
                 if lhs.constructor.index != item.known.constructor.index:
                     return False
-                waiting.extend(zip(lhs.patterns, item.known.fields))
+                waiting.extend(zip(lhs.patterns, item.known.fields, lhs.constructor.inputs))
             case PatternConstructor() if isinstance(item.known, Constructor):
                 if lhs.constructor.index != item.known.index:
                     return False

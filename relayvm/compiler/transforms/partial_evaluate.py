@@ -32,6 +32,7 @@ from relayvm.compiler.transforms.known_values import (
     fits_pattern,
     folded_call,
     is_open,
+    is_sized,
     measure_of,
     renewed_pattern,
     type_instance,
@@ -59,7 +60,7 @@ from relayvm.ir.expr import (
 )
 from relayvm.ir.intrinsics import Intrinsic
 from relayvm.ir.module import Module
-from relayvm.ir.types import FuncType, Type, TypeParam
+from relayvm.ir.types import FuncType, TensorType, TupleType, Type, TypeParam
 from relayvm.ir.visit import (
     free_vars,
     renewed_params,
@@ -232,18 +233,60 @@ class _Evaluator:
                 value = Value(Closure(node.value, env, node.var))
             else:
                 value = yield self.value(node.value, env, block)
-            env.values[node.var] = yield self.widened(value, node.var.type_annotation, env, block)
+            place = node.var.type_annotation, node.value.checked_type
+            env.values[node.var] = yield self.widened(value, *place, env, block)
             node = node.body
         return cast(Value, (yield self.value(node, env, block)))
 
-    def widened(self, value: Value, type_: Type | None, env: Env, block: Block) -> Recursive[Value]:
-        """Return a value of a declared type: one with sizes `?` keeps them, and one of which
-        nothing else is known is as general as that.
+    def widened(
+        self, value: Value, type_: Type | None, source: Type | None, env: Env, block: Block
+    ) -> Recursive[Value]:
+        """Return a value of a declared type, where one of the type `source` is put: one with sizes
+        `?` keeps them, one that had them loses them, and one of which nothing else is known is as
+        general as that.
         """
-        if type_ is None or not (is_open(type_) or self.is_generalised(value, type_)):
+        if type_ is None:
+            return value
+        if is_open(type_) or self.is_generalised(value, type_):
+            atom = yield self.reify(value, block)
+            return Value(atom=block.bind(atom, "v", env.type(type_)), home=block)
+        if not is_open(source):
+            return value
+        return cast(Value, (yield self.sized(value, env.type(type_), block)))
+
+    def sized(self, value: Value, type_: Type | None, block: Block) -> Recursive[Value]:
+        """Return a value that residual code has by a type with the sizes of this one. What is known
+        of data and functions stays known.
+        """
+        known = value.known
+        if isinstance(known, Fields) and isinstance(type_, TupleType):
+            fields: list[Value] = []
+            for field, kind in zip(known.fields, type_.fields):
+                fields.append((yield self.sized(field, kind, block)))
+            return Value(Fields(tuple(fields)))
+        is_plain = isinstance(type_, TensorType) and bool(type_.shape)
+        if type_ is None or not (is_plain or (known is None and is_sized(type_))):
             return value
         atom = yield self.reify(value, block)
-        return Value(atom=block.bind(atom, "v", env.type(type_)), home=block)
+        if isinstance(atom, Var) and atom.type_annotation == type_:
+            return value
+        return Value(atom=block.bind(atom, "v", type_), home=block)
+
+    def taken(
+        self, value: Value, held: Type | None, var: Var, env: Env, block: Block
+    ) -> Recursive[Value]:
+        """Return a value that a pattern takes out of data, which held it as one of a type."""
+        declared = var.type_annotation or var.checked_type
+        value = yield self.opened(value, held, env, block)
+        if is_open(held) and not is_open(declared):
+            return cast(Value, (yield self.sized(value, env.type(declared), block)))
+        return cast(Value, (yield self.opened(value, declared, env, block)))
+
+    def opened(self, value: Value, type_: Type | None, env: Env, block: Block) -> Recursive[Value]:
+        """Return a value that was chosen or held where sizes were `?`: nobody knows them now."""
+        if not is_open(type_):
+            return value
+        return cast(Value, (yield self.sized(value, env.type(type_), block)))
 
     def is_generalised(self, value: Value, type_: Type) -> bool:
         """Return True if residual code may give a value a more general type than the declared."""
@@ -325,7 +368,8 @@ class _Evaluator:
         cond = self.atom(node.cond, env)
         if isinstance(cond.known, Constant):
             branch = node.true_branch if cond.known.data else node.false_branch
-            return cast(Value, (yield self.run(branch, env, block)))
+            chosen = yield self.run(branch, env, block)
+            return cast(Value, (yield self.opened(chosen, node.checked_type, env, block)))
         yield self.materialize_all(block)
         test = yield self.reify(cond, block)
         branches = yield self.branches([node.true_branch, node.false_branch], [{}, {}], env, block)
@@ -363,11 +407,13 @@ class _Evaluator:
     def match(self, node: Match, env: Env, block: Block) -> Recursive[Value]:
         data = self.atom(node.data, env)
         for clause in node.clauses:
-            bound: dict[Var, Value] = {}
+            bound: dict[Var, tuple[Value, Type | None]] = {}
             fits = fits_pattern(clause.lhs, data, bound)
             if fits:
-                env.values.update(bound)
-                return cast(Value, (yield self.run(clause.rhs, env, block)))
+                for var, (value, held) in bound.items():
+                    env.values[var] = yield self.taken(value, held, var, env, block)
+                chosen = yield self.run(clause.rhs, env, block)
+                return cast(Value, (yield self.opened(chosen, node.checked_type, env, block)))
             if fits is None:
                 break
         yield self.materialize_all(block)
@@ -398,7 +444,8 @@ class _Evaluator:
         key_of = target.known if isinstance(target.known, Reference) else None
         if isinstance(node, RefRead):
             if key_of is not None and key_of in self.store:
-                return self.store[key_of]
+                held = self.store[key_of]
+                return cast(Value, (yield self.opened(held, node.checked_type, env, block)))
             atom = yield self.reify(target, block)
             return self.dynamic(node, RefRead(atom, span=node.span), env, block)
         value = self.atom(node.value, env)
@@ -437,7 +484,8 @@ class _Evaluator:
             if types is not None and not (seen_here and isinstance(function.atom, Var)):
                 measure = tuple(map(measure_of, args))
                 if self.may_follow(closure, measure):
-                    return cast(Value, (yield self.follow(closure, args, types, measure, block)))
+                    given = list(zip(args, (a.checked_type for a in node.args)))
+                    return cast(Value, (yield self.follow(closure, given, types, measure, block)))
             if not isinstance(callee, (GlobalVar, Function)):
                 type_args = args_of_instance(closure, types)
         yield self.materialize_all(block)
@@ -475,7 +523,7 @@ class _Evaluator:
     def follow(
         self,
         closure: Closure,
-        args: Sequence[Value],
+        args: Sequence[tuple[Value, Type | None]],
         types: Mapping[TypeParam, Type | Dim],
         measure: Measure,
         block: Block,
@@ -487,12 +535,13 @@ class _Evaluator:
         env = Env(closure.env, types)
         if closure.own is not None:
             env.values[closure.own] = Value(closure)
-        for param, value in zip(function.params, args):
+        for param, (value, given) in zip(function.params, args):
             declared = param.type_annotation or param.checked_type
-            env.values[param] = yield self.widened(value, declared, env, block)
+            env.values[param] = yield self.widened(value, declared, given, env, block)
         result = yield self.run(function.body, env, block)
         running.pop()
-        return cast(Value, (yield self.widened(result, function.ret_type, env, block)))
+        place = function.ret_type, function.body.checked_type
+        return cast(Value, (yield self.widened(result, *place, env, block)))
 
     def operator(
         self, node: Call, op: Op, args: Sequence[Value], env: Env, block: Block

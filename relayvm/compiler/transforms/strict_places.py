@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from relayvm.base.dims import ANY, Dim, dim_variables
+from relayvm.base.shapes import join_dims
 from relayvm.ir.intrinsics import is_array
 from relayvm.ir.module import TypeData
 from relayvm.ir.types import (
@@ -109,6 +110,18 @@ class StrictPlaces:
                 if found - self._params[name]:
                     self._params[name] = frozenset(found)
                     changes = True
+
+
+def joined_sizes(a: Type, b: Type) -> Type:
+    """Return a type with `?` where two that differ in sizes only have others."""
+    if a == b:
+        return a
+    waiting, rows = [(a, b)], list[Dim]()
+    while waiting:
+        one, other = waiting.pop()
+        rows += map(join_dims, _dims(one), _dims(other))
+        waiting.extend(reversed(list(zip(type_children(one), type_children(other)))))
+    return with_sizes(a, iter(rows))
 
 
 def with_sizes(type_: Type, sizes: Iterator[Dim]) -> Type:
