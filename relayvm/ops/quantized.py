@@ -274,7 +274,6 @@ def _(c: Composer, types: Sequence[Any], args: Sequence[Any], attrs: dict[str, A
     "qnn.simulated_dequantize",
     fusion=Fusion.ELEMENTWISE,
     ignored=("out_dtype",),
-    no_gradient="it is there to search for scales",
 )
 def simulated_dequantize(
     data: Float,

@@ -44,6 +44,24 @@ def test_a_scale_gets_the_sum_of_what_it_multiplies(scale: Any, axis: int, known
     assert np.allclose(found, np.reshape(want, np.shape(scale)))
 
 
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("code", [0, 2])
+@pytest.mark.parametrize(("scale", "axis"), [(2.0, -1), ([2.0], 0), ([2.0, 3.0, 4.0], 1)])
+def test_simulated_numbers_pass_slopes_to_data_and_scale(
+    scale: Any, axis: int, code: int, dtype: str, known: bool
+) -> None:
+    scales = np.array(scale, np.float32)
+    values = [X.astype(dtype), np.array(code, np.int32), scales, np.array(3, np.int32)]
+    g = SLOPES.astype(dtype)
+    of_data, of_scale = gradients("qnn.simulated_dequantize", values, g, {"axis": axis}, known)
+    each = SLOPES * (X.astype(np.float32) - 3) if code else np.zeros_like(SLOPES)
+    want = each.sum() if np.size(scale) == 1 else each.sum(1 - axis)
+    assert (of_data.dtype, of_scale.dtype) == (np.dtype(dtype), np.float32)
+    assert np.allclose(of_data, SLOPES * (scales if code else 1))
+    assert np.allclose(of_scale, np.reshape(want, np.shape(scale)))
+
+
 def test_a_range_moves_with_its_start_and_spreads_with_its_step() -> None:
     ends = [np.array(v) for v in (0.5, 2.3, 0.25)]
     g = np.random.default_rng(1).normal(0, 1, 8)
