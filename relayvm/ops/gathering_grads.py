@@ -255,7 +255,6 @@ def _undone_tensors(
 @operator(
     "scatter_elements_grad",
     fusion=Fusion.OPAQUE,
-    no_gradient="only first derivatives",
     value_traps=True,
 )
 def scatter_elements_grad(
@@ -308,9 +307,7 @@ def _(grad: Tensor, data: Tensor, indices: Tensor, updates: Tensor, **attrs: Any
     return _undone_tensors((grad, data, indices, updates), loops, places, attrs["reduction"])
 
 
-@operator(
-    "scatter_nd_grad", fusion=Fusion.OPAQUE, no_gradient="only first derivatives", value_traps=True
-)
+@operator("scatter_nd_grad", fusion=Fusion.OPAQUE, value_traps=True)
 def scatter_nd_grad(
     grad: Float, data: SameDtype, indices: Integer, updates: Float, *, mode: str = "update"
 ) -> TupleType:

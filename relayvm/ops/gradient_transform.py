@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import INT64
 from relayvm.ir.expr import Expr, Tuple, TupleGetItem
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.ops.axes import require_axis
 from relayvm.ops.broadcasting import broadcast_to_like, collapse_sum_like
-from relayvm.ops.creation import ones, shape_of, zeros_like
+from relayvm.ops.creation import ones, ones_like, shape_of, zeros_like
 from relayvm.ops.dynamic import dyn_expand_dims, dyn_reshape, dyn_squeeze
 from relayvm.ops.dynamic_filling import (
     collapse_sum_to,
@@ -270,6 +271,36 @@ def _(call: GradientCall, g: Expr) -> Gradients:
         return g, None, gather_nd(g, call.indices, index_rank=count)
     both = scatter_nd_grad(g, call.data, call.indices, call.updates, mode=call.mode)
     return TupleGetItem(both, 0), None, TupleGetItem(both, 1)
+
+
+# What a scatter gives is a sum of its operands with factors, and both gradients are `grad` times
+# these: the gradients of ones are the factors. They change with the operands for products alone.
+
+
+def _require_factors(name: str, reduction: str) -> None:
+    if reduction == "mul":
+        message = f'operator `{name}` has no gradient: that of products, "mul", is not there'
+        raise error("no-gradient", message)
+
+
+@scatter_elements_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    _require_factors("scatter_elements_grad", call.reduction)
+    operands, axis = (call.data, call.indices, call.updates), call.axis
+    factors = scatter_elements_grad(
+        ones_like(call.grad), *operands, axis=axis, reduction=call.reduction
+    )
+    kept, put = (multiply(TupleGetItem(g, k), TupleGetItem(factors, k)) for k in (0, 1))
+    return scatter_elements(kept, call.indices, put, axis=axis, reduction="add"), None, None, None
+
+
+@scatter_nd_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    _require_factors("scatter_nd_grad", call.mode)
+    operands = (call.data, call.indices, call.updates)
+    factors = scatter_nd_grad(ones_like(call.grad), *operands, mode=call.mode)
+    kept, put = (multiply(TupleGetItem(g, k), TupleGetItem(factors, k)) for k in (0, 1))
+    return scatter_nd(kept, call.indices, put, mode="add"), None, None, None
 
 
 # -- Orders -------------------------------------------------------------------------------------
