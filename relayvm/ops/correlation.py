@@ -217,7 +217,6 @@ def _(data1: TensorType, data2: TensorType, **attrs: Any) -> Dim:
     "nn.correlation_grad",
     fusion=Fusion.CONTRACTION,
     ulp=4,
-    no_gradient="no operator is made of a second derivative of correlations",
 )
 def correlation_grad(
     grad: Float,

@@ -19,6 +19,7 @@ from relayvm.ops.deformable import deformable_conv2d
 from relayvm.ops.deformable_grads import deformable_conv2d_grad
 from relayvm.ops.elementwise import cast
 from relayvm.ops.gradient_elementwise import Gradients
+from relayvm.ops.gradient_expressions import require_gradient
 from relayvm.ops.linalg import matmul
 from relayvm.ops.movement import transpose
 from relayvm.ops.operator import GradientCall, Operator
@@ -128,3 +129,16 @@ def _(call: GradientCall, g: Expr) -> Gradients:
         correlation_grad(g, call.data1, call.data2, **call.attrs),
         correlation_grad(g, call.data1, call.data2, second=True, **call.attrs),
     )
+
+
+@correlation_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    # A correlation of products is linear in each of both: it goes on with `g` for the one whose
+    # gradient this is.
+    require_gradient("nn.correlation_grad", call.is_multiply, "differences")
+    attrs = {name: value for name, value in call.attrs.items() if name != "second"}
+    if call.second:
+        of_first = correlation_grad(call.grad, call.data1, g, **attrs)
+        return correlation(call.data1, g, **attrs), of_first, None
+    of_second = correlation_grad(call.grad, g, call.data2, second=True, **attrs)
+    return correlation(g, call.data2, **attrs), None, of_second

@@ -12,6 +12,7 @@ from relayvm.ops.dilation import dilation2d
 from relayvm.ops.dilation_grads import dilation2d_grad
 from relayvm.ops.elementwise import cast
 from relayvm.ops.gradient_elementwise import Gradients
+from relayvm.ops.gradient_expressions import require_gradient
 from relayvm.ops.indexing import take
 from relayvm.ops.movement import stack, transpose
 from relayvm.ops.operator import GradientCall, Operator
@@ -38,6 +39,13 @@ def _(call: GradientCall, g: Expr) -> Gradients:
 @roi_align.gradient
 def _(call: GradientCall, g: Expr) -> Gradients:
     return roi_align_grad(g, call.data, call.rois, **call.attrs), None
+
+
+@roi_align_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    # Means of samples are linear in the image; which sample is the greatest depends on it.
+    require_gradient("vision.roi_align_grad", call.mode == "avg", "maxima")
+    return roi_align(g, call.rois, **call.attrs), None, None
 
 
 @roi_pool.gradient

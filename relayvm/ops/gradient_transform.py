@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import INT64
 from relayvm.ir.expr import Expr, Tuple, TupleGetItem
 from relayvm.ir.types import TensorType, TupleType
@@ -33,7 +32,7 @@ from relayvm.ops.gathering_grads import (
     scatter_nd_grad,
 )
 from relayvm.ops.gradient_elementwise import Gradients
-from relayvm.ops.gradient_expressions import number
+from relayvm.ops.gradient_expressions import number, require_gradient
 from relayvm.ops.masking import (
     matrix_set_diag,
     matrix_set_diag_grad,
@@ -277,15 +276,9 @@ def _(call: GradientCall, g: Expr) -> Gradients:
 # these: the gradients of ones are the factors. They change with the operands for products alone.
 
 
-def _require_factors(name: str, reduction: str) -> None:
-    if reduction == "mul":
-        message = f'operator `{name}` has no gradient: that of products, "mul", is not there'
-        raise error("no-gradient", message)
-
-
 @scatter_elements_grad.gradient
 def _(call: GradientCall, g: Expr) -> Gradients:
-    _require_factors("scatter_elements_grad", call.reduction)
+    require_gradient("scatter_elements_grad", call.reduction != "mul", "products")
     operands, axis = (call.data, call.indices, call.updates), call.axis
     factors = scatter_elements_grad(
         ones_like(call.grad), *operands, axis=axis, reduction=call.reduction
@@ -296,7 +289,7 @@ def _(call: GradientCall, g: Expr) -> Gradients:
 
 @scatter_nd_grad.gradient
 def _(call: GradientCall, g: Expr) -> Gradients:
-    _require_factors("scatter_nd_grad", call.mode)
+    require_gradient("scatter_nd_grad", call.mode != "mul", "products")
     operands = (call.data, call.indices, call.updates)
     factors = scatter_nd_grad(ones_like(call.grad), *operands, mode=call.mode)
     kept, put = (multiply(TupleGetItem(g, k), TupleGetItem(factors, k)) for k in (0, 1))

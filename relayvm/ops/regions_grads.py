@@ -55,7 +55,7 @@ def _type(
 # -- Sampled --------------------------------------------------------------------------------------
 
 
-@operator(_ALIGN, fusion=Fusion.OPAQUE, ulp=16, no_gradient=_SECOND, value_traps=True)
+@operator(_ALIGN, fusion=Fusion.OPAQUE, ulp=16, value_traps=True)
 def roi_align_grad(
     grad: Float,
     data: SameDtype,

@@ -167,6 +167,7 @@ def _check(op: Operator, case: Case, mode: str) -> None:
             )
 
 
+SCATTERS = ("scatter_elements_grad", "scatter_nd_grad")
 WITH_GRADIENT = sorted(n for n, row in OPS.items() if "gradient" in row.facets)
 
 
@@ -179,7 +180,9 @@ def test_the_gradient_is_what_finite_differences_say(name: str, mode: str) -> No
             continue
         if case.attrs.get("dtype", "float64") not in ("float64", "float32"):
             continue
-        if name in ("scatter_elements_grad", "scatter_nd_grad") and "mul" in case.attrs.values():
+        if (name, "mul") in [(n, v) for n in SCATTERS for v in case.attrs.values()]:
+            continue
+        if name == "nn.correlation_grad" and not case.attrs.get("is_multiply", True):
             continue
         if name == "squeeze" and "axis" not in case.attrs and mode != "static":
             continue
@@ -218,8 +221,20 @@ def test_no_gradient_is_built_of_an_integer_operand() -> None:
     assert all(isinstance(e, Expr) for e in function.body.fields)
 
 
-def test_products_of_updates_have_no_second_gradient() -> None:
-    case = next(c for c in CASES["scatter_nd_grad"] if c.attrs["mode"] == "mul")
-    with pytest.raises(RelayError, match="that of products") as caught:
-        gradient_function(OPS["scatter_nd_grad"], types_of(case, _dtypes(case)), case.attrs, ())
+@pytest.mark.parametrize(
+    ("name", "attr", "value", "what"),
+    [
+        ("scatter_elements_grad", "reduction", "mul", "products"),
+        ("scatter_nd_grad", "mode", "mul", "products"),
+        ("nn.correlation_grad", "is_multiply", False, "differences"),
+        ("vision.roi_align_grad", "mode", "max", "maxima"),
+    ],
+)
+def test_what_has_no_second_gradient_is_refused(
+    name: str, attr: str, value: Any, what: str
+) -> None:
+    case = CASES[name][0]
+    types, attrs = types_of(case, _dtypes(case)), {**case.attrs, attr: value}
+    with pytest.raises(RelayError, match=f"`{name}` has no gradient: that of {what}") as caught:
+        gradient_function(OPS[name], types, attrs, ())
     assert caught.value.code == "no-gradient"

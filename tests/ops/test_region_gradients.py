@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from cases_vision import VISION_CASES
 from operator_case import Case
+from test_gradients import gradient_function
 
+from relayvm.base.dtypes import FLOAT64
+from relayvm.compiler.evaluate import Evaluator
+from relayvm.compiler.infer_types import infer_expr
+from relayvm.ir.module import Module
+from relayvm.ir.types import TensorType
 from relayvm.ops import OPS
 
 STEP = 1e-6
@@ -35,3 +41,20 @@ def test_the_gradient_is_what_finite_differences_say(name: str, case: Case) -> N
         slopes[index] = (ends[0] - ends[1]) / (2 * STEP)
     assert np.abs(slopes).max() > 0.1
     assert np.allclose(backward.evaluate([g, data, rois], case.attrs), slopes, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", VISION_CASES["vision.roi_align_grad"])
+def test_the_second_gradient_of_means_undoes_the_first(case: Case) -> None:
+    attrs = case.attrs
+    if attrs.get("mode", "avg") != "avg":
+        return
+    rng = np.random.default_rng(6)
+    back = OPS["vision.roi_align_grad"]
+    g, data = (rng.normal(0, 1, s) for s in case.shapes[:2])
+    rois, slopes = np.array(case.values[2], np.float64), rng.normal(0, 1, case.shapes[1])
+    types = [TensorType(np.shape(v), FLOAT64) for v in (g, data, rois)]
+    function, present = gradient_function(back, types, attrs, ())
+    evaluator = Evaluator(Module())
+    found = evaluator.apply(evaluator.evaluate(infer_expr(function)), (g, data, rois, slopes))
+    assert present == (0,)
+    assert np.isclose(np.sum(back.evaluate([g, data, rois], attrs) * slopes), np.sum(g * found[0]))
