@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat, zip_longest
 from typing import Any
 
 import numpy as np
 
 from relayvm.base.abi import named_trap
-from relayvm.base.diagnostics import Diagnostic, InternalError, Trap, count, error
+from relayvm.base.diagnostics import Diagnostic, InternalError, Trap, error
 from relayvm.base.dims import (
     AnyDim,
     Dim,
@@ -28,7 +27,6 @@ from relayvm.base.dims import (
 )
 from relayvm.base.shapes import ShapeError
 from relayvm.base.source import Span
-from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.evaluate_arrays import ARRAY_MEANINGS
 from relayvm.compiler.evaluate_code import (
     CALL,
@@ -58,33 +56,12 @@ from relayvm.compiler.evaluate_code import (
     static_bytes,
     translate,
 )
-from relayvm.ir.adt import definition_of, field_types
+from relayvm.compiler.host.arguments import ArgumentTypes, bound
+from relayvm.compiler.host.values import DataValue, Reference
 from relayvm.ir.expr import Call, Constructor, Expr, Function
-from relayvm.ir.intrinsics import array_item
 from relayvm.ir.module import Module
-from relayvm.ir.types import GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall
+from relayvm.ir.types import TensorType, TupleType, Type
 from relayvm.ops.operator import Operator
-from relayvm.vm.manifest import list_shape
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DataValue:
-    """A value of a data type."""
-
-    constructor: str
-    type_name: str
-    tag: int
-    fields: tuple[Any, ...]
-
-    def __repr__(self) -> str:
-        return f"<{self.constructor} of {self.type_name}, {count(len(self.fields), 'field')}>"
-
-
-@dataclass(slots=True, eq=False)
-class Reference:
-    """A mutable cell."""
-
-    value: Any
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +74,8 @@ class Closure:
     dims: Mapping[DimVar, int] | None = None
 
     def __call__(self, *args: Any) -> Any:
-        return self.evaluator.apply(self, args)
+        values = self.evaluator.arguments(self.code.name, self.code.function, args)
+        return self.evaluator.apply(self, values)
 
     def __repr__(self) -> str:
         return f"<closure made in @{self.code.name}>"
@@ -135,15 +113,22 @@ class Evaluator:
     budget: Budget = field(default_factory=Budget)
     max_depth: int = 10_000_000
     _codes: dict[str, Code] = field(default_factory=dict)
+    _types: ArgumentTypes | None = None
 
     def call(self, name: str, args: Sequence[Any] = ()) -> Any:
         """Return the result of a global function; arguments are arrays, numbers, tuples and data
         values.
+
+        Raises RelayError `wrong-argument` for what the machine would not take.
         """
-        types = [p.type_annotation or p.checked_type for p in self.module[name].params]
-        types += [None] * (len(args) - len(types))
-        values = tuple(to_value(a, t, self.module) for a, t in zip(args, types))
+        values = self.arguments(name, self.module[name], args)
         return self.apply(Closure(self, self.code_of(name)), values)
+
+    def arguments(self, name: str, function: Function, args: Sequence[Any]) -> list[Any]:
+        """Return arguments of a function as its values; raises RelayError `wrong-argument`."""
+        if self._types is None:
+            self._types = ArgumentTypes(self.module)
+        return bound(self._types, name, function.params, args, _fits_function)
 
     def evaluate(self, expr: Expr) -> Any:
         """Return the value of a closed expression."""
@@ -161,76 +146,10 @@ class Evaluator:
         return self._codes[name]
 
 
-def to_value(value: Any, type_: Type | None = None, module: Module | None = None) -> Any:
-    """Return a host value as the evaluator holds it: numbers become tensors, lists tuples, or
-    arrays, references and values of data types that are like lists where the type says so.
-    """
-    return trampoline(_to_value(value, type_, module))
-
-
-def _to_value(value: Any, type_: Type | None, module: Module | None) -> Recursive[Any]:
-    if isinstance(type_, RefType) and not isinstance(value, Reference):
-        return Reference((yield _to_value(value, type_.value, module)))
-    if not isinstance(value, (list, tuple)):
-        return _number(value)
-    item = array_item(type_, module.types) if module else None
-    listed = _list_type(type_, module) if module and item is None else None
-    if listed is not None:
-        return (yield _to_list(value, listed, module))
-    fields = type_.fields if isinstance(type_, TupleType) else ()
-    inside = repeat(item, len(value)) if item is not None else fields
-    parts = []
-    for part, of in zip_longest(value, inside):
-        parts.append((yield _to_value(part, of, module)))
-    return parts if item is not None else tuple(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class _ListType:
-    """A data type that is like a list: its constructors, and the type and place of the item."""
-
-    nil: Constructor
-    cons: Constructor
-    item: Type
-    place: int
-
-
-def _list_type(type_: Type | None, module: Module) -> _ListType | None:
-    """Return how a type is like a list, as the machine has it; None if it is not."""
-    if not isinstance(type_, (TypeCall, GlobalTypeVar)):
-        return None
-    data, args = definition_of(module, type_)
-    whole = TypeCall(data.header, args)
-    types = [field_types(module, whole, c) for c in data.constructors]
-    shape = list_shape([[_is_same(f, whole) for f in fields] for fields in types])
-    if shape is None:
-        return None
-    nil, cons, item = shape
-    return _ListType(data.constructors[nil], data.constructors[cons], types[cons][item], item)
-
-
-def _is_same(field: Type, whole: TypeCall) -> bool:
-    return (TypeCall(field, ()) if isinstance(field, GlobalTypeVar) else field) == whole
-
-
-def _to_list(items: Sequence[Any], type_: _ListType, module: Module | None) -> Recursive[Any]:
-    name = type_.nil.belong_to.name
-    result = DataValue(type_.nil.name, name, type_.nil.index, ())
-    for item in reversed(items):
-        fields = [(yield _to_value(item, type_.item, module)), result]
-        ordered = tuple(fields if type_.place == 0 else reversed(fields))
-        result = DataValue(type_.cons.name, name, type_.cons.index, ordered)
-    return result
-
-
-def _number(value: Any) -> Any:
-    """Return a number of Python or numpy as a tensor; all else as it is."""
-    if isinstance(value, (bool, int, float, np.generic)):
-        array = np.asarray(value)
-        narrow = {"int64": np.int32, "float64": np.float32}
-        plain = isinstance(value, (int, float)) and not isinstance(value, np.generic)
-        return array.astype(narrow.get(array.dtype.name, array.dtype)) if plain else array
-    return value
+def _fits_function(value: Any, num_params: int) -> bool:
+    if isinstance(value, Closure):
+        return len(value.code.params) == num_params
+    return isinstance(value, (GlobalName, Constructor, Operator))
 
 
 Handler = Callable[["_Run", Instruction], None]

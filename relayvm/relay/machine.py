@@ -13,7 +13,7 @@ from relayvm.base.diagnostics import count, error
 from relayvm.compiler.api import load
 from relayvm.ir.module import Module as IrModule
 from relayvm.relay.ndarray import Device, NDArray, as_ndarray, cpu
-from relayvm.relay.values import ADT, to_machine, to_relay
+from relayvm.relay.values import ADT, to_argument, to_relay
 from relayvm.vm import executable as native
 from relayvm.vm.machine import VirtualMachine as NativeMachine
 from relayvm.vm.manifest import Entry
@@ -264,7 +264,7 @@ class VirtualMachine:
             raise error("wrong-argument", message)
         rest = iter(args)
         values = [named[name] if name in named else next(rest) for name in names]
-        self._inputs[func_name] = [to_machine(v) for v in values]
+        self._inputs[func_name] = [to_argument(v) for v in values]
 
     def set_one_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Set one argument of a function: by name or number and value, or as `name=value`."""
@@ -281,7 +281,7 @@ class VirtualMachine:
             message = f"`{func_name}` has no parameter `{tag}`; it has {known}"
             raise error("wrong-argument", message)
         values = self._inputs.setdefault(func_name, [_MISSING] * len(names))
-        values[place] = to_machine(value)
+        values[place] = to_argument(value)
 
     def get_input_index(self, input_name: str, func_name: str = "main") -> int:
         """Return the number of a parameter, -1 where there is none of the name."""

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import count, error
+from relayvm.base.diagnostics import count
 from relayvm.compiler import evaluate
+from relayvm.compiler.host import values as host
 from relayvm.ir.expr import Constant, Constructor
 from relayvm.ir.module import Module
 from relayvm.relay.module import tag_in, tag_of
@@ -81,7 +82,7 @@ class RefValue:
     @property
     def value(self) -> Any:
         """What the reference holds."""
-        if isinstance(self.native, evaluate.Reference):
+        if isinstance(self.native, host.Reference):
             return to_relay(self.native.value, self.module)
         if isinstance(self.native, vm.Reference):
             return to_relay(self.native.read(), self.module)
@@ -99,8 +100,7 @@ class ClosureValue:
         self._module = module
 
     def __call__(self, *args: Any) -> Any:
-        engine = to_evaluator if isinstance(self.native, evaluate.Closure) else to_machine
-        return to_relay(self.native(*(engine(arg) for arg in args)), self._module)
+        return to_relay(self.native(*map(to_argument, args)), self._module)
 
     def __repr__(self) -> str:
         return repr(self.native)
@@ -120,9 +120,9 @@ def to_relay(value: Any, module: Module | None) -> Any:
         return as_ndarray(value)
     if isinstance(value, (tuple, list)):
         return ADT(0, lambda: [to_relay(v, module) for v in value])
-    if isinstance(value, (evaluate.DataValue, vm.DataValue)):
+    if isinstance(value, (host.DataValue, vm.DataValue)):
         return _data(value, module)
-    if isinstance(value, (evaluate.Reference, vm.Reference)):
+    if isinstance(value, (host.Reference, vm.Reference)):
         reference = RefValue(None)
         reference.native, reference.module = value, module
         return reference
@@ -145,88 +145,10 @@ def _data(value: Any, module: Module | None) -> ConstructorValue:
 # -- Arguments ------------------------------------------------------------------------------------
 
 
-def to_machine(value: Any) -> Any:
-    """Return an argument as the machine takes it: numbers as they are, None as no elements."""
-    if not _is_sequence(value):
-        return _machine_leaf(value)
-    return from_parts(value, _sequence_parts, _machine_sequence)
-
-
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, (ADT, list, tuple)) and not isinstance(value, ConstructorValue)
-
-
-def _sequence_parts(value: Any) -> Sequence[Any] | None:
-    return value if _is_sequence(value) else None
-
-
-def _machine_sequence(value: Any, parts: tuple[Any, ...] | None) -> Any:
-    if parts is None:
-        return _machine_leaf(value)
-    return _Tagged(value.tag, parts) if isinstance(value, ADT) else parts
-
-
-def _machine_leaf(value: Any) -> Any:
-    if value is None:
-        return np.empty(0, np.float32)
-    if isinstance(value, Constant):
-        return np.asarray(value.data)
-    if isinstance(value, (RefValue, ClosureValue)):
-        return value.native if value.native is not None else value
-    if isinstance(value, ConstructorValue):
-        return value.native if isinstance(value.native, vm.DataValue) else _Fields(value)
-    if isinstance(value, Constructor):
-        return _Fields(ConstructorValue(tag_of(value), (), value))
-    if isinstance(value, np.ndarray):
-        return np.asarray(value)
-    return value
-
-
-class _Tagged(tuple[Any, ...]):
-    """The fields of an ADT: a tuple, or a value of the data type that its place declares."""
-
-    tag: int
-
-    def __new__(cls, tag: int, fields: Sequence[Any]) -> _Tagged:
-        made = super().__new__(cls, fields)
-        made.tag = tag
-        return made
-
-    @property
-    def fields(self) -> tuple[Any, ...]:
-        return self
-
-    def constructor_in(self, type_name: str, constructors: Sequence[str]) -> str | None:
-        """Return the name of the constructor that the tag means in a data type."""
-        name = type_name.partition("[")[0]
-        return next((c for i, c in enumerate(constructors) if tag_in(name, i) == self.tag), None)
-
-
-class _Fields:
-    """A value of a data type as the machine reads one: a constructor and fields."""
-
-    __slots__ = ("constructor", "fields")
-
-    def __init__(self, value: ConstructorValue) -> None:
-        self.constructor = value.name_hint
-        self.fields = _FieldList(value.fields)
-
-
-class _FieldList(Sequence[Any]):
-    """Fields that are converted one by one, so that deep values need no recursion."""
-
-    def __init__(self, fields: Sequence[Any]) -> None:
-        self._fields = fields
-
-    def __getitem__(self, index: Any) -> Any:
-        return to_machine(self._fields[index])
-
-    def __len__(self) -> int:
-        return len(self._fields)
-
-
-def to_evaluator(value: Any) -> Any:
-    """Return an argument as the evaluator takes it; numbers become constants of `relay.const`."""
+def to_argument(value: Any) -> Any:
+    """Return an argument as the machine and the evaluator take it: numbers as they are, None as no
+    elements, values of data types by constructor or by tag.
+    """
     return from_parts(value, _parts, _built)
 
 
@@ -258,21 +180,21 @@ def from_parts(
 
 
 def _parts(value: Any) -> Sequence[Any] | None:
-    if isinstance(value, ConstructorValue):
-        return None if isinstance(value.native, evaluate.DataValue) else value.fields
-    if isinstance(value, Constructor):
-        return ()
+    if isinstance(value, (ConstructorValue, RefValue)) and value.native is not None:
+        return None
+    if isinstance(value, RefValue):
+        return (value.value,)
     return value if isinstance(value, (ADT, list, tuple)) else None
 
 
-def _built(value: Any, fields: tuple[Any, ...] | None) -> Any:
-    if fields is None:
+def _built(value: Any, parts: tuple[Any, ...] | None) -> Any:
+    if parts is None:
         return _leaf(value)
-    constructor = value if isinstance(value, Constructor) else getattr(value, "constructor", None)
-    if constructor is None:
-        return fields
-    name = constructor.belong_to.name
-    return evaluate.DataValue(constructor.name, name, constructor.index, fields)
+    if isinstance(value, ConstructorValue):
+        return _Data(value.constructor, value.tag, parts)
+    if isinstance(value, RefValue):
+        return parts[0]
+    return _Tagged(value.tag, parts) if isinstance(value, ADT) else parts
 
 
 def _leaf(value: Any) -> Any:
@@ -280,13 +202,42 @@ def _leaf(value: Any) -> Any:
         return np.empty(0, np.float32)
     if isinstance(value, Constant):
         return np.asarray(value.data)
-    if isinstance(value, (ConstructorValue, ClosureValue)):
+    if isinstance(value, (RefValue, ClosureValue, ConstructorValue)):
         return value.native
-    if isinstance(value, RefValue):
-        return value.native or evaluate.Reference(to_evaluator(value.value))
-    if isinstance(value, (np.ndarray, np.generic, bool, int, float)):
-        return evaluate.to_value(np.asarray(value) if isinstance(value, np.ndarray) else value)
-    if isinstance(value, (evaluate.DataValue, evaluate.Reference, evaluate.Closure)):
-        return value
-    message = f"a `{type(value).__name__}` is no value of a program"
-    raise error("wrong-argument", message)
+    if isinstance(value, Constructor):
+        return _Data(value, tag_of(value), ())
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)
+    return value
+
+
+class _Tagged(tuple[Any, ...]):
+    """The fields of an ADT: a tuple, or a value of the data type that its place declares."""
+
+    tag: int
+
+    def __new__(cls, tag: int, fields: Sequence[Any]) -> _Tagged:
+        made = super().__new__(cls, fields)
+        made.tag = tag
+        return made
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        return self
+
+    def constructor_in(self, type_name: str, constructors: Sequence[str]) -> str | None:
+        """Return the name of the constructor that the tag means in a data type."""
+        name = type_name.partition("[")[0]
+        return next((c for i, c in enumerate(constructors) if tag_in(name, i) == self.tag), None)
+
+
+class _Data:
+    """A value of a data type as engines read one: a constructor and fields."""
+
+    __slots__ = ("constructor", "fields", "tag", "type_name")
+
+    def __init__(self, constructor: Constructor | None, tag: int, fields: tuple[Any, ...]) -> None:
+        self.constructor = constructor.name if constructor else ""
+        self.type_name = constructor.belong_to.name if constructor else ""
+        self.tag = constructor.index if constructor else tag
+        self.fields = fields

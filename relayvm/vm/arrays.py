@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.abi import MAX_RANK
-from relayvm.base.diagnostics import RelayError, error
+from relayvm.base.diagnostics import RelayError, count, error
 from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.base.narrow import host
 from relayvm.base.narrow.arrays import as_bytes
@@ -56,12 +56,14 @@ def host_dtype(dtype: DType) -> Any:
 
 def describe(value: Any, depth: int = 3) -> str:
     """Return the type of a Python value in the spelling of the language, where it has one."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.generic)):
         dims = ", ".join(map(str, value.shape))
         dtype = name_of(value.dtype)
         return f"`Tensor[({dims}), {dtype}]`" if value.ndim else f"`{dtype}`"
     if isinstance(value, (bool, int, float)):
         return f"the number {value!r}"
+    if isinstance(value, tuple) and (tag := getattr(value, "tag", 0)):
+        return f"an ADT of tag {tag} with {count(len(value), 'field')}"
     if isinstance(value, tuple) and len(value) <= 8 and depth:
         inside = ", ".join(describe(v, depth - 1).strip("`") for v in value)
         return f"`({inside}{',' * (len(value) == 1)})`"

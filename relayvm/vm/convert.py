@@ -7,8 +7,8 @@ objects. Nothing here recurses along a value or a type.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +17,12 @@ from relayvm.base.diagnostics import error
 from relayvm.base.dtypes import BFLOAT16, BY_CODE, BY_NAME, DType
 from relayvm.base.narrow.stored import widened
 from relayvm.vm.arrays import array_argument, buffer_of, host_dtype, wrong
+from relayvm.vm.building import Builder
 from relayvm.vm.library import ffi, lib
-from relayvm.vm.manifest import Constructor, DataType, ValueType, list_shape
+from relayvm.vm.manifest import Constructor, DataType, ValueType
 from relayvm.vm.program import LayoutKind
 from relayvm.vm.values import (
     Closure,
-    ConstructorFunction,
     DataValue,
     NativeValue,
     Reference,
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 
 TENSOR, CELL, REFERENCE, ARRAY = 1, 2, 3, 4
 WORD_CLASS = 0
-_FLAT = ("tensor", "function")
 _HELD_BY_PYTHON = ("tuple", "array")
-_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class LayoutRow:
     signature: int
 
 
-class Converter:
+class Converter(Builder[int]):
     """Converts values of one executable; shared by all machines over it."""
 
     def __init__(self, executable: Executable) -> None:
@@ -104,22 +102,23 @@ class Converter:
 
     def to_object(self, value: Any, type_: ValueType, where: str) -> int:
         """Return an owned object for `value`; `where` names it in errors."""
+        return self.build(value, type_, where)
+
+    def to_place(self, value: Any, type_: ValueType, is_word: bool, where: str) -> int:
+        """Return the word, or an owned object, that stands for `value` in a field or register."""
+        return self.flat(value, type_, True, where) if is_word else self.build(value, type_, where)
+
+    def flat(self, value: Any, type_: ValueType, is_word: bool, where: str) -> int:
+        if is_word:
+            if type_.kind != "tensor" or type_.dims:
+                raise error("bad-executable", f"the manifest gives {where} the type `{type_.text}`")
+            return to_word(value, type_, where)
         match type_.kind:
             case "tensor":
                 return self._tensor_object(value, type_, where)
             case "function":
                 return self._closure_object(value, type_, where)
-            case "tuple" | "data" | "ref" | "array":
-                return self._nested_object(value, type_, where)
         raise error("bad-executable", f"the manifest has a type of unknown kind `{type_.kind}`")
-
-    def to_place(self, value: Any, type_: ValueType, is_word: bool, where: str) -> int:
-        """Return the word, or an owned object, that stands for `value` in a field or register."""
-        if not is_word:
-            return self.to_object(value, type_, where)
-        if type_.kind != "tensor" or type_.dims:
-            raise error("bad-executable", f"the manifest gives {where} the type `{type_.text}`")
-        return to_word(value, type_, where)
 
     def _tensor_object(self, value: Any, type_: ValueType, where: str) -> int:
         array = array_argument(value, type_, where, {})
@@ -127,6 +126,13 @@ class Converter:
         code = BY_NAME[type_.dtype].code
         data = buffer_of(array) if array.size else ffi.NULL
         return owned(lib.rvm_value_new_tensor(code, array.ndim, dims, data))
+
+    def _closure_object(self, value: Any, type_: ValueType, where: str) -> int:
+        if not isinstance(value, Closure) or not self._is_mine(value):
+            raise wrong(where, type_, value)
+        if self.layout(value.layout).signature != type_.signature:
+            raise wrong(where, type_, value)
+        return value.retained()
 
     def field_words(
         self, layout: int, kind: LayoutKind, types: Sequence[ValueType]
@@ -140,145 +146,10 @@ class Converter:
     def _cell(self, layout: int, words: list[int]) -> int:
         return owned(lib.rvm_value_new_cell(self.program, layout, words))
 
-    def _collect(
-        self,
-        values: Sequence[Any],
-        types: Sequence[ValueType],
-        words: Sequence[bool],
-        names: Iterable[str],
-    ) -> list[int]:
-        """Convert fields one by one; on failure drops those that are made."""
-        made: list[int] = []
-        try:
-            for value, type_, is_word, name in zip(values, types, words, names):
-                made.append(self.to_place(value, type_, is_word, name))
-        except BaseException:
-            self._drop(made, words)
-            raise
-        return made
-
-    def _drop(self, made: Sequence[int], words: Sequence[bool]) -> None:
+    def drop(self, made: Sequence[int], words: Sequence[bool]) -> None:
         for item, is_word in zip(made, words):
             if not is_word:
                 lib.rvm_value_release(item)
-
-    def _nested_object(self, value: Any, type_: ValueType, where: str) -> int:
-        """Build an object that may hold others, without recursion."""
-        opened = self._open(value, type_, where)
-        if isinstance(opened, int):
-            return opened
-        stack = [opened]
-        try:
-            while True:
-                frame = stack[-1]
-                i = len(frame.made)
-                if i == len(frame.values):
-                    stack.pop()
-                    made = owned(frame.finish(frame.made))
-                    if not stack:
-                        return made
-                    stack[-1].made.append(made)
-                    continue
-                item, item_type = frame.values[i], frame.types[i]
-                if item_type.kind in _FLAT:
-                    word = self.to_place(item, item_type, frame.words[i], frame.name(i))
-                    frame.made.append(word)
-                    continue
-                opened = self._open(item, item_type, frame.name(i))
-                if isinstance(opened, int):
-                    frame.made.append(opened)
-                else:
-                    stack.append(opened)
-        except BaseException:
-            for frame in stack:
-                self._drop(frame.made, frame.words)
-            raise
-
-    def _open(self, value: Any, type_: ValueType, where: str) -> int | _Frame:
-        """Return the object if it is there or holds no others, else a frame to make its fields."""
-        match type_.kind:
-            case "tuple":
-                return self._open_tuple(value, type_, where)
-            case "ref":
-                return self._open_reference(value, type_, where)
-            case "array":
-                return self._open_array(value, type_, where)
-        data_type = self.data_type(type_.name)
-        ready = self.ready(value, data_type)
-        if ready:
-            return ready
-        if isinstance(value, (list, tuple)) and not hasattr(value, "constructor_in"):
-            return self._open_list(value, type_, where)
-        return self._open_constructor(value, type_, where)
-
-    def _open_tuple(self, value: Any, type_: ValueType, where: str) -> int | _Frame:
-        words = self.field_words(type_.layout, LayoutKind.TUPLE, type_.fields)
-        if not isinstance(value, (tuple, list)) or len(value) != len(words):
-            raise wrong(where, type_, value)
-        if all(field.kind in _FLAT for field in type_.fields):
-            names = (f"field {i} of {where}" for i in range(len(words)))
-            return self._cell(type_.layout, self._collect(value, type_.fields, words, names))
-        return self._frame(value, type_.fields, words, where, "field {} of {}", type_.layout)
-
-    def _frame(
-        self,
-        values: Sequence[Any],
-        types: Sequence[ValueType],
-        words: Sequence[bool],
-        where: str,
-        names: str,
-        layout: int,
-    ) -> _Frame:
-        """Return a frame for the fields of a cell."""
-
-        def finish(made: list[int]) -> int:
-            return self._cell(layout, made)
-
-        return _Frame(values, types, words, where, names, finish)
-
-    def _closure_object(self, value: Any, type_: ValueType, where: str) -> int:
-        if not isinstance(value, Closure) or not self._is_mine(value):
-            raise wrong(where, type_, value)
-        if self.layout(value.layout).signature != type_.signature:
-            raise wrong(where, type_, value)
-        return value.retained()
-
-    def _open_reference(self, value: Any, type_: ValueType, where: str) -> int | _Frame:
-        words = self.field_words(type_.layout, LayoutKind.REF, type_.fields)
-        if isinstance(value, Reference):
-            if not self._is_mine(value) or value.layout != type_.layout:
-                raise wrong(where, type_, value)
-            return value.retained()
-
-        def finish(made: list[int]) -> int:
-            return int(lib.rvm_value_new_reference(self.program, type_.layout, made[0]))
-
-        return _Frame((value,), type_.fields, words, where, "the content of {1}", finish)
-
-    def _open_array(self, value: Any, type_: ValueType, where: str) -> int | _Frame:
-        words = self.field_words(type_.layout, LayoutKind.ARRAY, type_.fields)
-        if not isinstance(value, (tuple, list)):
-            raise wrong(where, type_, value)
-
-        def finish(made: list[int]) -> int:
-            given = ffi.new("uint64_t[]", made)
-            return int(lib.rvm_value_new_array(self.program, type_.layout, given, len(made)))
-
-        return self._open_items(value, type_.fields[0], words[0], where, finish)
-
-    def _open_items(
-        self,
-        values: Sequence[Any],
-        type_: ValueType,
-        is_word: bool,
-        where: str,
-        finish: Callable[[list[int]], int],
-    ) -> int | _Frame:
-        """Return what `finish` makes of items of one type, or a frame for those that nest."""
-        if type_.kind in _FLAT:
-            return owned(finish(self._items(values, type_, is_word, where)))
-        count = len(values)
-        return _Frame(values, (type_,) * count, (is_word,) * count, where, "item {} of {}", finish)
 
     def _is_mine(self, value: NativeValue) -> bool:
         return bool(value.converter.program == self.program)
@@ -291,65 +162,48 @@ class Converter:
                 return value.retained()
         return 0
 
-    def _open_list(self, value: Sequence[Any], type_: ValueType, where: str) -> int | _Frame:
-        """Build a list-like data type from a Python list."""
-        data_type = self.data_type(type_.name)
-        shape = _list_shape(data_type)
-        if shape is None:
+    def ready_data(self, value: Any, data_type: DataType) -> int | None:
+        return self.ready(value, data_type) or None
+
+    def ready_reference(self, value: Any, type_: ValueType, where: str) -> int | None:
+        if not isinstance(value, Reference):
+            return None
+        if not self._is_mine(value) or value.layout != type_.layout:
             raise wrong(where, type_, value)
+        return value.retained()
+
+    def content(self, value: Any) -> Any:
+        return value
+
+    def new_tuple(self, type_: ValueType, made: list[int]) -> int:
+        return self._cell(type_.layout, made)
+
+    def new_data(
+        self, data_type: DataType, constructor: Constructor, made: list[int], value: Any
+    ) -> int:
+        return self._cell(constructor.layout, made)
+
+    def new_reference(self, type_: ValueType, content: int, value: Any) -> int:
+        return owned(lib.rvm_value_new_reference(self.program, type_.layout, content))
+
+    def new_array(self, type_: ValueType, made: list[int]) -> int:
+        given = ffi.new("uint64_t[]", made)
+        return owned(lib.rvm_value_new_array(self.program, type_.layout, given, len(made)))
+
+    def new_list(
+        self, data_type: DataType, shape: tuple[Constructor, Constructor, int], made: list[int]
+    ) -> int:
         nil, cons, item = shape
-        words = self.field_words(cons.layout, LayoutKind.CONSTRUCTOR, cons.fields)
-        self.field_words(nil.layout, LayoutKind.CONSTRUCTOR, ())
-
-        def finish(made: list[int]) -> int:
-            given, count = ffi.new("uint64_t[]", made), len(made)
-            made_list = lib.rvm_value_new_list(
-                self.program, nil.layout, cons.layout, item, given, count
-            )
-            return int(made_list)
-
-        return self._open_items(value, cons.fields[item], words[item], where, finish)
-
-    def _items(
-        self, values: Sequence[Any], type_: ValueType, is_word: bool, where: str
-    ) -> list[int]:
-        """Convert items of one type; an error names the item."""
-        made: list[int] = []
-        try:
-            for value in values:
-                made.append(self.to_place(value, type_, is_word, where))
-        except BaseException:
-            if not is_word:
-                self._drop(made, (False,) * len(made))
-            self.to_place(values[len(made)], type_, is_word, f"item {len(made)} of {where}")
-            raise
-        return made
-
-    def _open_constructor(self, value: Any, type_: ValueType, where: str) -> _Frame:
-        """Open anything with `fields`, and `constructor` or `constructor_in`: a function of the
-        data type's name and its constructors' names."""
-        data_type = self.data_type(type_.name)
-        if isinstance(value, ConstructorFunction):
-            value = value.alone(type_, where)
-        name, fields = getattr(value, "constructor", None), getattr(value, "fields", None)
-        name = getattr(name, "name", name)
-        if (choose := getattr(value, "constructor_in", None)) is not None:
-            name = choose(data_type.name, [c.name for c in data_type.constructors])
-        for constructor in data_type.constructors:
-            if constructor.name == name and fields is not None:
-                if len(fields) != len(constructor.fields):
-                    break
-                layout, types = constructor.layout, constructor.fields
-                words = self.field_words(layout, LayoutKind.CONSTRUCTOR, types)
-                names = f"field {{}} of `{name}` in {{}}"
-                return self._frame(tuple(fields), types, words, where, names, layout)
-        raise wrong(where, type_, value)
+        given, count = ffi.new("uint64_t[]", made), len(made)
+        return owned(
+            lib.rvm_value_new_list(self.program, nil.layout, cons.layout, item, given, count)
+        )
 
     def construct(
         self, constructor: Constructor, words: tuple[bool, ...], names: tuple[str, ...], values: Any
     ) -> DataValue:
         """Return a data-type value of as many fields as it has, which `names` names in errors."""
-        made = self._collect(values, constructor.fields, words, names)
+        made = self.collect(values, constructor.fields, words, names)
         return DataValue(self, self._cell(constructor.layout, made), constructor.layout)
 
     # --- machine to Python ------------------------------------------------------------------------
@@ -454,25 +308,6 @@ class Converter:
 
 
 @dataclass(slots=True)
-class _Frame:
-    """An object whose fields are being made; `finish` consumes them."""
-
-    values: Sequence[Any]
-    types: Sequence[ValueType]
-    words: Sequence[bool]
-    where: str
-    names: str
-    finish: Callable[[list[int]], int]
-    made: list[int] = field(default_factory=list)
-
-    def name(self, index: int) -> str:
-        """Return what names a field in errors; far inside it is the name of what is around."""
-        if len(self.where) > _LONGEST_NAME:
-            return self.where
-        return self.names.format(index, self.where)
-
-
-@dataclass(slots=True)
 class _Taken:
     """A tuple or an array whose fields become Python values, the last of `left` first."""
 
@@ -496,16 +331,6 @@ def owned(item: int) -> int:
     if not item:
         raise error("out-of-memory", "there is no memory for a value")
     return item
-
-
-def _list_shape(data_type: DataType) -> tuple[Constructor, Constructor, int] | None:
-    """Return the empty constructor, the other one and the number of its item, if list-like."""
-    constructors = data_type.constructors
-    shape = list_shape([[f.name == data_type.name for f in c.fields] for c in constructors])
-    if shape is None:
-        return None
-    nil, cons, item = shape
-    return constructors[nil], constructors[cons], item
 
 
 def data_type(executable: Executable, name: str) -> TypeNamespace:

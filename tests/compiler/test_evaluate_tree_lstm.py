@@ -8,7 +8,8 @@ import numpy as np
 from programs_text import parsed
 
 from relayvm.compiler.entries import bind_params
-from relayvm.compiler.evaluate import DataValue, Evaluator
+from relayvm.compiler.evaluate import Evaluator
+from relayvm.compiler.host.values import DataValue
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.passes import run_passes
 from relayvm.ir.expr import Call, GlobalVar

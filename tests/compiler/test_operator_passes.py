@@ -13,7 +13,8 @@ from ml_dtypes import finfo
 from relayvm.base.diagnostics import RelayError, Trap
 from relayvm.base.dtypes import BY_NAME
 from relayvm.base.source import Source
-from relayvm.compiler.evaluate import DataValue, Evaluator
+from relayvm.compiler.evaluate import Evaluator
+from relayvm.compiler.host.values import DataValue
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.operator_passes import OPERATOR_PASSES
 from relayvm.compiler.passes import run_passes

@@ -13,7 +13,8 @@ import pytest
 
 from relayvm.base.diagnostics import RelayError, Trap
 from relayvm.base.dtypes import FLOAT32
-from relayvm.compiler.evaluate import DataValue, Evaluator, Reference
+from relayvm.compiler.evaluate import Evaluator
+from relayvm.compiler.host.values import DataValue, Reference
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.passes import run_passes
 from relayvm.compiler.to_python import PythonProgram, to_python

@@ -13,7 +13,8 @@ from relayvm.cli.bench import treelstm
 from relayvm.cli.bench.trees import Node, count_tokens, post_order, read_trees, word_vectors
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.entries import bind_params
-from relayvm.compiler.evaluate import DataValue, Evaluator
+from relayvm.compiler.evaluate import Evaluator
+from relayvm.compiler.host.values import DataValue
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.optimize import optimize
 from relayvm.ir.expr import Match

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from relayvm.base.dtypes import BOOL, BY_NAME, FLOAT32, INT32
 from relayvm.base.shapes import ShapeError
 from relayvm.compiler.analysis.call_graph import call_graph, recursive_names
-from relayvm.compiler.evaluate import DataValue
+from relayvm.compiler.host.values import DataValue
 from relayvm.ir.expr import (
     Attrs,
     Call,

@@ -9,7 +9,8 @@ from programs import random_program
 from test_hard_programs import PROGRAMS
 
 import relayvm
-from relayvm.compiler.evaluate import DataValue, Evaluator
+from relayvm.compiler.evaluate import Evaluator
+from relayvm.compiler.host.values import DataValue
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.passes import run_passes
 

@@ -10,7 +10,8 @@ import pytest
 from effect_programs import UsedTraps, effect_program
 
 import relayvm
-from relayvm.compiler.evaluate import Evaluator, Reference
+from relayvm.compiler.evaluate import Evaluator
+from relayvm.compiler.host.values import Reference
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.passes import pipeline_names, run_passes
 

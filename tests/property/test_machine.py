@@ -17,7 +17,8 @@ from programs import random_program
 import relayvm
 from relayvm.base.dims import AnyDim
 from relayvm.compiler.analysis.call_graph import call_graph, recursive_names
-from relayvm.compiler.evaluate import DataValue, Evaluator
+from relayvm.compiler.evaluate import Evaluator
+from relayvm.compiler.host.values import DataValue
 from relayvm.compiler.infer_types import infer_types
 from relayvm.ir.expr import Call, Function, GlobalVar, RefCreate, RefRead, RefWrite
 from relayvm.ir.module import Module

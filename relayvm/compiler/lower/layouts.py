@@ -7,20 +7,17 @@ object.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import replace
 
-from relayvm.base.diagnostics import InternalError, error
-from relayvm.base.dims import AnyDim, Dim, DimExpr
-from relayvm.base.trampoline import Recursive, trampoline
+from relayvm.base.diagnostics import error
+from relayvm.base.trampoline import trampoline
 from relayvm.compiler.entries import MOST_NESTED, nests_too_deep
+from relayvm.compiler.host.types import HostTypes, host_parts
 from relayvm.compiler.lower.linear import OBJECT, WORD
-from relayvm.ir.adt import definition_of, field_types
+from relayvm.ir.adt import definition_of
 from relayvm.ir.expr import Constructor, RefCreate
 from relayvm.ir.intrinsics import array_item
 from relayvm.ir.module import Module
-from relayvm.ir.printer import print_type
 from relayvm.ir.types import (
     FuncType,
     GlobalTypeVar,
@@ -36,13 +33,9 @@ from relayvm.ir.visit import TypeWords, post_order
 from relayvm.vm import manifest
 from relayvm.vm.program import ClosureSignature, Layout, LayoutKind
 
-# Types inside so many others have short texts.
-_NAMED_IN_FULL = 32
-_SHORT_TEXT = 200
 # The description for the host has each part of a type in each of its places.
 _MOST_HOST_WORDS = 1 << 17
 SPREAD_FIELDS = (0, 2, 3, 4)
-_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def class_of(kind: Type) -> str:
@@ -59,22 +52,17 @@ def is_spread(kind: Type) -> bool:
     return isinstance(kind, TupleType) and len(kind.fields) in SPREAD_FIELDS
 
 
-class Layouts:
+class Layouts(HostTypes):
     """The layouts and signatures of one program, numbered as they are first asked for."""
 
     def __init__(self, module: Module, uniform: bool) -> None:
-        self.module = module
+        super().__init__(module)
         self.uniform = uniform
         self.layouts: list[Layout] = []
         self.signatures: list[ClosureSignature] = []
-        self.data_types: dict[str, manifest.DataType] = {}
         self._numbers: dict[object, int] = {}
-        self._value_types: dict[tuple[Type, int | None], manifest.ValueType] = {}
         self._words = TypeWords()
         self._known_cyclic: dict[Type, bool] = {}
-        instances = module.attrs.get("instances") or ()
-        assert isinstance(instances, tuple)
-        self._written: dict[str, str] = dict(instances)
         self._has_refs = any(
             isinstance(e, RefCreate) for f in module.functions.values() for e in post_order(f)
         )
@@ -115,7 +103,7 @@ class Layouts:
             for constructor in definition.constructors:
                 self._add(
                     LayoutKind.CONSTRUCTOR,
-                    self._written.get(constructor.name, constructor.name),
+                    self.written.get(constructor.name, constructor.name),
                     self.fields_of(kind, constructor),
                     type=self.text(kind),
                     tag=constructor.index,
@@ -130,10 +118,6 @@ class Layouts:
     def num_constructors(self, kind: Type) -> int:
         """Return how many constructors a data type has."""
         return len(definition_of(self.module, kind)[0].constructors)
-
-    def fields_of(self, kind: Type, constructor: Constructor) -> tuple[Type, ...]:
-        """Return the types of a constructor's fields in this instance of its data type."""
-        return field_types(self.module, kind, constructor)
 
     def closure(self, function: str, captures: Sequence[Type], signature: int) -> int:
         """Return the layout of closures over a function; its `function` is settled by the
@@ -247,84 +231,22 @@ class Layouts:
         if self._words(kind) > _MOST_HOST_WORDS:
             message = f"the host cannot hold a value whose type has over {_MOST_HOST_WORDS:,} words"
             raise error("too-large-type", message, kind.span)
-        return trampoline(self._value_type(kind, 0))
+        return trampoline(self.described(kind))
 
-    def _value_type(self, kind: Type, depth: int) -> Recursive[manifest.ValueType]:
-        # Texts of all types inside, each with all inside it, would be quadratic in the depth.
-        limit = None if depth <= _NAMED_IN_FULL else _SHORT_TEXT
-        key = (kind, limit)
-        if key in self._value_types:
-            return self._value_types[key]
+    def layout_of(self, kind: Type) -> int:
         item = array_item(kind, self.module.types)
-        fields: list[manifest.ValueType] = []
-        for part in (item,) if item is not None else _host_parts(kind):
-            fields.append((yield self._value_type(part, depth + 1)))
         if item is not None:
-            row = manifest.ValueType("array", self.text(kind, limit), layout=self.array_of(item))
-        elif isinstance(kind, (TypeCall, GlobalTypeVar)):
-            text = self.text(kind)
-            yield self._add_data_type(kind, text)
-            row = manifest.ValueType("data", text, layout=self.data(kind), name=text)
-        else:
-            row = self._plain_type(kind, self.text(kind, limit))
-        self._value_types[key] = row = replace(row, fields=tuple(fields))
-        return row
-
-    def _plain_type(self, kind: Type, text: str) -> manifest.ValueType:
-        """Return the description of a type of the language's own, without its fields."""
+            return self.array_of(item)
         match kind:
-            case TensorType():
-                dims = tuple(_host_dim(d) for d in kind.shape)
-                return manifest.ValueType("tensor", text, dtype=kind.dtype.name, dims=dims)
             case TupleType():
-                return manifest.ValueType("tuple", text, layout=self.tuple_of(kind.fields))
+                return self.tuple_of(kind.fields)
             case RefType():
-                return manifest.ValueType("ref", text, layout=self.ref_to(kind.value))
-            case FuncType():
-                return manifest.ValueType("function", text, signature=self.signature(kind))
-            case TypeVar():
-                message = f"`{text}` stands for no type: the host cannot hold polymorphic functions"
-                raise error("polymorphic-entry", message, kind.span)
+                return self.ref_to(kind.value)
             case _:
-                raise InternalError(f"`{text}` has no values that a host could hold")
+                return self.data(kind)
 
-    def text(self, kind: Type, limit: int | None = None) -> str:
-        """Return a type as the user writes it: instances of data types under their old names."""
-        return _NAME.sub(lambda m: self._written.get(m[0], m[0]), print_type(kind, limit))
-
-    def _add_data_type(self, kind: Type, text: str) -> Recursive[None]:
-        if text in self.data_types:
-            return
-        definition, _ = definition_of(self.module, kind)
-        self.data_types[text] = manifest.DataType(text, ())
-        constructors: list[manifest.Constructor] = []
-        for constructor in definition.constructors:
-            fields: list[manifest.ValueType] = []
-            for field in self.fields_of(kind, constructor):
-                fields.append((yield self._value_type(field, 0)))
-            name = self._written.get(constructor.name, constructor.name)
-            number = self.constructor(kind, constructor)
-            constructors.append(manifest.Constructor(name, number, tuple(fields)))
-        self.data_types[text] = manifest.DataType(text, tuple(constructors))
-
-
-def _host_parts(kind: Type) -> tuple[Type, ...]:
-    """Return the types of the values inside a value, as the host sees them."""
-    match kind:
-        case TupleType():
-            return kind.fields
-        case RefType():
-            return (kind.value,)
-        case FuncType():
-            return (*kind.arg_types, kind.ret_type)
-        case _:
-            return ()
-
-
-def _host_dim(dim: Dim) -> int | str | None:
-    if isinstance(dim, AnyDim):
-        return None
-    return repr(dim) if isinstance(dim, DimExpr) else dim
+    def signature_of(self, kind: FuncType) -> int:
+        return self.signature(kind)
 
 
 def _erased(kind: Type) -> tuple[object, ...]:
@@ -340,7 +262,7 @@ def _erased(kind: Type) -> tuple[object, ...]:
             case TensorType():
                 parts += [current.dtype.name, "tensor" if current.shape else "word"]
             case TupleType() | RefType() | FuncType():
-                inside = _host_parts(current)
+                inside = host_parts(current)
                 parts += [type(current).__name__, len(inside)]
             case TypeCall():
                 inside = current.args

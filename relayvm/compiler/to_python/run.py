@@ -12,7 +12,8 @@ import numpy as np
 from relayvm.base.diagnostics import Diagnostic, Trap
 from relayvm.base.shapes import ShapeError
 from relayvm.base.trampoline import Recursive, trampoline
-from relayvm.compiler.evaluate import DataValue, Reference, to_value
+from relayvm.compiler.host.arguments import ArgumentTypes, bound
+from relayvm.compiler.host.values import DataValue, Reference
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.to_python.program import write
 from relayvm.ir.module import Module
@@ -27,6 +28,7 @@ class PythonProgram:
 
     def __init__(self, module: Module) -> None:
         self.module = infer_types(module)
+        self._types = ArgumentTypes(self.module)
         self.text, shared = write(self.module)
         self._function_names = shared.function_names
         self._classes = shared.classes
@@ -39,10 +41,9 @@ class PythonProgram:
     def call(self, name: str, args: Sequence[Any] = ()) -> Any:
         """Return the result of a global function; values are those of the evaluator.
 
-        Raises Trap where the run stops.
+        Raises Trap where the run stops, RelayError `wrong-argument`.
         """
-        types = [p.type_annotation or p.checked_type for p in self.module[name].params]
-        values = [to_value(a, t, self.module) for a, t in zip(args, types)]
+        values = bound(self._types, name, self.module[name].params, args, _fits_function)
         return self._apply(self._names[self._function_names[name]], values)
 
     def _apply(self, function: Callable[..., Any], values: Sequence[Any]) -> Any:
@@ -115,6 +116,10 @@ class PythonProgram:
         if callable(value):
             return lambda *args: self._apply(value, args)
         return np.asarray(value)
+
+
+def _fits_function(value: Any, num_params: int) -> bool:
+    return callable(value)
 
 
 def with_deep_stack(run: Callable[[], Any]) -> Any:

@@ -11,7 +11,8 @@ import numpy as np
 from relayvm.base.diagnostics import RelayError
 from relayvm.compiler.analysis.purity import Purity
 from relayvm.compiler.analysis.scopes import is_primitive
-from relayvm.compiler.evaluate import Budget, BudgetExceeded, DataValue, Evaluator
+from relayvm.compiler.evaluate import Budget, BudgetExceeded, Evaluator
+from relayvm.compiler.host.values import DataValue
 from relayvm.ir.expr import (
     Call,
     Constant,

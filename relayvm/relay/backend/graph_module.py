@@ -11,7 +11,7 @@ from relayvm.base.diagnostics import error
 from relayvm.relay.lazy import absent
 from relayvm.relay.machine import BenchmarkResult, Executable, entry_of, measure
 from relayvm.relay.ndarray import Device, NDArray, as_ndarray
-from relayvm.relay.values import ADT, to_machine, to_relay
+from relayvm.relay.values import ADT, to_argument, to_relay
 from relayvm.vm.machine import VirtualMachine
 from relayvm.vm.manifest import ValueType
 
@@ -121,7 +121,7 @@ class GraphModule:
             place[...] = np.asarray(self._outputs[index])
 
     def _call(self) -> Any:
-        given = {name: to_machine(value) for name, value in self._values.items()}
+        given = {name: to_argument(value) for name, value in self._values.items()}
         return self._machine.invoke(ENTRY, **given)
 
     def get_num_outputs(self) -> int:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from relayvm.base.diagnostics import RelayError
-from relayvm.base.dims import AnyDim
 from relayvm.compiler.analysis.variables import check_variables
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.passes import run_passes
 from relayvm.ir.expr import Expr, Function, GlobalVar
 from relayvm.ir.module import Module
-from relayvm.ir.printer import print_type
-from relayvm.ir.types import TensorType
 from relayvm.relay.backend.entry import Entry, argument_type, entry_of
-from relayvm.relay.constructors import with_constructors
 from relayvm.relay.expr import bind
 from relayvm.relay.lazy import absent
 from relayvm.relay.module import unwrap
 from relayvm.relay.node import as_expr
-from relayvm.relay.values import ConstructorValue, RefValue, to_evaluator, to_machine, to_relay
-from relayvm.vm.arrays import Symbols, array_argument
-from relayvm.vm.manifest import ValueType
+from relayvm.relay.values import ConstructorValue, RefValue, to_argument, to_relay
 
 Runner = Callable[..., Any]
 
@@ -68,7 +62,7 @@ class Interpreter(Executor):
             if not ready:
                 ready.append(_evaluator(entry, values))
             evaluator, name = ready[0]
-            result = evaluator.call(name, _arguments(evaluator.module, name, values))
+            result = evaluator.call(name, [to_argument(value) for value in values])
             return to_relay(result, evaluator.module)
 
         return run
@@ -86,30 +80,6 @@ def _evaluator(entry: Entry, args: tuple[Any, ...]) -> tuple[Evaluator, str]:
             raise
         closed = entry.closed_over([argument_type(v) for v in args])
         return Evaluator(run_passes(closed.module, ["infer_types"])), closed.name
-
-
-def _arguments(module: Module, name: str, values: Sequence[Any]) -> list[Any]:
-    """Return arguments as the evaluator takes them, with the checks that the machine makes.
-
-    Raises RelayError `wrong-argument` for an array of another type than is declared.
-    """
-    symbols: Symbols = {}
-    result = []
-    for param, value in zip(module[name].params, values):
-        kind = param.type_annotation or param.checked_type
-        if isinstance(kind, TensorType):
-            where = f"`{param.name}` of `{name}`"
-            result.append(array_argument(to_machine(value), _host_type(kind), where, symbols))
-        else:
-            result.append(to_evaluator(with_constructors(value, kind, module)))
-    return result
-
-
-def _host_type(kind: TensorType) -> ValueType:
-    dims = tuple(
-        d if isinstance(d, int) else None if isinstance(d, AnyDim) else str(d) for d in kind.shape
-    )
-    return ValueType("tensor", print_type(kind), dtype=kind.dtype.name, dims=dims)
 
 
 __getattr__ = absent("relayvm.relay.backend.interpreter")

@@ -23,7 +23,7 @@ from relayvm.relay.module import IRModule, unwrap, wrap
 from relayvm.relay.namespace.transform import PassContext
 from relayvm.relay.ndarray import NDArray, as_ndarray, cpu
 from relayvm.relay.node import as_mapping
-from relayvm.relay.values import to_machine, to_relay
+from relayvm.relay.values import to_argument, to_relay
 from relayvm.vm.machine import VirtualMachine
 
 Params = Mapping[str, Any]
@@ -157,7 +157,7 @@ class VMExecutor(Executor):
             if not ready:
                 ready.append(self._machine(entry, values))
             machine, name = ready[0]
-            result = machine.invoke(name, *(to_machine(v) for v in values))
+            result = machine.invoke(name, *(to_argument(v) for v in values))
             return to_relay(result, entry.module)
 
         return run

@@ -13,7 +13,7 @@ from relayvm.relay.lazy import absent
 from relayvm.relay.module import unwrap
 from relayvm.relay.namespace.target import Target
 from relayvm.relay.node import as_expr
-from relayvm.relay.values import to_evaluator, to_relay
+from relayvm.relay.values import to_argument, to_relay
 
 DEFAULT_TARGET = Target("llvm")
 
@@ -33,7 +33,7 @@ def run_as_python(expr: Any, mod: Any = None, target: Any = DEFAULT_TARGET) -> A
     program = python.PythonProgram(entry.module)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        values = [to_evaluator(value) for value in entry.bound(args, kwargs)]
+        values = [to_argument(value) for value in entry.bound(args, kwargs)]
         return to_relay(program.call(entry.name, values), program.module)
 
     return run if isinstance(expr, (Function, GlobalVar)) else run()
