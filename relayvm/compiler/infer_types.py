@@ -33,7 +33,7 @@ FEWEST_ROUNDS, MOST_ROUNDS = 12, 250
 MOST_LOOKED_AT = 100_000
 
 
-def infer_types(module: Module) -> Module:
+def infer_types(module: Module, late: bool = False) -> Module:
     """Return the module with types: `checked_type` everywhere, annotations at variables, results,
     type arguments.
 
@@ -41,14 +41,21 @@ def infer_types(module: Module) -> Module:
     returned, and whose callees keep their signatures, are not looked at again. Operators and
     constructors that are called are shared and keep their `checked_type` as it is. Where a type
     with `?` flows into one with a known dim (`needs_check`), the consumer of the typed program
-    inserts the run-time check. Linear in the size of the program, but for recursion without
-    annotations. Raises RelayError with every independent error.
+    inserts the run-time check. With `late` the module is what passes made of a typed one: they may
+    know more of a size than the program tells, and where that contradicts what is declared, the
+    check of the run tells so, if it comes there. Linear in the size of the program, but for
+    recursion without annotations. Raises RelayError with every independent error.
     """
     kept = kept_functions(module)
     if len(kept) == len(module.functions):
         return module
     new = {n: f for n, f in module.functions.items() if n not in kept}
-    context = _settled(module, {}, lambda context: _visit_module(context, new))
+
+    def visit(context: Context) -> None:
+        context.solver.dims.late = late
+        _visit_module(context, new)
+
+    context = _settled(module, {}, visit)
     context.sink.raise_if_any()
     rebuild = Rebuild(context)
     functions: dict[str, Function] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.language_passes import LANGUAGE_PASSES
@@ -47,6 +48,7 @@ PASSES: dict[str, Pass] = {
             "give every expression its type, or report why it has none",
             ensures=_TYPED,
             judging=True,
+            again=partial(infer_types, late=True),
         ),
         Pass(
             "open_primitives",
@@ -84,7 +86,7 @@ PASSES: dict[str, Pass] = {
             name_sizes,
             "name sizes that parameters leave open",
             requires=_TYPED,
-            breaks=_SHAPE_OF_TERMS | _TYPED,
+            breaks=_SHAPE_OF_TERMS,
             opt_level=1,
         ),
         Pass(

@@ -34,7 +34,8 @@ class Pass:
 
     `options` are keyword parameters of `run` with their defaults. What is not `in_pipeline` runs
     only where it is asked for by name. A pass that is `judging` may refuse a program; one that
-    `rounds` may change floats as its documentation tells.
+    `rounds` may change floats as its documentation tells. `again` is run instead on what passes
+    made of a typed module.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Pass:
     in_pipeline: bool = True
     judging: bool = False
     rounds: bool = False
+    again: Callable[[Module], Module] | None = None
 
 
 PassTable = Mapping[str, Pass]
@@ -146,6 +148,7 @@ class _State:
     ) -> None:
         self.module = module
         self.held: frozenset[Property] = frozenset({Property.TYPED} if typed else ())
+        self.was_typed = typed
         self.table = table
         self.recorder = recorder
         self.verify = verify
@@ -166,6 +169,7 @@ class _State:
         if not step.judging and not after.altered and alters_library(before, after):
             after = replace(after, altered=True)
         self.module = after
+        self.was_typed = self.was_typed or Property.TYPED in step.ensures
         self.held = self.held | step.ensures if after is before else self.after(step)
         self.recorder.record(step.name, before, after)
 
@@ -181,7 +185,10 @@ class _State:
 
     def guarded(self, step: Pass, before: Module, options: Options) -> Module:
         try:
-            after = step.run(before, **options)
+            if step.again is not None and self.was_typed:
+                after = step.again(before)
+            else:
+                after = step.run(before, **options)
             if self.verify and after is not before:
                 verify_module(after, typed=Property.TYPED in self.after(step))
             return after

@@ -168,10 +168,15 @@ def _fit(source: Dim, target: Dim, mode: Mode) -> bool:
 
 @dataclass(slots=True)
 class DimSolver:
-    """All flows between dims, and the holes that they fill."""
+    """All flows between dims, and the holes that they fill.
+
+    With `late`, sizes that contradict what is declared are left to the check of the run, where
+    there can be one.
+    """
 
     queue: Queue
     mismatch: Callable[[Reason, Dim, Dim], None]
+    late: bool = False
     flows: list[DimFlow] = field(default_factory=list)
     solutions: dict[DimHole, Solution] = field(default_factory=dict)
 
@@ -189,7 +194,7 @@ class DimSolver:
         source_open = has_dim_hole(source) or (renaming is not None and isinstance(source, DimExpr))
         target_open = has_dim_hole(target)
         if not source_open and not target_open:
-            if not fits(source, target, mode):
+            if not self._fits(source, target, mode):
                 self.mismatch(reason, source, target)
             return
         flow = DimFlow(self, source, target, reason, mode, renaming)
@@ -267,10 +272,13 @@ class DimSolver:
             source, target = flow.known_source(), known_dim(flow.target)
             if source is None or target is None:
                 continue
-            if not fits(source, target, flow.mode):
+            if not self._fits(source, target, flow.mode):
                 self.mismatch(flow.reason, source, target)
             elif is_any(target) and is_unsolvable(flow.target, source):
                 self.mismatch(flow.reason, source, flow.target)
+
+    def _fits(self, source: Dim, target: Dim, mode: Mode) -> bool:
+        return (self.late and mode is Mode.CHECKED) or fits(source, target, mode)
 
     def _holes(self) -> Iterator[DimHole]:
         for flow in self.flows:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 
-from relayvm.base.dims import Dim, DimVar, dim_substitute, symbol
+from relayvm.base.dims import AnyDim, Dim, DimVar, dim_substitute, symbol
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.ir.expr import (
     Call,
@@ -234,7 +234,22 @@ class Copier:
                     mapped = {k: self._attr(v) for k, v in attrs.items()}
                     attrs = type(attrs)(mapped)
                 new = replace(new, type_args=type_args, attrs=attrs)
-        return replace(new, checked_type=types.optional(new.checked_type))
+        typed = replace(new, checked_type=types.optional(new.checked_type))
+        return self._with_its_type(node, typed)
+
+    def _with_its_type(self, node: Expr, new: Expr) -> Expr:
+        """Return `let %v: A = op(..); %v` where an operator gives a type parameter A that has `?`
+        here: the rule may know more, but what the function promises is A.
+        """
+        if not isinstance(node, Call) or not isinstance(node.op, Op):
+            return new
+        promised = new.checked_type
+        if not isinstance(node.checked_type, TypeVar) or not isinstance(promised, TensorType):
+            return new
+        if not any(isinstance(dim, AnyDim) for dim in promised.shape):
+            return new
+        result = Var("result", promised, checked_type=promised)
+        return Let(result, new, result, span=node.span, checked_type=promised)
 
     def _attr(self, value: object) -> object:
         if isinstance(value, tuple):

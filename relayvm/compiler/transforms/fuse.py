@@ -18,6 +18,7 @@ from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.lower.words import is_view, kernel_operator, takes_rows
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, rewrite_blocks
 from relayvm.compiler.transforms.broaden import broaden_products
+from relayvm.compiler.transforms.declared_sizes import hiding_names
 from relayvm.compiler.transforms.fusion_groups import (
     MAX_TENSORS,
     Groups,
@@ -140,14 +141,18 @@ class _Fuser:
 
     def compared(self, bindings: list[Binding]) -> list[Binding]:
         """Let variables whose types promise more than their values' stand outside of kernels, where
-        the promise is compared.
+        the promise is compared, and those whose types hide what operators could not take.
         """
         result: list[Binding] = []
+        hiding = hiding_names(bindings)
         for binding in bindings:
             var, value = binding.var, binding.value
             given, wanted = value.checked_type, var.checked_type
             fusible = kernel_operator(value) is not None or isinstance(value, TupleGetItem)
-            if fusible and given and wanted and needs_check(given, wanted):
+            if not fusible or given is None or wanted is None:
+                result.append(binding)
+                continue
+            if var in hiding or needs_check(given, wanted):
                 plain = Var(var.name, given, span=var.span, checked_type=given)
                 self.readers.reads[plain] = self.readers.reads.get(var, {})
                 self.readers.reads[var] = {plain: None}

@@ -75,7 +75,7 @@ def with_generics_as_data(module: Module) -> Module:
         raise _refusal(module, limit) from None
     attrs = Attrs({name: value for name, value in new.attrs.items() if name != "uniform"})
     functions = {name: replace(f, checked_type=None) for name, f in new.functions.items()}
-    return infer_types(replace(new, functions=functions, attrs=attrs))
+    return infer_types(replace(new, functions=functions, attrs=attrs), late=True)
 
 
 def _refusal(module: Module, limit: NotClosed) -> RelayError:

@@ -4,10 +4,13 @@ equal and arithmetic on them can be written in types and attributes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import ANY, AnyDim, Dim, DimVar, symbol
 from relayvm.compiler.analysis.scopes import is_primitive
+from relayvm.compiler.infer_types import infer_types
 from relayvm.ir.expr import Attrs, Call, Expr, Function, GlobalVar, Let, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import TensorType, TupleType, Type, TypeParam
@@ -24,7 +27,9 @@ def name_sizes(module: Module) -> Module:
 
     `def @f(%x: Tensor[(?, 4), float32]) { .. }` ->
     `def @f[x_d0](%x: Tensor[(x_d0, 4), float32]) { .. }`. Functions that are values keep their
-    types, as do those whose calls have type arguments.
+    types, as do those whose calls have type arguments. Types of local names are found anew; where
+    an operator could not take what so is known, which may be in a branch that never runs, the
+    function keeps them, or all of its own.
     """
     chosen = {n: f for n, f in module.functions.items() if _is_open(f)}
     if not chosen:
@@ -32,7 +37,27 @@ def name_sizes(module: Module) -> Module:
     for name in _kept(module):
         chosen.pop(name, None)
     named = {name: _named(function) for name, function in chosen.items()}
-    return module.with_functions({**module.functions, **named})
+    found = _inferred(module, named)
+    if found is not None:
+        return found
+    fitting = {name: new for name, f in chosen.items() if (new := _fitting(module, name, f))}
+    return _inferred(module, fitting) or module
+
+
+def _fitting(module: Module, name: str, function: Function) -> Function | None:
+    """Return the function with as many names as it can have; None if it can have none."""
+    for new in (_named(function), _named(function, keeps_open=True)):
+        if _inferred(module, {name: new}) is not None:
+            return new
+    return None
+
+
+def _inferred(module: Module, new: Mapping[str, Function]) -> Module | None:
+    """Return the typed module with new functions; None where types do not fit."""
+    try:
+        return infer_types(module.with_functions({**module.functions, **new}), late=True)
+    except RelayError:
+        return None
 
 
 def with_open_sizes(function: Function, type_: Type) -> Type:
@@ -78,7 +103,7 @@ def _kept(module: Module) -> set[str]:
     return kept
 
 
-def _named(function: Function) -> Function:
+def _named(function: Function, keeps_open: bool = False) -> Function:
     fresh: list[DimVar] = []
     # The attribute tells them by their names, which a text keeps only where nothing else has them.
     taken = {p.name for n in post_order(function) if isinstance(n, Function) for p in n.type_params}
@@ -91,7 +116,8 @@ def _named(function: Function) -> Function:
         params.append(new)
     for node in post_order(function.body):
         # What was found for local names is found anew; a reference may leave a size open.
-        if isinstance(node, Let) and _has_open_size(node.var.type_annotation):
+        is_open = isinstance(node, Let) and _has_open_size(node.var.type_annotation)
+        if isinstance(node, Let) and is_open and not keeps_open:
             replaced[id(node.var)] = Var(node.var.name, None, span=node.var.span)
 
     def step(before: Expr, after: Expr) -> Expr:
