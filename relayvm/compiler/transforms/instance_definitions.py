@@ -105,7 +105,7 @@ class Instantiation:
         attrs = Attrs(self.old.attrs, instances=pairs)
         new = Module(functions, self.types, library, attrs)
         # Widened dims change the types of what is taken out of data.
-        return infer_types(new) if self.data.are_widened else new
+        return infer_types(new, late=True) if self.data.are_widened else new
 
     def described(self) -> tuple[tuple[str, str], ...]:
         """Return pairs of new and old names, of data types with arguments and of constructors."""
@@ -227,12 +227,11 @@ class InstanceCopier(Copier):
         known: Mapping[int, Expr] = _Overlay(globals_, done) if globals_ else done
         new = super()._node(node, known)
         if isinstance(new, Call):
-            return replace(new, op=self._constructor(new), type_args=self._type_args(node, new))
+            type_args = self.type_args_left(node, new)
+            return replace(new, op=self._constructor(new), type_args=type_args)
         if isinstance(new, Match):
             subject = new.data.checked_type
-            clauses = tuple(
-                replace(c, lhs=trampoline(self.typed(c.lhs, subject))) for c in new.clauses
-            )
+            clauses = tuple(replace(c, lhs=self.typed_pattern(c.lhs, subject)) for c in new.clauses)
             return replace(new, clauses=clauses)
         return new
 
@@ -241,7 +240,7 @@ class InstanceCopier(Copier):
             return call.op
         return self.instance(call.checked_type, call.op)
 
-    def _type_args(self, old: Expr, call: Call) -> Args:
+    def type_args_left(self, old: Expr, call: Call) -> Args:
         """Return the sizes that a call gives: of the definition, and of the instance."""
         kept = tuple(a for a in call.type_args if is_shape(a))
         if isinstance(call.op, Constructor) and isinstance(call.checked_type, TypeCall):
@@ -264,8 +263,11 @@ class InstanceCopier(Copier):
         type_ = self.owner.function_type(use.name, args) if is_callee else None
         return replace(use, name=name, checked_type=type_ or self.types.optional(use.checked_type))
 
-    def typed(self, pattern: Pattern, type_: Type | None) -> Recursive[Pattern]:
+    def typed_pattern(self, pattern: Pattern, type_: Type | None) -> Pattern:
         """Return a pattern with the constructors of the instance that it matches."""
+        return trampoline(self._typed(pattern, type_))
+
+    def _typed(self, pattern: Pattern, type_: Type | None) -> Recursive[Pattern]:
         if isinstance(pattern, PatternTuple):
             assert isinstance(type_, TupleType)
             parts = yield self._typed_parts(pattern.patterns, type_.fields)
@@ -286,7 +288,7 @@ class InstanceCopier(Copier):
     ) -> Recursive[tuple[Pattern, ...]]:
         parts: list[Pattern] = []
         for pattern, type_ in zip(patterns, types):
-            parts.append((yield self.typed(pattern, type_)))
+            parts.append((yield self._typed(pattern, type_)))
         return tuple(parts)
 
 

@@ -67,7 +67,7 @@ def instantiate(module: Module) -> Module:
 
 def _instantiated(module: Module) -> Module:
     local = module.with_functions(
-        {name: _without_local_params(f, module) for name, f in module.functions.items()}
+        {name: without_local_params(f, module) for name, f in module.functions.items()}
     )
     return Instantiation(local, Instances(local)).module()
 
@@ -91,7 +91,7 @@ def _is_polymorphic(module: Module) -> bool:
 # -- Local functions ----------------------------------------------------------------------------
 
 
-def _without_local_params(function: Function, module: Module) -> Function:
+def without_local_params(function: Function, module: Module) -> Function:
     """Copy each polymorphic local function for the types of its uses; raises NotClosed."""
     function = with_aligned_params(function, module)
     named = with_named_instances(function, module)
