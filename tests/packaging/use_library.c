@@ -299,6 +299,43 @@ static void test_threads(void) {
     rvm_value_free(shared_list);
 }
 
+#define REFUSES(call) FAILS(call, "wrong-argument")
+
+static void test_null(rvm_vm *vm) {
+    const float x[] = {1};
+    const int64_t dims[] = {1};
+    const rvm_value *none = NULL;
+    rvm_value *result = (rvm_value *)&error;
+    REFUSES(!rvm_executable_load_file(NULL, 0, &error));
+    REFUSES(!rvm_executable_load_memory(NULL, 8, 0, &error));
+    REFUSES(!rvm_vm_new(NULL, NULL, &error));
+    REFUSES(!rvm_tensor_copy(NULL, RVM_FLOAT32, 1, dims, x, &error));
+    REFUSES(!rvm_tensor_copy(exe, RVM_FLOAT32, 1, NULL, x, &error));
+    REFUSES(!rvm_tensor_lend(NULL, RVM_FLOAT32, 1, dims, x, &error));
+    REFUSES(!rvm_tensor_lend(exe, RVM_FLOAT32, 1, dims, NULL, &error));
+    REFUSES(!rvm_data_make(exe, NULL, &none, 1, &error));
+    const rvm_constructor *cons = rvm_executable_find_constructor(exe, "List[int64]", "Cons");
+    REFUSES(!rvm_data_make(NULL, cons, &none, 1, &error));
+    REFUSES(!rvm_data_make(exe, cons, NULL, 2, &error));
+    REFUSES(!rvm_tuple_make(exe, NULL, &none, 1, &error));
+    REFUSES(!rvm_array_make(exe, NULL, &none, 1, &error));
+    const rvm_type *array = rvm_executable_find_entry(exe, "extend")->parameters[0];
+    REFUSES(!rvm_array_make(NULL, array, &none, 1, &error));
+    REFUSES(!rvm_array_make(exe, array, NULL, 1, &error));
+    REFUSES(!rvm_reference_make(exe, NULL, NULL, &error));
+    REFUSES(!rvm_reference_read(NULL, &error));
+    REFUSES(rvm_reference_write(NULL, NULL, &error));
+    REFUSES(!rvm_value_field(NULL, 0, &error));
+    REFUSES(rvm_vm_run(NULL, "total", &none, 1, &result, 1, &error));
+    CHECK(result == NULL);
+    REFUSES(rvm_vm_run(vm, NULL, &none, 1, &result, 1, &error));
+    REFUSES(rvm_vm_run(vm, "total", NULL, 1, &result, 1, &error));
+    REFUSES(rvm_vm_run(vm, "total", &none, 1, &result, 1, &error));
+    REFUSES(rvm_vm_run(vm, "total", &none, 1, NULL, 1, &error));
+    REFUSES(rvm_vm_call(vm, NULL, NULL, 0, &result, 1, &error));
+    CHECK(rvm_vm_run(vm, "none", NULL, 0, NULL, 0, NULL) != 0);
+}
+
 static void test_loading(const char *path) {
     FAILS(!rvm_executable_load_file("/no/such/file", 0, &error), "bad-executable");
     FAILS(!rvm_executable_load_memory("nonsense", 8, 0, &error), "bad-executable");
@@ -342,6 +379,7 @@ int main(int count, char **words) {
     test_data(vm);
     test_functions(vm);
     test_tuples_arrays_references(vm);
+    test_null(vm);
     rvm_value *one = number(1), *kept = run1(vm, "adder", one);
     rvm_value_free(one);
     rvm_vm_free(vm);

@@ -47,6 +47,10 @@ int library_out_of_memory(rvm_error *error) {
     return library_fail(error, "out-of-memory", "there is no memory for it");
 }
 
+int library_need(const void *given, const char *what, rvm_error *error) {
+    return given ? 0 : library_fail(error, "wrong-argument", "NULL was given for the %s", what);
+}
+
 void rvm_library_version(int *major, int *minor, int *patch) {
     *major = RVM_VERSION_MAJOR;
     *minor = RVM_VERSION_MINOR;
@@ -148,11 +152,17 @@ static rvm_executable *loaded(rvm_program *program, const rvm_load_error *failur
 
 rvm_executable *rvm_executable_load_file(const char *path, uint32_t options, rvm_error *error) {
     rvm_load_error failure;
+    if (library_need(path, "path", error)) {
+        return NULL;
+    }
     return loaded(rvm_load_file(path, load_options(options), &failure), &failure, options, error);
 }
 
 rvm_executable *rvm_executable_load_memory(const void *bytes, size_t size, uint32_t options, rvm_error *error) {
     rvm_load_error failure;
+    if (library_need(bytes, "bytes", error)) {
+        return NULL;
+    }
     return loaded(rvm_load_bytes(bytes, size, load_options(options), &failure), &failure, options, error);
 }
 

@@ -31,6 +31,8 @@ struct rvm_value {
 /* Fill in the error, if there is one; return -1. */
 int library_fail(rvm_error *error, const char *code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int library_out_of_memory(rvm_error *error);
+/* Refuses NULL where something must be; `what` names it. 0 or -1. */
+int library_need(const void *given, const char *what, rvm_error *error);
 
 extern const char *const library_dtype_names[RVM_NUM_DTYPES];
 

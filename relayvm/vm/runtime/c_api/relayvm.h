@@ -2,7 +2,8 @@
  * wrote. Link with -lrelayvm; nothing else is needed at run time, no Python and no compiler.
  *
  * Errors. Functions that can fail return NULL, or a number other than 0, and fill in `*error` if that is not NULL: a
- * code (those of `relayvm explain`) and a message. All else cannot fail, given what this header asks for.
+ * code (those of `relayvm explain`) and a message. NULL where they need something, as what could not be loaded or made,
+ * is `wrong-argument`. All else cannot fail, given what this header asks for.
  *
  * Ownership. What a function returns without `const` is the caller's and goes back with the `..._free` of its type,
  * which takes NULL as well. Arguments are borrowed. Values and machines keep their executable; descriptions (types,

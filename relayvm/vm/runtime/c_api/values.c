@@ -57,6 +57,9 @@ void rvm_value_free(rvm_value *value) {
 
 static int check_tensor(rvm_dtype dtype, uint32_t rank, const int64_t *dims, const void *elements, int64_t *count,
                         rvm_error *error) {
+    if (rank && library_need(dims, "sizes", error)) {
+        return -1;
+    }
     if ((unsigned)dtype >= RVM_NUM_DTYPES || rank > RVM_MAX_RANK ||
         !tensor_count_elements(rank, dims, (uint8_t)dtype, count)) {
         return library_fail(error, "wrong-argument", "a tensor of dtype %d and rank %u has no such sizes", (int)dtype,
@@ -71,7 +74,8 @@ static int check_tensor(rvm_dtype dtype, uint32_t rank, const int64_t *dims, con
 rvm_value *rvm_tensor_copy(rvm_executable *executable, rvm_dtype dtype, uint32_t rank, const int64_t *dims,
                            const void *elements, rvm_error *error) {
     int64_t count;
-    if (check_tensor(dtype, rank, dims, elements, &count, error)) {
+    if (library_need(executable, "executable", error) ||
+        check_tensor(dtype, rank, dims, elements, &count, error)) {
         return NULL;
     }
     return value_of_item(executable, NULL, rvm_value_new_tensor((uint8_t)dtype, rank, dims, elements), error);
@@ -80,7 +84,8 @@ rvm_value *rvm_tensor_copy(rvm_executable *executable, rvm_dtype dtype, uint32_t
 rvm_value *rvm_tensor_lend(rvm_executable *executable, rvm_dtype dtype, uint32_t rank, const int64_t *dims,
                            const void *elements, rvm_error *error) {
     int64_t count;
-    if (check_tensor(dtype, rank, dims, elements, &count, error)) {
+    if (library_need(executable, "executable", error) ||
+        check_tensor(dtype, rank, dims, elements, &count, error)) {
         return NULL;
     }
     rvm_value *value = new_value(executable, NULL, error);
@@ -281,6 +286,9 @@ static int make_places(const rvm_executable *executable, const rvm_layout *layou
 static rvm_value *make_cell(rvm_executable *executable, const rvm_type *type, int32_t number, uint8_t kind,
                             const rvm_type *const *types, size_t wanted, const rvm_value *const *fields,
                             size_t num_fields, rvm_error *error) {
+    if (library_need(executable, "executable", error) || (num_fields && library_need(fields, "fields", error))) {
+        return NULL;
+    }
     if (num_fields != wanted) {
         library_fail(error, "wrong-argument", "there are %zu fields, %zu were given", wanted, num_fields);
         return NULL;
@@ -301,11 +309,17 @@ static rvm_value *make_cell(rvm_executable *executable, const rvm_type *type, in
 
 rvm_value *rvm_data_make(rvm_executable *executable, const rvm_constructor *constructor, const rvm_value *const *fields,
                          size_t num_fields, rvm_error *error) {
+    if (library_need(constructor, "constructor", error)) {
+        return NULL;
+    }
     return make_cell(executable, NULL, constructor->layout, RVM_LAYOUT_CONSTRUCTOR, constructor->fields,
                      constructor->num_fields, fields, num_fields, error);
 }
 
 static int check_kind(const rvm_type *type, rvm_kind kind, rvm_error *error) {
+    if (library_need(type, "type", error)) {
+        return -1;
+    }
     return type->kind == kind
                ? 0
                : library_fail(error, "wrong-argument", "`%.200s` is not a type of that kind", type->text);
@@ -322,7 +336,8 @@ rvm_value *rvm_tuple_make(rvm_executable *executable, const rvm_type *type, cons
 
 static const rvm_layout *box_layout(const rvm_executable *executable, const rvm_type *type, bool array,
                                     rvm_error *error) {
-    if (check_kind(type, array ? RVM_KIND_OF_ARRAY : RVM_KIND_OF_REFERENCE, error)) {
+    if (library_need(executable, "executable", error) ||
+        check_kind(type, array ? RVM_KIND_OF_ARRAY : RVM_KIND_OF_REFERENCE, error)) {
         return NULL;
     }
     const uint8_t kind = array ? RVM_LAYOUT_ARRAY : RVM_LAYOUT_REF;
@@ -337,6 +352,9 @@ rvm_value *rvm_array_make(rvm_executable *executable, const rvm_type *type, cons
                           size_t num_items, rvm_error *error) {
     const rvm_layout *layout = box_layout(executable, type, true, error);
     places made;
+    if (num_items && library_need(items, "items", error)) {
+        return NULL;
+    }
     if (!layout || make_places(executable, layout, true, type->fields, items, num_items, &made, error)) {
         return NULL;
     }
@@ -371,6 +389,9 @@ size_t rvm_value_num_fields(const rvm_value *value) {
 }
 
 rvm_value *rvm_value_field(const rvm_value *value, size_t index, rvm_error *error) {
+    if (library_need(value, "value", error)) {
+        return NULL;
+    }
     const size_t count = rvm_value_num_fields(value);
     if (index >= count) {
         library_fail(error, "wrong-argument", "there is no field %zu: there are %zu", index, count);
@@ -397,6 +418,9 @@ rvm_value *rvm_value_field(const rvm_value *value, size_t index, rvm_error *erro
 }
 
 static const rvm_layout *reference_shape(const rvm_value *value, rvm_error *error) {
+    if (library_need(value, "reference", error)) {
+        return NULL;
+    }
     const rvm_layout *shape = shape_of(value);
     if (!shape || shape->kind != RVM_LAYOUT_REF || !value->type) {
         library_fail(error, "wrong-argument", "the value is no reference");

@@ -66,7 +66,7 @@ static int check_ready(const rvm_program *program, const rvm_vm_options *options
 rvm_vm *rvm_vm_new(rvm_executable *executable, const rvm_vm_options *options, rvm_error *error) {
     static const rvm_vm_options defaults;
     const rvm_vm_options *given = options ? options : &defaults;
-    if (check_ready(executable->program, options, error)) {
+    if (library_need(executable, "executable", error) || check_ready(executable->program, options, error)) {
         return NULL;
     }
     const uint32_t cores = available_cores();
@@ -252,7 +252,6 @@ static int run(rvm_vm *vm, const callee *called, const rvm_value *const *argumen
 
 static int run_checked(rvm_vm *vm, const callee *called, const rvm_value *const *arguments, size_t num_arguments,
                        rvm_value **results, size_t num_results, rvm_error *error) {
-    memset(results, 0, num_results * sizeof *results);
     if (num_arguments != called->num_parameters || num_results != called->num_results) {
         return library_fail(error, "wrong-argument",
                             "`%.200s` has %zu parameters and %zu results; there are %zu arguments, room for %zu results",
@@ -264,11 +263,27 @@ static int run_checked(rvm_vm *vm, const callee *called, const rvm_value *const 
     return failed;
 }
 
+/* No results yet, whatever goes wrong; `called` is what is called. */
+static int begin_call(const rvm_vm *vm, const void *called, const char *what, const rvm_value *const *arguments,
+                      size_t num_arguments, rvm_value **results, size_t num_results, rvm_error *error) {
+    if (num_results && library_need(results, "results", error)) {
+        return -1;
+    }
+    for (size_t i = 0; i < num_results; i++) {
+        results[i] = NULL;
+    }
+    const bool refused = library_need(vm, "machine", error) || library_need(called, what, error) ||
+                         (num_arguments && library_need(arguments, "arguments", error));
+    return refused ? -1 : 0;
+}
+
 int rvm_vm_run(rvm_vm *vm, const char *entry, const rvm_value *const *arguments, size_t num_arguments,
                rvm_value **results, size_t num_results, rvm_error *error) {
+    if (begin_call(vm, entry, "name of the entry", arguments, num_arguments, results, num_results, error)) {
+        return -1;
+    }
     const rvm_entry_description *found = rvm_executable_find_entry(vm->executable, entry);
     if (!found) {
-        memset(results, 0, num_results * sizeof *results);
         return library_fail(error, "unknown-entry", "there is no entry `%.200s`", entry);
     }
     const callee called = {.name = found->name, .names = found->parameter_names, .parameters = found->parameters,
@@ -314,8 +329,8 @@ static int describe_closure(const rvm_vm *vm, const rvm_value *function, callee 
 int rvm_vm_call(rvm_vm *vm, const rvm_value *function, const rvm_value *const *arguments, size_t num_arguments,
                 rvm_value **results, size_t num_results, rvm_error *error) {
     callee called;
-    if (describe_closure(vm, function, &called, error)) {
-        memset(results, 0, num_results * sizeof *results);
+    if (begin_call(vm, function, "function", arguments, num_arguments, results, num_results, error) ||
+        describe_closure(vm, function, &called, error)) {
         return -1;
     }
     return run_checked(vm, &called, arguments, num_arguments, results, num_results, error);
