@@ -402,6 +402,8 @@ ERROR_CODES: dict[str, str] = {
     "polymorphic-entry": (
         "A function with type parameters cannot be called from outside as it is.\n\n"
         'Name an instance, as in `entries=["length[int32]"]`, or `main` with types of its own. Nor '
-        "can a value hold one whose operators depend on its type parameters: hold an instance."
+        "can a value hold one whose operators depend on its type parameters: hold an instance.\n\n"
+        "Functions that take or give references of several sizes have no common data type where "
+        "`defunctionalize` makes data of them: pass what the references hold."
     ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +126,57 @@ BOTH = {
        match (Some(fn (%a: Tensor[(8), float32]) { %a })) { Some(%f) => %f(%x), None => %x })
     }""",
 }
+# Functions of one size each, where a function of any size `n` takes them.
+SIZED = {
+    "a result": ("{n}) -> Array[{n}]", "%f(%x)", "{a} { array.push(array.new(1), %a + 1f) }"),
+    "a continuation": ("{n}) -> {n}", "array.push(array.new(1), %f(%x))", "{a} { %a + 1f }"),
+    "a parameter": (
+        "Array[{n}]) -> {n}",
+        "%f(array.push(array.new(1), %x))",
+        "fn (%a: Array[Tensor[(#), float32]]) { array.get(%a, 0) }",
+    ),
+    "both": (
+        "Array[{n}]) -> Array[{n}]",
+        "%f(array.push(array.new(1), %x))",
+        "fn (%a: Array[Tensor[(#), float32]]) { array.push(%a, array.get(%a, 0)) }",
+    ),
+    "in a tuple": (
+        "{n}) -> (Array[{n}], {n})",
+        "let %p = %f(%x); array.get(%p.0, 0) + %p.1",
+        "{a} { (array.push(array.new(1), %a), %a) }",
+    ),
+    "in a list": (
+        "{n}) -> List[Array[{n}]]",
+        "match? (%f(%x)) { Cons(%h, _) => array.get(%h, 0) }",
+        "{a} { Cons(array.push(array.new(1), %a), Nil) }",
+    ),
+    "a function": (
+        "{n}) -> fn ({n}) -> Array[{n}]",
+        "%f(%x)(%x)",
+        """{a} {
+          fn (%b: Tensor[(#), float32]) { array.push(array.new(1), %a + %b) } }""",
+    ),
+}
+REFERENCES = {
+    "a result": ("{n}) -> ref({n})", "ref_read(%f(%x))", "{a} { ref(%a) }"),
+    "a parameter": (
+        "ref({n})) -> {n}",
+        "%f(ref(%x))",
+        "fn (%r: ref(Tensor[(#), float32])) { ref_read(%r) }",
+    ),
+}
+
+
+def at_two_sizes(kind: str, body: str, function: str) -> str:
+    """Return a program that calls functions of sizes 8 and 16 in one of size `n`."""
+    size = "Tensor[(n,), float32]"
+    given = function.replace("{a}", "fn (%a: Tensor[(#), float32])")
+    small, large = given.replace("#", "8"), given.replace("#", "16")
+    return f"""
+    def @s[n](%f: fn ({kind.replace("{n}", size)}, %x: {size}) {{ {body} }}
+    def @main(%x: Tensor[(8), float32]) {{ (@s({small}, %x), @s({large}, @double(%x))) }}"""
+
+
 ORDERS = (
     ["defunctionalize"],
     ["to_cps", "defunctionalize"],
@@ -144,11 +196,11 @@ def flat(value: object) -> list[object]:
     return [array.dtype, array.shape, array.tobytes()]
 
 
-def check(text: str) -> None:
+def check(text: str, orders: Sequence[list[str]] = ORDERS) -> None:
     x = np.arange(8, dtype="float32")
     module = infer_types(relayvm.parse(DOUBLE + text))
     expected = flat(Evaluator(module).call("main", (x,)))
-    for steps in ORDERS:
+    for steps in orders:
         after = run_passes(module, steps, verify=True)
         again = infer_types(relayvm.parse(print_module(after, library=True)))
         assert flat(Evaluator(again).call("main", (x,))) == expected, steps
@@ -169,6 +221,23 @@ def test_functions_that_flow_where_sizes_are_open_are_of_one_type(name):
 @pytest.mark.parametrize("name", BOTH)
 def test_functions_at_exact_and_at_open_sizes_keep_what_they_agree_on(name):
     check(BOTH[name])
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_functions_of_one_size_are_taken_as_those_of_a_symbolic_one(name):
+    check(at_two_sizes(*SIZED[name]), ORDERS[:3])
+
+
+@pytest.mark.parametrize("steps", ORDERS[:2], ids="+".join)
+@pytest.mark.parametrize("name", REFERENCES)
+def test_references_of_several_sizes_in_functions_are_refused_with_their_place(name, steps):
+    module = infer_types(relayvm.parse(DOUBLE + at_two_sizes(*REFERENCES[name])))
+    assert Evaluator(module).call("main", (np.ones(8, "float32"),))
+    with pytest.raises(relayvm.RelayError, match="whose size cannot be compared") as caught:
+        run_passes(module, steps)
+    diagnostic = caught.value.diagnostics[0]
+    assert diagnostic.code == "polymorphic-entry"
+    assert diagnostic.span is not None and diagnostic.help
 
 
 def test_what_data_held_at_open_sizes_has_no_known_size():

@@ -13,6 +13,7 @@ from itertools import chain
 
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import ANY, Dim
+from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.analysis.sizes import size_suppliers
@@ -30,6 +31,7 @@ from relayvm.compiler.transforms.generics_as_data import (
 from relayvm.compiler.transforms.instances import types_at
 from relayvm.compiler.transforms.instantiate import needs_uniform
 from relayvm.compiler.transforms.lift_closures import Lifter
+from relayvm.compiler.transforms.size_casts import SizeCasts, is_strict
 from relayvm.compiler.transforms.strict_places import joined_sizes
 from relayvm.compiler.transforms.to_anf import function_to_anf
 from relayvm.ir.expr import (
@@ -65,7 +67,7 @@ def defunctionalize(module: Module) -> Module:
     Polymorphic functions that are values at no type in particular become data before: see
     `with_generics_as_data`. Requires TYPED, MONOMORPHIC and ANF. Raises RelayError
     `higher-order-entry` if what the host calls takes or returns functions, `polymorphic-entry`
-    where instances have no end, as in polymorphic recursion.
+    where instances have no end, as in polymorphic recursion, or references are of several sizes.
     """
     _check_entries(module)
     if not _has_function_values(module):
@@ -192,12 +194,14 @@ class _Defunctionalizer:
                 replace(c, inputs=tuple(self.types(t) for t in c.inputs)) for c in old.constructors
             )
             self.data[name] = replace(old, constructors=constructors)
-        lifter = _DataLifter(self.types)
+        casts = SizeCasts(replace(self.module, types=self.data), self.types.names)
+        lifter = _DataLifter(self.types, casts)
         # All types are known before values of them are called.
         functions = {name: self._copy(f) for name, f in self.module.functions.items()}
         for name, copy in functions.items():
             functions[name] = copy if is_primitive(copy) else lifter.run(name, copy)
         functions.update(lifter.lifted)
+        functions.update(casts.finished())
         made = self._used(functions)
         for data in made:
             functions[data.apply] = _apply_function(data)
@@ -261,9 +265,15 @@ class _DataCopier(Copier):
 class _DataLifter(Lifter):
     """Lifts local functions; their values are data, their calls go through `apply`."""
 
-    def __init__(self, types: _Types) -> None:
+    def __init__(self, types: _Types, casts: SizeCasts) -> None:
         super().__init__(types.names)
         self.types = types
+        self.casts = casts
+        self.place: Span | None = None
+
+    def run(self, name: str, function: Function) -> Function:
+        self.place = function.span
+        return super().run(name, function)
 
     def value(self, expr: Expr, name: Var | None) -> Recursive[Expr]:
         if not isinstance(expr, Call) or isinstance(expr.op, (Op, Constructor, GlobalVar)):
@@ -282,10 +292,29 @@ class _DataLifter(Lifter):
         assert isinstance(head, TypeCall)
         data = self.types.by_name[head.func.name]
         result = Call(GlobalVar(data.apply), (callee, *call.args), span=call.span)
-        if call.checked_type == data.kind.ret_type:
+        actual, wanted = data.kind.ret_type, call.checked_type
+        if wanted is None or wanted == actual:
             return result
-        known = Var("result", call.checked_type, span=call.span)
+        if is_strict(actual, wanted):
+            span = call.span or self.place
+            held = Var("result", actual, span=span, checked_type=actual)
+            return Let(held, result, self.casts.run(held, actual, wanted), span=span)
+        known = Var("result", wanted, span=call.span)
         return Let(known, result, known, span=call.span)
+
+    def _taken(self, function: Function, data: _FunctionData) -> Function:
+        """Return a function that takes what `apply` has: sizes of its own are compared inside."""
+        params, body = [], function.body
+        for param, actual in zip(function.params, data.kind.arg_types):
+            wanted = _type(param)
+            if free_type_vars(wanted) or not is_strict(actual, wanted):
+                params.append(param)
+                continue
+            span = param.span or self.place
+            given = Var(param.name, actual, span=span, checked_type=actual)
+            params.append(given)
+            body = Let(param, self.casts.run(given, actual, wanted), body, span=body.span)
+        return replace(function, params=tuple(params), body=body)
 
     def lift(self, function: Function, name: Var | None) -> Recursive[Expr]:
         function = yield self.inside(function)
@@ -305,6 +334,7 @@ class _DataLifter(Lifter):
         data.constructors.append(constructor)
         data.callees.append(stem)
         fresh = {v: Var(v.name, _type(v), span=v.span, checked_type=_type(v)) for v in captures}
+        function = self._taken(function, data)
         body = substitute(function.body, dict(fresh))
         if recursive:
             assert name is not None
