@@ -17,7 +17,7 @@ from relayvm.kernels.lower import (
     naive_phase,
     skeleton,
 )
-from relayvm.kernels.schedules.columns import ColumnTiling
+from relayvm.kernels.schedules.columns import ColumnTiling, has_no_order
 from relayvm.kernels.schedules.contraction import contraction_phase, tiled_phase
 from relayvm.kernels.schedules.convolution import convolution_phases
 from relayvm.kernels.schedules.elementwise import column_phase, elementwise_phase
@@ -36,6 +36,7 @@ from relayvm.kernels.schedules.plan import Stage, inlines_reduction
 from relayvm.kernels.schedules.probe import slides
 from relayvm.kernels.schedules.program import program_phases
 from relayvm.kernels.schedules.rows import group_phase, group_stages
+from relayvm.kernels.schedules.short_rows import short_rows_phase
 from relayvm.kernels.schedules.single_rows import box_phase, position_phase
 from relayvm.kernels.schedules.transpose import transpose_phase
 from relayvm.kernels.schedules.unread import without_unread
@@ -143,12 +144,23 @@ def _stage_phases(
             if phases:
                 return phases
             phase = (
-                tiled_phase(ColumnTiling, context, stage, registers)
+                _unordered_columns(context, stage, registers)
+                or tiled_phase(ColumnTiling, context, stage, registers)
                 or box_phase(context, stage)
                 or column_phase(context, stage)
             )
     else:
-        phase = transpose_phase(context, stage) or elementwise_phase(context, stage)
+        phase = (
+            transpose_phase(context, stage)
+            or elementwise_phase(context, stage)
+            or short_rows_phase(context, stage)
+        )
     if phase is not None:
         return [phase]
     return [naive_phase(context, tensor) for tensor in stage.tensors]
+
+
+def _unordered_columns(context: Context, stage: Stage, registers: int) -> n.Phase | None:
+    if not has_no_order(context, stage, registers):
+        return None
+    return column_phase(context, stage, has_order=False)

@@ -102,3 +102,28 @@ def test_nothing_is_found_at_the_first_place():
         computation = positions(tuple(map(symbol, VARS)), 1, "float32", kind, is_last, VARS)
         (result,) = Native(computation).results([np.ones((3, 0), np.float32)], (3, 0))
         np.testing.assert_array_equal(result, np.zeros(3, np.int32))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_long_rows_and_several_at_once(dtype):
+    kind, is_last = FORMS[len(dtype) % 4]
+    for seed, (rows, columns) in enumerate([(9, 100), (8, 256), (2, 5000), (1, 16389)]):
+        for axis in (1, -1) if rows < 8 else (1, 0):
+            x = values((rows, columns), dtype, seed)
+            (result,) = Native(positions(x.shape, axis, dtype, kind, is_last)).results([x])
+            np.testing.assert_array_equal(result, expected(x, axis, kind, is_last), str(x.shape))
+
+
+def test_a_long_row_is_searched_where_its_extreme_is():
+    text = print_nest(schedule(positions((1, 65536), -1, "float32", "argmax", False)))
+    assert "number0" in text
+    assert "number0" not in print_nest(schedule(positions((8, 64), 1, "float32", "argmax", False)))
+
+
+def test_infinities_before_and_after_nan():
+    for kind, is_last in FORMS:
+        rows = np.full((8, 40), -np.inf if kind == "argmax" else np.inf, np.float32)
+        rows[1, 7] = rows[2, 39] = rows[3, 0] = np.nan
+        rows[1, 3] = rows[1, 9] = rows[4, 5] = -rows[0, 0]
+        (result,) = Native(positions(rows.shape, 1, "float32", kind, is_last)).results([rows])
+        np.testing.assert_array_equal(result, expected(rows, 1, kind, is_last))

@@ -49,6 +49,8 @@ from relayvm.kernels.scalars.conversion import cast
 from relayvm.kernels.scalars.value import Value
 
 MANY_LANES = 32
+# What the bits of all lanes are compared with, and how.
+_BIT_TESTS = {"logical_or": ("ne", 0), "logical_and": ("eq", -1)}
 # Whether the lanes before a border are those for which a comparison holds, and by how much the
 # border is after what they are compared with.
 _BORDERS = {
@@ -388,6 +390,8 @@ class ExpressionEmitter:
         """
         lanes = tree.vectors[0].lanes
         vectors = [self.emit(v) for v in tree.vectors]
+        if tree.dtype.is_bool and tree.op in _BIT_TESTS:
+            return self._any_or_all(tree.op, vectors, lanes)
         segments, width = 1, lanes
         while len(vectors) > 1:
             count = len(vectors) // 2
@@ -404,6 +408,21 @@ class ExpressionEmitter:
             result = self._combine(tree, result, result, width, low, [k + half for k in low])
             width = half
         return result
+
+    def _any_or_all(self, op: str, vectors: list[str], lanes: int) -> str:
+        """Return whether any or all lanes of vectors are true: their bits are one integer."""
+        e, (relation, bits) = self.emitter, _BIT_TESTS[op]
+        results = []
+        for vector in vectors:
+            whole = e.value(f"bitcast <{lanes} x i1> {vector} to i{lanes}")
+            results.append(e.value(f"icmp {relation} i{lanes} {whole}, {bits}"))
+        if len(results) == 1:
+            return results[0]
+        count, bytes_ = len(results), "zeroinitializer"
+        for number, result in enumerate(results):
+            byte = e.value(f"zext i1 {result} to i8")
+            bytes_ = e.value(f"insertelement <{count} x i8> {bytes_}, i8 {byte}, i32 {number}")
+        return e.value(f"trunc <{count} x i8> {bytes_} to <{count} x i1>")
 
     def _folded_in_place(self, tree: Tree, result: str, segments: int, width: int) -> str:
         """Fold each segment of a vector to its first lane; shuffles stay inside of them."""

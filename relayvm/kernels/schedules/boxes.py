@@ -15,7 +15,7 @@ _ZERO = n.const(0)
 AxisValues = dict[Union[c.IndexVar, None], n.Expr]
 BoxStep = Callable[[AxisValues, n.Expr], None]
 LaneStep = Callable[[n.Expr, Union[n.Expr, None]], None]
-PlaceStep = Callable[[n.Ramp], None]
+PlaceStep = Callable[[n.Expr], None]
 
 
 def identity(kind: str, dtype: DType) -> n.Const:
@@ -104,13 +104,13 @@ def place_loops(
 ) -> None:
     """Emit loops over vectors of an axis as wide as `emitter.widths` says, the widest first.
 
-    What is left is one masked vector of the last width.
+    What is left is one masked vector of the last width; of width 1 all places are scalars.
     """
     *wider, last = emitter.widths
     begin = begin if begin is not None else n.const(0)
 
     def of(lanes: int) -> LaneStep:
-        return lambda k, mask: step(n.Ramp(k, n.const(1), lanes))
+        return lambda k, mask: step(n.Ramp(k, n.const(1), lanes) if lanes > 1 else k)
 
     for lanes in wider:
         begin = _whole_vectors(emitter, extent, of(lanes), begin, lanes)

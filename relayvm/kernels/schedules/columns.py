@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from relayvm.base.dtypes import INT32
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.contraction import (
@@ -25,10 +26,11 @@ from relayvm.kernels.schedules.contraction import (
     words_of,
 )
 from relayvm.kernels.schedules.elementwise import is_small
-from relayvm.kernels.schedules.emit import Emitter
+from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter
 from relayvm.kernels.schedules.grid import tile_loops
 from relayvm.kernels.schedules.partials import Partials, advanced
-from relayvm.kernels.schedules.reduction import rule_of
+from relayvm.kernels.schedules.plan import Stage
+from relayvm.kernels.schedules.reduction import Rule, rule_of
 
 MAX_VECTORS = 4
 # Short sums, and rows that lie close together, are faster with fewer columns and more partials.
@@ -38,6 +40,21 @@ STREAM_ROWS = 2
 STREAM_COLUMNS = 128
 # Rows of memory that are no longer are read in turns: nearly all of a line goes to one tile.
 NARROW_COLUMNS = 64
+
+
+def has_no_order(context: Context, stage: Stage, registers: int) -> bool:
+    """Return whether a stage reduces columns that share nothing, in any order; they are small, so
+    that a line of the cache is a vector. Rows of larger ones are read in longer runs.
+    """
+    extents = tuple(context.dim(d) for d in stage.shape)
+    try:
+        return ColumnTiling(context, stage, extents, registers).has_no_order
+    except (NotAContraction, CannotVectorise):
+        return False
+
+
+def _has_no_order(rule: Rule) -> bool:
+    return rule.has_no_order and rule.dtype.bits < INT32.bits
 
 
 class ColumnTiling(Tiling):
@@ -65,6 +82,7 @@ class ColumnTiling(Tiling):
             tuple(self._length(r) for r in records),
             *seen_memory(emitter.statements, axes),
             words_of(records),
+            all(_has_no_order(rule_of(r.reduction)) for r in records),
         )
 
     def _length(self, record: Record) -> n.Expr:
@@ -79,6 +97,11 @@ class ColumnTiling(Tiling):
         if self._shares_nothing:
             return (1,)
         return (6, 2, 1) if self.tile == 6 else tuple(h for h in super().heights if h <= 4)
+
+    @property
+    def has_no_order(self) -> bool:
+        """Return whether columns may be walked down alone: nothing is shared, nor in an order."""
+        return self._shares_nothing and self.probe.has_no_order
 
     @property
     def _shares_nothing(self) -> bool:

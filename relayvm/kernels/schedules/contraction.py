@@ -40,6 +40,7 @@ MOST_OPERATIONS = 1600
 MANY_ROWS = 64
 # So many runs of one long row, which do not wait for each other.
 RUNS = 4
+TRUTH_WORDS = 8
 # So many tiles of rows take turns to fetch the next block of columns.
 TURNS = 2
 
@@ -64,7 +65,8 @@ class Probe:
 
     `is_unfit` says that memory is read element by element; `loads` holds, for each load, the axes
     of the stage that its place depends on. `weight` counts the operations of one term, and `words`
-    is how many words of 32 bits a partial has.
+    is how many words of 32 bits a partial has; `has_no_order` says that no order of the terms
+    changes a bit.
     """
 
     lengths: tuple[n.Expr, ...]
@@ -72,6 +74,7 @@ class Probe:
     loads: tuple[frozenset[int], ...]
     weight: int
     words: int = 1
+    has_no_order: bool = False
 
     def axes_with(self, axis: int | None) -> frozenset[int]:
         """Return the axes that stand in a load together with this one."""
@@ -133,8 +136,11 @@ def probe_stage(context: Context, stage: Stage, extents: tuple[n.Expr, ...]) -> 
 
 
 def words_of(records: list[Record]) -> int:
-    """Return how many words of 32 bits the partials of reductions have, at most."""
-    return max((rule_of(r.reduction).dtype.bits // 32 for r in records), default=1) or 1
+    """Return how many words of 32 bits the partials of reductions have, at most; truth values have
+    as many as leave them four of the registers for masks, of which there are few.
+    """
+    dtypes = [rule_of(r.reduction).dtype for r in records]
+    return max((TRUTH_WORDS if d.is_bool else d.bits // 32 for d in dtypes), default=1) or 1
 
 
 def seen_memory(

@@ -11,10 +11,10 @@ from dataclasses import replace
 from relayvm.base.abi import Access
 from relayvm.base.dtypes import BOOL
 from relayvm.kernels import loops as n
-from relayvm.kernels.compute import ArgReduce
+from relayvm.kernels.compute import ArgReduce, Reduce
 from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.borders import borders, is_edge
-from relayvm.kernels.schedules.boxes import PlaceStep, place_loops, reads_apart
+from relayvm.kernels.schedules.boxes import PlaceStep, place_loops, product, reads_apart
 from relayvm.kernels.schedules.emit import (
     CannotPlace,
     CannotVectorise,
@@ -39,8 +39,9 @@ BLOCK = 2048
 MIN_VECTOR = 5
 # Targets with such registers mask any vector in one instruction.
 MASKED_BYTES = 64
-# Comparisons of several vectors do not wait for each other.
-POSITION_WIDTHS = (64, n.LANES)
+# Columns of positions, or of what has no order, keep so little that several vectors, which do not
+# wait for each other, have room in registers.
+WIDE_COLUMNS = (64, n.LANES)
 
 Ranges = dict[int, tuple[n.Expr, n.Expr]]
 
@@ -78,14 +79,17 @@ def _phase_of_widths(context: Context, stage: Stage, widths: tuple[int, ...]) ->
     return vector_phase(context, stage, serial, widths)
 
 
-def column_phase(context: Context, stage: Stage) -> n.Phase | None:
+def column_phase(context: Context, stage: Stage, has_order: bool = True) -> n.Phase | None:
     """Return the phase of a stage with reductions whose other axes run in lanes."""
     kept = context.buffers.keys()
     found = [m for t in stage.tensors for m in inlined_nodes(t, kept)]
-    positions = any(isinstance(m, ArgReduce) for m in found)
-    widths = POSITION_WIDTHS if positions else (n.LANES,)
-
-    return vector_phase(context, stage, reduced_in_lanes, widths)
+    if has_order and not any(isinstance(m, ArgReduce) for m in found):
+        return vector_phase(context, stage, reduced_in_lanes)
+    boxes = [m.axes for m in found if isinstance(m, (Reduce, ArgReduce))]
+    volumes = [product(tuple(context.dim(a.extent) for a in box)) for box in boxes]
+    longest = max(int(v.value) if isinstance(v, n.Const) else BLOCK for v in volumes)
+    size = max(BLOCK // max(longest, 1) // WIDE_COLUMNS[0], 1) * WIDE_COLUMNS[0]
+    return vector_phase(context, stage, reduced_in_lanes, WIDE_COLUMNS, size)
 
 
 def reduced_in_lanes(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
@@ -95,9 +99,16 @@ def reduced_in_lanes(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.
 
 
 def vector_phase(
-    context: Context, stage: Stage, reducer: Reducer, widths: tuple[int, ...] = (n.LANES,)
+    context: Context,
+    stage: Stage,
+    reducer: Reducer,
+    widths: tuple[int, ...] = (n.LANES,),
+    size: int | None = None,
 ) -> n.Phase | None:
-    """Return loops with the last axis (of more than one element) in lanes, or None."""
+    """Return loops with the last axis (of more than one element) in lanes, or None.
+
+    Where it is the only one, its blocks have `size` places.
+    """
     extents = tuple(context.dim(d) for d in stage.shape)
     axis = next((k for k, e in enumerate(extents) if e != n.const(1)), None)
     if axis is None:
@@ -114,7 +125,9 @@ def vector_phase(
             vector_rows(emitter, stage, {axis: (begin, end)})
 
     try:
-        return blocks(context, emitter, extents[axis], run, _block_size(context, stage, axis))
+        rows = _block_size(context, stage, axis)
+        rows = size if size is not None and rows == BLOCK else rows
+        return blocks(context, emitter, extents[axis], run, rows)
     except CannotVectorise:
         return None
 
@@ -380,7 +393,8 @@ def _flat_phase(context: Context, stage: Stage, widths: tuple[int, ...]) -> n.Ph
         total = s.mul(total, extent)
 
     def run(begin: n.Expr, end: n.Expr) -> None:
-        def step(place: n.Ramp) -> None:
+        def step(place: n.Expr) -> None:
+            assert isinstance(place, n.Ramp)
             axes = emitter.stand_ins(place, extents)
             emitter.flat = (axes, place)
             emit_stage(emitter, stage, axes, emitter.mask)

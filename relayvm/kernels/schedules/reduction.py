@@ -66,6 +66,11 @@ class Rule:
         return self.lanes * self.group
 
     @property
+    def has_no_order(self) -> bool:
+        """Whether no order of the elements changes a bit."""
+        return not self.dtype.is_float
+
+    @property
     def is_associative(self) -> bool:
         """Whether runs of elements may be combined by themselves, and then with each other.
 
@@ -182,6 +187,8 @@ def serial(emitter: Emitter, reduction: Reduction, frame: Frame, lanes: int = 1)
     sizes = [int(e.value) for e in extents if isinstance(e, n.Const)]
     if len(sizes) == len(extents) and 0 < math.prod(sizes) <= MOST_WRITTEN:
         return _short(emitter, reduction, frame, rule, lanes, sizes)
+    if rule.has_no_order:
+        return _in_any_order(emitter, reduction, frame, rule, lanes)
     names = emitter.context.names
     tile = n.Tile(names.fresh("acc"), rule.dtype, lanes, n.LANES)
     emitter.statements.append(n.Declare(tile))
@@ -202,6 +209,22 @@ def serial(emitter: Emitter, reduction: Reduction, frame: Frame, lanes: int = 1)
         half //= 2
     result = n.cast(n.TileLoad(tile, n.const(0)), reduction.dtype)
     return emitter.bind(result)
+
+
+def _in_any_order(
+    emitter: Emitter, reduction: c.Reduce, frame: Frame, rule: Rule, lanes: int
+) -> n.Expr:
+    """Reduce with loops over the box to one partial."""
+    tile = n.Tile(emitter.context.names.fresh("acc"), rule.dtype, lanes, 1)
+    held = n.TileLoad(tile, n.const(0))
+    first = n.TileStore(tile, n.const(0), n.broadcast(rule.identity, lanes))
+    emitter.statements += [n.Declare(tile), first]
+
+    def step(inner: AxisValues, _flat: n.Expr) -> None:
+        _step(emitter, reduction, frame, rule, tile, inner, n.const(0))
+
+    box_loops(emitter, reduction.axes, step)
+    return emitter.bind(n.cast(held, reduction.dtype))
 
 
 def _short(

@@ -200,12 +200,15 @@ def _block_size(context: Context, group: Group, shared: Shared, axis: int, in_ve
         extents: list[n.Expr] = [context.dim(d) for d in stage.shape]
         for k, place in places.items():
             extents[k] = n.const(1) if place.rest is None else place.rest
+        extents.append(_reads_of_one(context, stage))
         sizes.append(product(tuple(extents)))
     known = [int(e.value) for e in sizes if isinstance(e, n.Const)]
     longest = max(known) if len(known) == len(sizes) else None
     if in_vectors:
-        rows = COLUMNS
-        while longest is not None and rows < 1024 and 2 * rows * longest <= PRODUCT_ELEMENTS:
+        rows, most = COLUMNS, PRODUCT_ELEMENTS
+        if all(_reads_rows(context, stage) for stage in group.stages):
+            rows, most = FEW_ROWS, BLOCK_ELEMENTS
+        while longest is not None and rows < 1024 and 2 * rows * longest <= most:
             rows *= 2
         return rows
     has_product = any(_is_product(context, stage) for stage in group.stages)
@@ -219,6 +222,34 @@ def _block_size(context: Context, group: Group, shared: Shared, axis: int, in_ve
     while rows > 1 and (rows * longest > MAX_ELEMENTS or (rows > few and rows * longest > most)):
         rows //= 2
     return rows
+
+
+def _reads_of_one(context: Context, stage: Stage) -> n.Expr:
+    """Return how much a result reads that others do not: products share what they read."""
+    if _is_product(context, stage):
+        return n.const(1)
+    volumes = [product(tuple(context.dim(a.extent) for a in r.axes)) for r in _all(context, stage)]
+    known = [int(v.value) for v in volumes if isinstance(v, n.Const)]
+    return n.const(max(1, sum(known)))
+
+
+def _reads_rows(context: Context, stage: Stage) -> bool:
+    """Return whether a stage reduces along rows of memory, of known length, alone."""
+    found = _all(context, stage)
+    return bool(found) and not _is_product(context, stage) and all(map(_is_row, found))
+
+
+def _is_row(reduction: c.Reduce | c.ArgReduce) -> bool:
+    if not all(isinstance(a.extent, int) for a in reduction.axes):
+        return False
+    loads = [m for m in nodes(reduction.body) if isinstance(m, c.TensorLoad) and m.indices]
+    return any(m.indices[-1] in reduction.axes for m in loads)
+
+
+def _all(context: Context, stage: Stage) -> list[c.Reduce | c.ArgReduce]:
+    kept = context.buffers.keys()
+    found = (m for t in stage.tensors for m in inlined_nodes(t, kept))
+    return [m for m in found if isinstance(m, (c.Reduce, c.ArgReduce))]
 
 
 def _private_tensors(parts: Skeleton, group: Group) -> list[c.Tensor]:
