@@ -340,16 +340,21 @@ def _(
     count = dim_max(dim_sub(product(data.shape[a] for a in axes), int(unbiased)), 0)
     total = wide(data.dtype)
 
-    def squared(*i: ScalarExpr) -> ScalarExpr:
-        distance = load_wide(data, i) - te.cast(load_broadcast(mean, data.shape, i), total)
-        return distance * distance
+    extents = tuple(data.shape[a] for a in axes)
 
-    sums = fold_tensor(te.compute(data.shape, squared, "squared"), axes, keepdims, "sum")
-    return te.compute(
-        sums.shape,
-        lambda *i: te.cast(te.scalar("divide", sums[i], te.cast(te.dim(count), total)), data.dtype),
-        "variance",
-    )
+    def element(*i: ScalarExpr) -> ScalarExpr:
+        kept = tuple(v for k, v in enumerate(i) if k not in axes) if keepdims else i
+
+        def squared(*r: ScalarExpr) -> ScalarExpr:
+            place = insert_axes(kept, r, axes, data.rank)
+            mean_here = te.cast(load_broadcast(mean, data.shape, place), total)
+            distance = load_wide(data, place) - mean_here
+            return distance * distance
+
+        sum_ = te.reduce("sum", extents, squared)
+        return te.cast(te.scalar("divide", sum_, te.cast(te.dim(count), total)), data.dtype)
+
+    return te.compute(folded_shape(data.shape, axes, keepdims), element, "variance")
 
 
 @variance.reduction_size

@@ -221,3 +221,22 @@ def test_workers_have_private_memory_of_their_own(monkeypatch):
     np.testing.assert_allclose(expected.sum(axis=1), 1, rtol=1e-5)
     for _ in range(20):
         assert shared.run(x).tobytes() == expected.tobytes()
+
+
+def test_rows_that_are_only_reduced_run_in_blocks_of_the_first_cache():
+    """A mean and the distances from it read each row twice, the second time from there."""
+    shape = (64, 256)
+    x = c.placeholder("x", shape, "float32")
+    mean = c.compute((64,), lambda i: c.reduce("sum", (256,), lambda k: x[i, k]) * 0.125)
+    distance = lambda i, k: x[i, k] - mean[i]  # noqa: E731
+    spread = c.compute(
+        (64,), lambda i: c.reduce("sum", (256,), lambda k: distance(i, k) * distance(i, k))
+    )
+    computation = Computation("spread", (x,), (spread,))
+    nest = schedule(computation)
+    assert [phase.extent for phase in nest.phases] == [n.const(4)]
+    rng = np.random.default_rng(0)
+    arrays = [rng.random(shape, np.float32)]
+    (found,) = interpret(nest, arrays, {}, None)
+    (naive,) = interpret(lower(computation), arrays, {})
+    assert found.tobytes() == naive.tobytes()

@@ -32,8 +32,13 @@ def _multiplies_long(tensor: c.Tensor) -> bool:
         product = reduction.body if isinstance(reduction, c.Reduce) else None
         if not isinstance(product, c.Scalar) or product.name != "multiply":
             continue
-        for factor in product.args:
-            used = [m for m in nodes(factor) if isinstance(m, c.IndexVar) and m.extent != 1]
+        both = [
+            {m for m in nodes(factor) if isinstance(m, c.IndexVar) and m.extent != 1}
+            for factor in product.args
+        ]
+        if both[0] == both[1]:
+            continue  # A square, or rows two by two: nothing is the same for all rows.
+        for used in both:
             if long and long[-1] in used and not any(axis in used for axis in long[:-1]):
                 size: Dim = 1
                 for axis in used:
