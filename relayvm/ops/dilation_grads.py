@@ -1,7 +1,9 @@
-"""The gradients of morphological dilation: a slope belongs to the first of the greatest sums."""
+"""The gradients of morphological dilation and its changes: by the first of the greatest sums."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,16 +14,18 @@ from relayvm.base.shapes import require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.kernels.schedules.program import Memory, Writer
-from relayvm.ops.axes import product, require_rank
+from relayvm.kernels.schedules.program import Cell, Memory, Writer
+from relayvm.ops.axes import product, require_rank, sizes_of
 from relayvm.ops.dilation import dilation2d, dilation_plan, dilation_sizes
 from relayvm.ops.dynamic import all_of
+from relayvm.ops.layouts import Layout
 from relayvm.ops.loads import wide
 from relayvm.ops.narrow import steps_of, takes_bfloat16
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reshaping import unflattened
-from relayvm.ops.schema import Float, Ints, SameDtype, like
+from relayvm.ops.schema import Dims, Float, Ints, SameDtype, like
+from relayvm.ops.windows import Window
 
 _NAME = "image.dilation2d_grad"
 
@@ -30,7 +34,6 @@ _NAME = "image.dilation2d_grad"
     _NAME,
     fusion=Fusion.OPAQUE,
     ulp=1,
-    no_gradient="only the first derivative of `image.dilation2d` is there",
 )
 def dilation2d_grad(
     grad: Float,
@@ -64,6 +67,66 @@ def dilation2d_grad(
     return TupleType((data, weight))
 
 
+def _winners(
+    x: Array, w: Array, window: Window, step: Any, shape: tuple[int, ...]
+) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield each place of a dilation with those of the element and the weight that it is of."""
+    for n, c, y, z in np.ndindex(*shape):
+        best, where = None, None
+        for tap in np.ndindex(*w.shape[1:]):
+            at = tuple(
+                p * s - b + t * d
+                for p, s, b, t, d in zip(
+                    (y, z), window.strides, window.before, tap, window.dilation
+                )
+            )
+            if not all(0 <= v < size for v, size in zip(at, x.shape[2:])):
+                continue
+            value = step(x[(n, c) + at] + w[(c,) + tap])
+            if best is None or value > best:
+                best, where = value, ((n, c, y, z), (n, c, *at), (c, *tap))
+        if where is not None:
+            yield where
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """The windows of a dilation in loops; `x` and `w` are sizes of both operands."""
+
+    b: Writer
+    plan: tuple[Window, Layout, Layout]
+    x: Dims
+    w: Dims
+
+    def held(self, place: Any, tap: Any) -> tuple[list[ScalarExpr], ScalarExpr]:
+        """Return where an element of a window is, and whether it is there."""
+        source = [self.b.let(self.plan[0].place(k, place[k], tap[k])) for k in (0, 1)]
+        inside = all_of(*(te.in_range(v, size) for v, size in zip(source, self.x[2:])))
+        return [te.index(v, size, "clip") for v, size in zip(source, self.x[2:])], inside
+
+    def greatest(self, data: Memory, weight: Memory, at: tuple[Any, Any, Any]) -> Cell:
+        """Return the number of the first of the greatest sums of a window, -1 where it is empty."""
+        b, (_, layout, kernel), (image, channel, place) = self.b, self.plan, at
+        best, first = b.cell(te.const(0.0, data.dtype)), b.cell(te.const(-1, "int64"))
+        with b.loop(0, te.dim(product(self.w[1:]))) as number:
+            tap = [b.let(v) for v in unflattened(number, self.w[1:])]
+            held, inside = self.held(place, tap)
+            element = data[layout.arranged((image, channel, *held))]
+            value = b.let(element + weight[kernel.arranged((channel, *tap))])
+            better = te.scalar("logical_or", first.value < 0, value > best.value)
+            chosen = b.let(te.scalar("logical_and", inside, better))
+            first.value = te.select(chosen, number, first.value)
+            best.value = te.select(chosen, value, best.value)
+        return first
+
+    def of(self, first: Cell, at: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+        """Return the places of the element and of the weight with that number."""
+        tap = [self.b.let(v) for v in unflattened(first.value, self.w[1:])]
+        held = (self.b.let(v) for v in self.held(at[2], tap)[0])
+        _, layout, kernel = self.plan
+        return layout.arranged((at[0], at[1], *held)), kernel.arranged((at[1], *tap))
+
+
 @dilation2d_grad.numpy
 @takes_bfloat16
 @like(dilation2d_grad.rule)
@@ -75,24 +138,9 @@ def _(grad: Array, data: Array, weight: Array, **attrs: Any) -> tuple[Array, Arr
     x, g = (numbers(a).transpose(layout.places) for a in (data, grad))
     w = numbers(weight).transpose(kernel.places)
     of_x, of_w = np.zeros(x.shape, total), np.zeros(w.shape, total)
-    taps = list(np.ndindex(*w.shape[1:]))
-    for n, c, y, z in np.ndindex(*g.shape):
-        best, where = None, None
-        for tap in taps:
-            at = tuple(
-                p * s - b + t * d
-                for p, s, b, t, d in zip(
-                    (y, z), window.strides, window.before, tap, window.dilation
-                )
-            )
-            if not all(0 <= v < size for v, size in zip(at, x.shape[2:])):
-                continue
-            value = step(x[(n, c) + at] + w[(c,) + tap])
-            if best is None or value > best:
-                best, where = value, (at, tap)
-        if where is not None:
-            of_x[(n, c) + where[0]] += g[n, c, y, z]
-            of_w[(c,) + where[1]] += g[n, c, y, z]
+    for place, at, tap in _winners(x, w, window, step, g.shape):
+        of_x[at] += g[place]
+        of_w[tap] += g[place]
     return (
         np.asarray(dtype.array(of_x).transpose(layout.arranged((0, 1, 2, 3)))),
         np.asarray(dtype.array(of_w).transpose(kernel.arranged((0, 1, 2)))),
@@ -123,34 +171,14 @@ def _(grad: Tensor, data: Tensor, weight: Tensor, **attrs: Any) -> tuple[Tensor,
     def spread(
         b: Writer, g: Memory, data: Memory, weight: Memory, out: Any, at: tuple[Any, Any, Any]
     ) -> None:
-        image, channel, place = at
-        best, first = b.cell(te.const(0.0, dtype)), b.cell(te.const(-1, "int64"))
-        with b.loop(0, te.dim(product(w[1:]))) as number:
-            tap = [b.let(v) for v in unflattened(number, w[1:])]
-            source = [b.let(window.place(k, place[k], tap[k])) for k in (0, 1)]
-            inside = all_of(*(te.in_range(v, size) for v, size in zip(source, x[2:])))
-            value = b.let(read(data, weight, (image, channel), source, tap))
-            none = first.value < 0
-            better = te.scalar("logical_or", none, value > best.value)
-            chosen = b.let(te.scalar("logical_and", inside, better))
-            first.value = te.select(chosen, number, first.value)
-            best.value = te.select(chosen, value, best.value)
+        windows = _Windows(b, (window, layout, kernel), x, w)
+        first = windows.greatest(data, weight, at)
         with b.when(first.value >= 0):
-            tap = [b.let(v) for v in unflattened(first.value, w[1:])]
-            source = held([window.place(k, place[k], tap[k]) for k in (0, 1)])
+            (own, tapped), (image, channel, place) = windows.of(first, at), at
             slope = b.let(te.cast(g[layout.arranged((image, channel, *place))], total))
             of_data, of_weight = out
-            own = layout.arranged((image, channel, *(b.let(v) for v in source)))
             of_data[own] = of_data[own] + slope
-            tapped = kernel.arranged((channel, *tap))
             of_weight[tapped] = of_weight[tapped] + slope
-
-    def held(source: Any) -> list[ScalarExpr]:
-        return [te.index(v, size, "clip") for v, size in zip(source, x[2:])]
-
-    def read(data: Memory, weight: Memory, line: Any, source: Any, tap: Any) -> ScalarExpr:
-        value = data[layout.arranged((*line, *held(source)))]
-        return value + weight[kernel.arranged((line[1], *tap))]
 
     work = dim_mul(dim_mul(product(grad.shape), product(w[1:])), 8)
     kinds = [(data.shape, total), (weight.shape, total)]
@@ -167,4 +195,87 @@ def _(grad: TensorType, data: TensorType, weight: TensorType, **attrs: Any) -> D
     return product(grad.shape)
 
 
-OPERATORS = (dilation2d_grad,)
+_CHANGE = "image.dilation2d_change"
+
+
+@operator(_CHANGE, fusion=Fusion.OPAQUE, ulp=1)
+def dilation2d_change(
+    of_data: Float,
+    of_weight: SameDtype,
+    data: SameDtype,
+    weight: SameDtype,
+    *,
+    strides: Ints = (1, 1),
+    padding: Ints = (0, 0),
+    dilations: Ints = (1, 1),
+    data_layout: str = "NCHW",
+    kernel_layout: str = "IHW",
+) -> TensorType:
+    """How `image.dilation2d` changes where both operands change: at each place the changes of the
+    greatest sum, of the first where some are equal, and 0 where a window is empty.
+
+    >>> %a = float32 [[[[1, 2, 3]]]]
+    >>> %b = float32 [[[10, 20]]]
+    >>> %x = float32 [[[[1, 5, 2]]]]
+    >>> %w = float32 [[[0, 4]]]
+    >>> image.dilation2d_change(%a, %b, %x, %w)
+    [[[[22, 23]]]]
+    """
+    given: dict[str, Any] = {"strides": strides, "padding": padding, "dilations": dilations}
+    given |= {"data_layout": data_layout, "kernel_layout": kernel_layout}
+    result = dilation2d.result_type([data, weight], given)
+    assert isinstance(result, TensorType)
+    for name, change, own in (("data", of_data, data), ("weight", of_weight, weight)):
+        require_rank(change, own.rank, own.rank, f"`of_{name}` of `{_CHANGE}`")
+        for axis, (a, b) in enumerate(zip(change.shape, own.shape)):
+            require_equal(a, b, f"axis {axis} of `of_{name}` and of `{name}` of `{_CHANGE}`")
+    return result
+
+
+@dilation2d_change.numpy
+@takes_bfloat16
+@like(dilation2d_change.rule)
+def _(of_data: Array, of_weight: Array, data: Array, weight: Array, **attrs: Any) -> Array:
+    window, layout, kernel = dilation_plan(attrs)
+    numbers, step, whole = steps_of(data.dtype)
+    x, change = (numbers(a).transpose(layout.places) for a in (data, of_data))
+    w, moved = (numbers(a).transpose(kernel.places) for a in (weight, of_weight))
+    shape = sizes_of(dilation_shape(window, x.shape, w.shape))
+    result = np.zeros(shape, x.dtype)
+    for place, at, tap in _winners(x, w, window, step, shape):
+        result[place] = step(change[at] + moved[tap])
+    return np.asarray(whole(result).transpose(layout.arranged((0, 1, 2, 3))))
+
+
+def dilation_shape(window: Window, x: Dims, w: Dims) -> Dims:
+    """Return the shape of a dilation, its channels behind the images."""
+    return (*x[:2], *dilation_sizes(window, x, w))
+
+
+@dilation2d_change.compute
+@like(dilation2d_change.rule)
+def _(of_data: Tensor, of_weight: Tensor, data: Tensor, weight: Tensor, **attrs: Any) -> Tensor:
+    window, layout, kernel = plan = dilation_plan(attrs)
+    x, w = layout.canonical(data.shape), kernel.canonical(weight.shape)
+    shape = dilation_shape(window, x, w)
+
+    def build(b: Writer, change: Memory, moved: Memory, *memory: Memory) -> None:
+        data, weight, out = memory
+        windows = _Windows(b, plan, x, w)
+        with b.phase(product(shape)) as flat:
+            image, channel, *place = (b.let(v) for v in unflattened(flat, shape))
+            at = (image, channel, place)
+            own = layout.arranged((image, channel, *place))
+            out[own] = 0.0
+            first = windows.greatest(data, weight, at)
+            with b.when(first.value >= 0):
+                element, tap = windows.of(first, at)
+                out[own] = change[element] + moved[tap]
+
+    work = dim_mul(dim_mul(product(shape), product(w[1:])), 8)
+    inputs = [of_data, of_weight, data, weight]
+    kinds = [(layout.arranged(shape), data.dtype)]
+    return te.program(kinds, inputs, build, work, "dilation2d_change")[0]
+
+
+OPERATORS = (dilation2d_change, dilation2d_grad)

@@ -9,7 +9,7 @@ from relayvm.ir.expr import Constant, Expr, Tuple, TupleGetItem
 from relayvm.ops.creation import shape_of
 from relayvm.ops.crop_grads import crop_and_resize_grad
 from relayvm.ops.dilation import dilation2d
-from relayvm.ops.dilation_grads import dilation2d_grad
+from relayvm.ops.dilation_grads import dilation2d_change, dilation2d_grad
 from relayvm.ops.elementwise import cast
 from relayvm.ops.gradient_elementwise import Gradients
 from relayvm.ops.gradient_expressions import require_gradient
@@ -90,6 +90,20 @@ def _(call: GradientCall, g: Expr) -> Gradients:
     slope = cast(g, dtype=call.type_of("data").dtype)
     both = dilation2d_grad(slope, *call.args, **{**call.attrs, "out_dtype": None})
     return TupleGetItem(both, 0), TupleGetItem(both, 1)
+
+
+@dilation2d_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    # Both are linear in the slopes: which sums are the greatest changes by jumps.
+    attrs = {name: value for name, value in call.attrs.items() if name != "out_dtype"}
+    changes = TupleGetItem(g, 0), TupleGetItem(g, 1)
+    return dilation2d_change(*changes, call.data, call.weight, **attrs), None, None
+
+
+@dilation2d_change.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    both = dilation2d_grad(g, call.data, call.weight, **call.attrs)
+    return TupleGetItem(both, 0), TupleGetItem(both, 1), None, None
 
 
 @dyn_resize2d.gradient

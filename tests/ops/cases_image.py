@@ -142,6 +142,17 @@ IMAGE_CASES |= {
         ),
         Case(((0, 1, 2, 2), (0, 1, 2, 2), (1, 1, 1))),
     ],
+    "image.dilation2d_change": [
+        Case(
+            ((1, 2, 4, 5), (2, 2, 3)) * 2,
+            {"padding": (1, 1, 0, 2), "strides": (2, 1)},
+        ),
+        Case(
+            ((2, 4, 3, 1), (2, 2, 1)) * 2,
+            {"data_layout": "NHWC", "kernel_layout": "HWI", "dilations": (2, 1)},
+        ),
+        Case(((0, 1, 2, 2), (1, 1, 1)) * 2),
+    ],
     "image.dilation2d": [
         Case(((1, 2, 4, 5), (2, 2, 3)), {"padding": (1, 1, 0, 2), "strides": (2, 1)}),
         Case(
