@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relayvm.base.dims import AnyDim, dims_equal
 from relayvm.base.shapes import ShapeError
@@ -130,7 +130,7 @@ def rewrite_calls(module: Module, rules: Sequence[CallRule], *, refines: bool = 
 
     Types and spans are kept; where no rule fits the module is the same object. With `refines` a
     replacement may know sizes that were `?`: what follows from them is known too, up to where
-    control flow meets, and types must be inferred again.
+    control flow meets or an operator does not fit, and types must be inferred again.
     """
     by_op: dict[str, list[CallRule]] = defaultdict(list)
     for rule in rules:
@@ -166,7 +166,7 @@ class _Rewriter:
             if after is node:
                 after = with_parts(node, site.done)
                 if self.refines and after is not node:
-                    after = self.retyped(after)
+                    after = self.retyped(node, after)
                 after = self.settled(after)
             site.put(node, after)
             for var in bound.get(id(node), ()):
@@ -207,11 +207,15 @@ class _Rewriter:
 
     # --- types that become more exact --------------------------------------------------------
 
-    def retyped(self, node: Expr) -> Expr:
-        """Return a node with the type that follows from its operands."""
+    def retyped(self, old: Expr, node: Expr) -> Expr:
+        """Return a node, which was another, with the type that follows from its operands."""
         match node:
             case Call() if isinstance(node.op, Operator):
-                new: Expr = typed_call(node.op, node.args, node.attrs, node.span)
+                try:
+                    new: Expr = typed_call(node.op, node.args, node.attrs, node.span)
+                except ShapeError:
+                    assert isinstance(old, Call)
+                    return _as_it_was(old, node)
             case Tuple():
                 new = tuple_of(node.fields, node.span)
             case TupleGetItem():
@@ -229,6 +233,19 @@ class _Rewriter:
         if value.checked_type != var.checked_type and _refines(value, var):
             kind = value.checked_type
             self.renewed[id(var)] = Var(var.name, kind, span=var.span, checked_type=kind)
+
+
+def _as_it_was(old: Call, new: Call) -> Call:
+    """Return a call whose operands have the types that they had: it does not take what is known of
+    them now, which it tells where the run comes to it.
+    """
+    args = []
+    for before, after in zip(old.args, new.args):
+        if after.checked_type != before.checked_type:
+            var = Var("open", before.checked_type, checked_type=before.checked_type)
+            after = Let(var, after, var, span=before.span, checked_type=before.checked_type)
+        args.append(after)
+    return replace(new, args=tuple(args))
 
 
 def _refines(new: Expr, old: Expr) -> bool:
