@@ -166,6 +166,62 @@ def test_a_layer_and_its_rows_of_open_sizes_are_one_kernel() -> None:
         np.testing.assert_allclose(np.asarray(vm.run(x, y, w, b, g)), wanted, rtol=2e-4, atol=2e-5)
 
 
+# What is known of the batch and the length, and the type of the mask.
+OPEN_BATCHES = [
+    ("?, ?", ""),
+    ("?, ?", "?, ?"),
+    ("?, ?", "?, ?, ?"),
+    ("?, ?", "1, 1, ?"),
+    ("3, ?", "5, ?"),
+    ("3, ?", "5, 5"),
+]
+# Batches of the queries, keys and values.
+BATCHES = [(3, 3, 3), (1, 3, 3), (1, 1, 3), (3, 3, 1), (1, 3, 1), (3, 1, 1), (1, 1, 1)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sizes", "mask"), OPEN_BATCHES)
+def test_attention_of_open_batches_is_one_kernel(sizes: str, mask: str) -> None:
+    three = ", ".join(f"%{x}: Tensor[({sizes}, 8), float32]" for x in "qkv")
+    added = f", %m: Tensor[({mask}), float32]" if mask else ""
+    weights = f"nn.softmax({SCORES}{' + %m' if mask else ''})"
+    vm, kernels = machine(
+        f"def @main({three}{added}) {{ nn.batch_matmul({weights}, %v, transpose_b=False) }}"
+    )
+    assert kernels == 1
+    rng = np.random.default_rng(len(sizes + mask))
+    for batches in BATCHES if sizes.startswith("?") else [(3, 3, 3)]:
+        q, k, v = (rng.standard_normal((b, 5, 8)).astype(np.float32) for b in batches)
+        m = rng.standard_normal({2: (5, 5), 3: (3, 5, 5)}.get(mask.count(",") + 1, (5, 5)))
+        m = m[:, :1] if mask == "1, 1, ?" else m
+        m = m[:1].astype(np.float32) if mask == "1, 1, ?" else m.astype(np.float32)
+        args = [q, k, v, *([m] if mask else [])]
+        wanted = expected("added", q, k, v, m if mask else np.zeros((5, 5), np.float32))
+        result = np.asarray(vm.run(*args))
+        assert result.shape == wanted.shape
+        np.testing.assert_allclose(result, wanted, rtol=2e-5, atol=2e-6)
+
+
+def test_batches_that_do_not_fit_are_told_by_their_sizes() -> None:
+    three = ", ".join(f"%{x}: Tensor[(?, ?, 8), float32]" for x in "qkv")
+    vm, _ = machine(
+        f"def @main({three}, %m: Tensor[(?, ?, ?), float32]) "
+        f"{{ nn.batch_matmul(nn.softmax({SCORES} + %m), %v, transpose_b=False) }}"
+    )
+    ones = [np.ones((b, 5, 8), np.float32) for b in (2, 3)]
+    masks = [np.ones((b, 5, 5), np.float32) for b in (1, 3)]
+    for q, k, v, m, reason in (
+        (ones[0], ones[1], ones[1], masks[0], "sizes of operands do not broadcast"),
+        (ones[0], ones[0], ones[1], masks[0], "do not broadcast in"),
+        (ones[0], ones[0], ones[0], masks[1], "`add`: axis 0 of the shapes"),
+    ):
+        with pytest.raises(relayvm.RelayError) as caught:
+            vm.run(q, k, v, m)
+        assert caught.value.code == "run-time-shape"
+        assert reason in str(caught.value)
+        assert ": 2 and 3" in str(caught.value) or ": 3 and 2" in str(caught.value)
+
+
 @pytest.mark.parametrize("columns", [1, 3, 5, 7, 15, 16, 17])
 def test_products_of_open_sizes_take_rows_of_a_known_size(columns: int) -> None:
     rng = np.random.default_rng(columns)

@@ -11,7 +11,7 @@ from relayvm.base.dims import Dim, DimVar, dim_variables, is_broadcast_of, linea
 from relayvm.base.shapes import ShapeError, shape_context
 from relayvm.compiler.lower.words import is_view, kernel_operator
 from relayvm.compiler.transforms.blocks import Binding
-from relayvm.compiler.transforms.fusion_rows import is_batched, is_product
+from relayvm.compiler.transforms.fusion_rows import is_batched, is_product, trailing_axes
 from relayvm.ir.expr import Attrs, Call, Expr, Tuple, TupleGetItem, Var
 from relayvm.ir.types import TensorType
 from relayvm.ops import OPS
@@ -36,12 +36,15 @@ def broaden_products(
     `let %s = nn.batch_matmul(%q, %k); add(%s, %mask)` ->
     `let %q1 = broadcast_to(%q, shape=[b, broadcast(m, n), 64]);
      let %s = nn.batch_matmul(%q1, %k); add(%s, %mask)`
+
+    So is a product whose rows a softmax or the like makes weights, for the batch of the product
+    that takes them.
     """
     if not any(_is_product(binding.value) for binding in bindings):
         return bindings
     block = _Block(bindings, reads, escaping)
     for index, binding in enumerate(bindings):
-        if _is_by_element(binding.value):
+        if _is_by_element(binding.value) or _is_product(binding.value):
             block.broaden_operands(index)
     return block.result()
 
@@ -53,7 +56,7 @@ def is_broadening(value: Expr) -> bool:
     old, new = _tensor(value.args[0]), _tensor(value)
     if old is None or new is None or old.rank != new.rank:
         return False
-    same = all(a == b or is_broadcast_of(b, a) for a, b in zip(old.shape, new.shape))
+    same = all(a == b or _may_grow(a, b) for a, b in zip(old.shape, new.shape))
     return same and old.shape != new.shape
 
 
@@ -89,8 +92,12 @@ class _Block:
         """Let what the binding at a place reads, and nobody else, have the sizes of its result."""
         call = self.current(index)
         args = list(call.args)
-        growing = {k: _broadcast_sizes(arg, call) for k, arg in enumerate(args)}
-        if not any(s and self._reaches_product(args[k], s, index) for k, s in growing.items()):
+        of_product = _is_product(call)
+        growing = _growing_weights(call) if of_product else _growing_operands(call)
+        if not any(
+            s and self._reaches_product(args[k], s, index, not of_product)
+            for k, s in growing.items()
+        ):
             return
         for number, sizes in growing.items():
             # What is computed beside a product, as a mask may be, is computed like it.
@@ -107,17 +114,24 @@ class _Block:
 
     # -- Which -------------------------------------------------------------------------------------
 
-    def _reaches_product(self, start: Expr, sizes: Sizes, reader: int) -> bool:
-        pending = [(start, sizes)]
+    def _reaches_product(self, start: Expr, sizes: Sizes, reader: int, by_rows: bool) -> bool:
+        """Tell whether a product is behind a value; without `by_rows`, behind one that takes rows
+        as a whole.
+        """
+        pending = [(start, sizes, by_rows)]
         while pending:
-            value, wanted = pending.pop()
+            value, wanted, by_rows = pending.pop()
             operands = self._operands(value, wanted, reader)
             index = self.place.get(value) if isinstance(value, Var) else None
             if operands is None or index is None:
                 continue
             if _is_product(self.bindings[index].value):
-                return True
-            pending += [(self.current(index).args[k], each) for k, each in operands.items()]
+                if by_rows:
+                    return True
+                continue
+            call = self.current(index)
+            by_rows = by_rows or trailing_axes(call) is not None
+            pending += [(call.args[k], each, by_rows) for k, each in operands.items()]
         return False
 
     def _operands(self, value: Expr, sizes: Sizes, reader: int) -> dict[int, Sizes] | None:
@@ -146,18 +160,21 @@ class _Block:
         if operands is None or index is None:
             raise AssertionError("what stays as it is, its reader broadcasts")
         call = self.current(index)
-        args, before = list(call.args), []
+        args = list(call.args)
+        before = {b.var: b for b in self.new.get(index, ())[:-1]}
         for number, wanted in operands.items():
             arg = args[number]
             if self._operands(arg, wanted, index) is not None:
                 args[number] = self._broadened(arg, wanted)
             else:
-                before.append(_broadcast(arg, wanted, call))
-                args[number] = before[-1].var
+                old = before.pop(arg, None) if isinstance(arg, Var) else None
+                new = _broadcast(arg, wanted, call, old)
+                before[new.var] = new
+                args[number] = new.var
         kind = _with_sizes(call, sizes)
-        old = self.new[index][-1].var if index in self.new else self.bindings[index].var
-        var = Var(old.name, None, span=old.span, checked_type=kind)
-        self._replace(index, var, call, args, before, kind)
+        name = self.new[index][-1].var if index in self.new else self.bindings[index].var
+        var = Var(name.name, None, span=name.span, checked_type=kind)
+        self._replace(index, var, call, args, list(before.values()), kind)
         self.place[var] = index
         self.readers[var] = 1
         return var
@@ -168,7 +185,7 @@ class _Block:
         var: Var,
         call: Call,
         args: Sequence[Expr],
-        before: Sequence[Binding] = (),
+        before: Sequence[Binding] | None = None,
         kind: TensorType | None = None,
     ) -> None:
         type_ = call.checked_type if kind is None else kind
@@ -176,9 +193,9 @@ class _Block:
         if kind is not None and call.op is _RESHAPE and not _gives(call, args, attrs, kind):
             attrs = Attrs(attrs, newshape=kind.shape)
         new = Call(call.op, tuple(args), attrs, call.type_args, span=call.span, checked_type=type_)
-        earlier = self.new[index][:-1] if index in self.new else []
-        own = Binding(var, new, self.bindings[index].span)
-        self.new[index] = [*earlier, *before, own]
+        if before is None:
+            before = self.new.get(index, [])[:-1]
+        self.new[index] = [*before, Binding(var, new, self.bindings[index].span)]
 
     def _known_sizes(self) -> list[set[DimVar]]:
         """Return, for each place of the block, the symbols that tensors bound before it tell."""
@@ -219,6 +236,19 @@ def _is_by_element(value: Expr) -> bool:
     return op is not None and op.fusion in _BY_ELEMENT and op is not _BROADCAST_TO
 
 
+def _growing_operands(call: Call) -> dict[int, Sizes]:
+    return {k: _broadcast_sizes(arg, call) for k, arg in enumerate(call.args)}
+
+
+def _growing_weights(call: Call) -> dict[int, Sizes]:
+    """Return the batch of the first operand of a product, where a run may broadcast it."""
+    weights, result = _tensor(call.args[0]), _tensor(call)
+    if weights is None or result is None or not is_batched(call):
+        return {}
+    batch, whole = weights.shape[0], result.shape[0]
+    return {0: {0: whole}} if _may_grow(batch, whole) else {}
+
+
 def _broadcast_sizes(arg: Expr, call: Call) -> Sizes:
     """Return the axes of an operand that a run may broadcast to a size of the result."""
     old, new = _tensor(arg), _tensor(call)
@@ -229,7 +259,9 @@ def _broadcast_sizes(arg: Expr, call: Call) -> Sizes:
 
 
 def _may_grow(size: Dim, whole: Dim) -> bool:
-    return size != whole and is_broadcast_of(whole, size)
+    if size == whole or isinstance(size, int):
+        return False
+    return isinstance(whole, int) or is_broadcast_of(whole, size)
 
 
 def _sizes_of_operands(call: Call, sizes: Sizes) -> dict[int, Sizes]:
@@ -246,6 +278,9 @@ def _sizes_of_operands(call: Call, sizes: Sizes) -> dict[int, Sizes]:
         return {0: {int(axes[k]) % result.rank: size for k, size in sizes.items()}}
     if is_view(call):
         return _sizes_behind(call, sizes, result)
+    folded = trailing_axes(call)
+    if folded is not None:
+        return {0: sizes} if all(axis < result.rank - folded for axis in sizes) else found
     if not _is_by_element(call):
         return found
     for number, arg in enumerate(call.args):
@@ -260,18 +295,22 @@ def _sizes_of_operands(call: Call, sizes: Sizes) -> dict[int, Sizes]:
 def _sizes_of_factors(call: Call, sizes: Sizes, rank: int) -> dict[int, Sizes]:
     """Rows of a product are those of its first operand, columns those of the second."""
     found: dict[int, Sizes] = {}
-    first, result = _tensor(call.args[0]), _tensor(call)
+    first, second, result = (_tensor(value) for value in (*call.args[:2], call))
     columns = 1 if _complete(call).get("transpose_b") else 2
+    if first is None or second is None or result is None:
+        return {}
     for axis, size in sizes.items():
-        if axis == rank - 1:
+        if is_batched(call) and axis == 0:
+            for number, factor in enumerate((first, second)):
+                batch = factor.shape[0]
+                if batch == result.shape[0] or _may_grow(batch, size):
+                    found.setdefault(number, {})[0] = size
+        elif axis == rank - 1:
             if not is_batched(call):
                 return {}
             found.setdefault(1, {})[columns] = size
-        elif first is not None and result is not None and first.shape[axis] == result.shape[axis]:
+        elif first.shape[axis] == result.shape[axis]:
             found.setdefault(0, {})[axis] = size
-            second = _tensor(call.args[1])
-            if is_batched(call) and axis == 0 and second is not None and second.shape[0] != 1:
-                found.setdefault(1, {})[0] = size
         else:
             return {}
     return found
@@ -316,9 +355,13 @@ def _gives(call: Call, args: Sequence[Expr], attrs: Attrs, wanted: TensorType) -
         return False
 
 
-def _broadcast(value: Expr, sizes: Sizes, reader: Call) -> Binding:
+def _broadcast(value: Expr, sizes: Sizes, reader: Call, old: Binding | None) -> Binding:
+    """Return a value broadcast to some sizes; `old` is what broadcast it to others already."""
     kind = _with_sizes(value, sizes)
     attrs = Attrs(shape=kind.shape)
+    if old is not None:
+        assert isinstance(old.value, Call)
+        value = old.value.args[0]
     call = Call(_BROADCAST_TO, (value,), attrs, span=reader.span, checked_type=kind)
     return Binding(Var("b", None, span=reader.span, checked_type=kind), call, reader.span)
 

@@ -36,8 +36,8 @@ static int32_t apply(int64_t op, int64_t a, int64_t b, int64_t *result) {
     return 0;
 }
 
-int32_t rvm_dim_value_slow(const rvm_dim *dim, const int64_t *vars, int64_t *result) {
-    if (dim->kind != RVM_DIM_PROGRAM) return rvm_dim_value(dim, vars, result);
+/* Where an operation traps, says where it stands and what its operands were. */
+static int32_t run(const rvm_dim *dim, const int64_t *vars, int64_t *result, uint32_t *place, int64_t *sizes) {
     int64_t stack[RVM_MAX_DIM_STACK];
     uint32_t depth = 0;
     for (uint32_t i = 0; i < dim->length; i++) {
@@ -47,11 +47,33 @@ int32_t rvm_dim_value_slow(const rvm_dim *dim, const int64_t *vars, int64_t *res
         } else if (op == RVM_DIM_OP_VARIABLE) {
             stack[depth++] = vars[dim->code[++i]];
         } else {
-            const int32_t trap = apply(op, stack[depth - 2], stack[depth - 1], &stack[depth - 2]);
-            if (trap) return trap;
+            const int64_t a = stack[depth - 2], b = stack[depth - 1];
+            const int32_t trap = apply(op, a, b, &stack[depth - 2]);
+            if (trap) {
+                *place = i;
+                sizes[0] = a;
+                sizes[1] = b;
+                return trap;
+            }
             depth--;
         }
     }
     *result = stack[0];
     return 0;
+}
+
+int32_t rvm_dim_value_slow(const rvm_dim *dim, const int64_t *vars, int64_t *result) {
+    uint32_t place;
+    int64_t sizes[2];
+    return dim->kind == RVM_DIM_PROGRAM ? run(dim, vars, result, &place, sizes) : rvm_dim_value(dim, vars, result);
+}
+
+rvm_clash rvm_dim_clash(const rvm_dim *dim, const int64_t *vars, int64_t sizes[2]) {
+    uint32_t place;
+    int64_t result;
+    if (dim->kind != RVM_DIM_PROGRAM || run(dim, vars, &result, &place, sizes) != RVM_TRAP_SHAPE_MISMATCH ||
+        dim->code[place] != RVM_DIM_OP_BROADCAST) {
+        return RVM_CLASH_NONE;
+    }
+    return place + 1 == dim->length ? RVM_CLASH_WHOLE : RVM_CLASH_INSIDE;
 }

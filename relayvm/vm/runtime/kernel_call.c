@@ -102,17 +102,17 @@ static int32_t take_inputs(rvm_machine *m, const kernel_run *run) {
     return 0;
 }
 
-/* Names what does not broadcast and both sizes, where these are plain sizes and not expressions. */
-static int32_t check_trap(rvm_machine *m, const kernel_run *run, const rvm_dim_check *check, int32_t trap) {
-    const int64_t *code = check->a.code;
-    if (trap != RVM_TRAP_SHAPE_MISMATCH || check->a.kind != RVM_DIM_PROGRAM || check->a.length != 5 ||
-        check->a.code[4] != RVM_DIM_OP_BROADCAST) {
+/* Names what does not broadcast in a dim, of what it is the size, and both sizes. */
+static int32_t clash_trap(rvm_machine *m, const kernel_run *run, const rvm_dim *dim, const char *what,
+                          int32_t trap) {
+    int64_t sizes[2];
+    const rvm_clash clash = rvm_dim_clash(dim, m->kernel_dims, sizes);
+    if (clash == RVM_CLASH_NONE) {
         return dim_trap(m, run, trap);
     }
-    const int64_t first = code[0] == RVM_DIM_OP_VARIABLE ? m->kernel_dims[code[1]] : code[1];
-    const int64_t second = code[2] == RVM_DIM_OP_VARIABLE ? m->kernel_dims[code[3]] : code[3];
-    return trap_set(m, trap, "%s do not broadcast in `%s`: %lld and %lld", check->what, run->kernel->name,
-                    (long long)first, (long long)second);
+    return trap_set(m, trap, "%s do not broadcast in `%s`: %lld and %lld",
+                    clash == RVM_CLASH_WHOLE ? what : "sizes of operands", run->kernel->name, (long long)sizes[0],
+                    (long long)sizes[1]);
 }
 
 static int32_t check_input(rvm_machine *m, const kernel_run *run, uint32_t i) {
@@ -123,7 +123,7 @@ static int32_t check_input(rvm_machine *m, const kernel_run *run, uint32_t i) {
         int64_t wanted;
         int32_t trap = rvm_dim_value(&dims[axis], m->kernel_dims, &wanted);
         if (trap) {
-            return dim_trap(m, run, trap);
+            return clash_trap(m, run, &dims[axis], "sizes of operands", trap);
         }
         if (wanted != tensor->dims[axis]) {
             return trap_set(m, RVM_TRAP_SHAPE_MISMATCH,
@@ -141,9 +141,12 @@ static int32_t check_sizes(rvm_machine *m, const kernel_run *run) {
         const rvm_dim_check *check = &kernel->checks[i];
         int64_t a, b;
         int32_t trap = rvm_dim_value(&check->a, m->kernel_dims, &a);
-        trap = trap ? trap : rvm_dim_value(&check->b, m->kernel_dims, &b);
         if (trap) {
-            return check_trap(m, run, check, trap);
+            return clash_trap(m, run, &check->a, check->what, trap);
+        }
+        trap = rvm_dim_value(&check->b, m->kernel_dims, &b);
+        if (trap) {
+            return clash_trap(m, run, &check->b, check->what, trap);
         }
         if (a != b) {
             return trap_set(m, RVM_TRAP_SHAPE_MISMATCH, "%s: %lld and %lld", check->what, (long long)a,

@@ -283,6 +283,11 @@ int rvm_verify_function(const rvm_program *program, const rvm_function *function
  * broadcast or division by 0, RVM_TRAP_SIZE_OVERFLOW). Never reads outside vars[0, num_vars). */
 int32_t rvm_dim_value_slow(const rvm_dim *dim, const int64_t *vars, int64_t *result);
 
+/* Whether sizes in a dim do not broadcast, and the first two of them: those of the dim itself, or of one that it is
+ * made of. */
+typedef enum { RVM_CLASH_NONE, RVM_CLASH_INSIDE, RVM_CLASH_WHOLE } rvm_clash;
+rvm_clash rvm_dim_clash(const rvm_dim *dim, const int64_t *vars, int64_t sizes[2]);
+
 static inline int32_t rvm_dim_value(const rvm_dim *dim, const int64_t *vars, int64_t *result) {
     if (dim->kind == RVM_DIM_CONSTANT) {
         *result = dim->value;
