@@ -210,15 +210,15 @@ def test_batches_that_do_not_fit_are_told_by_their_sizes() -> None:
     )
     ones = [np.ones((b, 5, 8), np.float32) for b in (2, 3)]
     masks = [np.ones((b, 5, 5), np.float32) for b in (1, 3)]
-    for q, k, v, m, reason in (
-        (ones[0], ones[1], ones[1], masks[0], "sizes of operands do not broadcast"),
-        (ones[0], ones[0], ones[1], masks[0], "do not broadcast in"),
-        (ones[0], ones[0], ones[0], masks[1], "`add`: axis 0 of the shapes"),
+    for q, k, v, m in (
+        (ones[0], ones[1], ones[1], masks[0]),
+        (ones[0], ones[0], ones[1], masks[0]),
+        (ones[0], ones[0], ones[0], masks[1]),
     ):
         with pytest.raises(relayvm.RelayError) as caught:
             vm.run(q, k, v, m)
         assert caught.value.code == "run-time-shape"
-        assert reason in str(caught.value)
+        assert "do not broadcast in" in str(caught.value)
         assert ": 2 and 3" in str(caught.value) or ": 3 and 2" in str(caught.value)
 
 

@@ -14,7 +14,7 @@ from relayvm.compiler.rewriting.build import field as field_of
 from relayvm.compiler.rewriting.build import tuple_of, typed_call
 from relayvm.ir.expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
 from relayvm.ir.module import Module
-from relayvm.ir.types import TensorType, TupleType
+from relayvm.ir.types import TensorType, TupleType, Type
 from relayvm.ir.visit import built, children, is_concrete, post_order, with_parts
 from relayvm.ops.operator import Operator
 
@@ -239,13 +239,20 @@ def _as_it_was(old: Call, new: Call) -> Call:
     """Return a call whose operands have the types that they had: it does not take what is known of
     them now, which it tells where the run comes to it.
     """
-    args = []
-    for before, after in zip(old.args, new.args):
-        if after.checked_type != before.checked_type:
-            var = Var("open", before.checked_type, checked_type=before.checked_type)
-            after = Let(var, after, var, span=before.span, checked_type=before.checked_type)
-        args.append(after)
+    args = (_as_known(after, before.checked_type) for before, after in zip(old.args, new.args))
     return replace(new, args=tuple(args))
+
+
+def _as_known(value: Expr, kind: Type | None) -> Expr:
+    """Return a value under a name of a type that knows less; of a tuple, each of its fields."""
+    if value.checked_type == kind:
+        return value
+    if isinstance(kind, TupleType):
+        found = value.fields if isinstance(value, Tuple) else None
+        fields = found or [field_of(value, i, value.span) for i in range(len(kind.fields))]
+        return tuple_of([_as_known(f, part) for f, part in zip(fields, kind.fields)], value.span)
+    var = Var("open", kind, span=value.span, checked_type=kind)
+    return Let(var, value, var, span=value.span, checked_type=kind)
 
 
 def _refines(new: Expr, old: Expr) -> bool:
