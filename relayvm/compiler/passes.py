@@ -32,6 +32,7 @@ from relayvm.compiler.transforms.lift_closures import lift_closures
 from relayvm.compiler.transforms.name_sizes import name_sizes
 from relayvm.compiler.transforms.primitives import open_primitives
 from relayvm.compiler.transforms.simplify_inference import simplify_inference
+from relayvm.compiler.transforms.split_weights import split_weights
 from relayvm.compiler.transforms.to_anf import to_anf
 from relayvm.ir.module import Module
 
@@ -186,6 +187,13 @@ PASSES: dict[str, Pass] = {
             "group operator calls into kernels",
             requires=_TYPED | _ANF,
             ensures=frozenset({Property.FUSED}),
+        ),
+        Pass(
+            "split_weights",
+            split_weights,
+            "give rows of constant weights that kernels read once whole vectors",
+            requires=_TYPED,
+            opt_level=3,
         ),
         Pass(
             "lift_closures",

@@ -114,6 +114,7 @@ def probe_stage(context: Context, stage: Stage, extents: tuple[n.Expr, ...]) -> 
     records = discover(context, stage, axes)
     trial = replace(context, names=context.names.copy())
     emitter = Emitter(trial, no_reduction)
+    emitter.decides = True
     for axis, extent in zip(axes, extents):
         emitter.prover.add_range(axis, n.const(0), extent)
     lengths = tuple(product(_extents(context, r.reduction)) for r in records)
@@ -554,6 +555,7 @@ class Tiling:
         def step(k: n.Expr, mask: n.Expr | None, run: int = 0) -> None:
             first = len(emitter.statements)
             shared, emitter.share_loads = emitter.share_loads, True
+            decides, emitter.decides = emitter.decides, True
             for number, cell in enumerate(cells, run):
                 for record, rule, tile in zip(records[cell], rules, tiles):
                     held = n.TileLoad(tile, n.const(number))
@@ -563,7 +565,7 @@ class Tiling:
                     if mask is not None and rule.group == 1:
                         value = n.select(mask, value, held)
                     emitter.statements.append(n.TileStore(tile, n.const(number), value))
-            emitter.share_loads, emitter.run = shared, None
+            emitter.share_loads, emitter.run, emitter.decides = shared, None, decides
             if mask is None:
                 emitter.statements[first:] = with_fetches(emitter.statements[first:], ahead)
 
