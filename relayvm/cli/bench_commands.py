@@ -106,17 +106,18 @@ def run_kernels(options: argparse.Namespace) -> int:
     products = [p for p in kernels.grid(options.grid) if _is_asked_for(p, options)]
     console.print(
         f"{'rows':>5} {'size':>5} {'dtype':>8} {'rows are':>9} {'threads':>7} {'kernel us':>10} "
-        f"{'Gop/s':>7} {'of floor':>8} {'call us':>10} {'torch / ours':>12}",
+        f"{'Gop/s':>7} {'of floor':>8} {'of sweep':>8} {'call us':>10} {'torch / ours':>12}",
         soft_wrap=True,
     )
     for product in track(products, "products", console=console, transient=True):
         row = kernels.measure(product)
         torch = f"{row.torch / row.call:12.2f}" if row.torch is not None else f"{'-':>12}"
+        sweep = f"{row.sweep / row.kernel:8.0%}" if row.sweep is not None else f"{'-':>8}"
         console.print(
             f"{product.rows:5} {product.size:5} {product.dtype:>8} "
             f"{'symbolic' if product.symbolic else 'static':>9} {product.threads:7} "
             f"{row.kernel * 1e6:10.2f} {product.operations / row.kernel / 1e9:7.1f} "
-            f"{row.floor / row.kernel:8.0%} {row.call * 1e6:10.2f} {torch}",
+            f"{row.floor / row.kernel:8.0%} {sweep} {row.call * 1e6:10.2f} {torch}",
             highlight=False,
             soft_wrap=True,
         )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import relayvm
-from relayvm.cli.bench.machine_rates import peak_flops, read_rate
+from relayvm.cli.bench.machine_rates import peak_flops, read_rate, single_read_rate
 from relayvm.cli.bench.timing import alternating_seconds, kernel_seconds
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -48,13 +48,18 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Times in seconds: the kernel alone, a call from Python, and PyTorch's call (or None)."""
+    """Times in seconds: the kernel alone, a call from Python, and PyTorch's call (or None).
+
+    `sweep`: of one row on one thread, a kernel that only reads as many bytes, timed as the product
+    is; it has to begin as that has, which the floor leaves out.
+    """
 
     product: Product
     kernel: float
     call: float
     torch: float | None
     floor: float
+    sweep: float | None = None
 
 
 def grid(full: bool) -> Iterator[Product]:
@@ -95,7 +100,10 @@ def measure(product: Product) -> Measured:
         functions.append(peer)
     call, *torch = alternating_seconds(functions, rests=product.threads > 1)
     kernel = kernel_seconds(lambda: vm.run(x), lambda: vm.profile(x))
-    return Measured(product, kernel, call, torch[0] if torch else None, floor(product))
+    sweep = None
+    if product.rows == product.threads == 1:
+        sweep = product.read_bytes / single_read_rate(product.read_bytes)
+    return Measured(product, kernel, call, torch[0] if torch else None, floor(product), sweep)
 
 
 def _heights(product: Product) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 import relayvm
-from relayvm.cli.bench.timing import best_seconds
+from relayvm.cli.bench.timing import best_seconds, kernel_seconds
 from relayvm.vm.file.codec import encode
 
 ROUNDS = 20_000
@@ -68,13 +68,32 @@ def copy_rate(size_bytes: int) -> float:
 @cache
 def read_rate(size_bytes: int) -> float:
     """Return the bytes a second at which one core reads `size_bytes` again and again."""
-    size = max(256, size_bytes // 4 // 256 * 256)
+    size = _swept(size_bytes)
     sweeps = max(1, SWEPT_BYTES // (4 * size))
     return 4 * size * sweeps / _best_seconds(size, _READING, sweeps)
 
 
+@cache
+def single_read_rate(size_bytes: int) -> float:
+    """Return the bytes a second of a kernel that reads `size_bytes` once, timed as others are: with
+    what it costs to begin, and to read the clock.
+    """
+    size = _swept(size_bytes)
+    vm, x = _machine(size, _READING, 1)
+    return 4 * size / kernel_seconds(lambda: vm.run(x), lambda: vm.profile(x))
+
+
+def _swept(size_bytes: int) -> int:
+    return max(256, size_bytes // 4 // 256 * 256)
+
+
 def _best_seconds(size: int, loops: str, rounds: int) -> float:
-    """Return the time of a machine whose one kernel, of a vector to a scalar, has these loops."""
+    vm, x = _machine(size, loops, rounds)
+    return best_seconds(lambda: vm.run(x))
+
+
+def _machine(size: int, loops: str, rounds: int) -> tuple[relayvm.VirtualMachine, np.ndarray]:
+    """Return a machine whose one kernel, of a vector to a scalar, has these loops; and a vector."""
     text = f"def @main(%x: Tensor[({size},), float32]) {{ sum(%x) }}"
     program = relayvm.compile(relayvm.parse(text)).program()
     (kernel,) = program.kernels
@@ -82,5 +101,4 @@ def _best_seconds(size: int, loops: str, rounds: int) -> float:
     nest = nest.replace("@main", f"@{kernel.name}")
     changed = replace(program, kernels=(replace(kernel, nest=nest, image=None),))
     vm = relayvm.VirtualMachine(relayvm.load(encode(changed)), num_threads=1)
-    x = np.full(size, 0.5, np.float32)
-    return best_seconds(lambda: vm.run(x))
+    return vm, np.full(size, 0.5, np.float32)
