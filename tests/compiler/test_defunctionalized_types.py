@@ -156,14 +156,60 @@ SIZED = {
         """{a} {
           fn (%b: Tensor[(#), float32]) { array.push(array.new(1), %a + %b) } }""",
     ),
-}
-REFERENCES = {
-    "a result": ("{n}) -> ref({n})", "ref_read(%f(%x))", "{a} { ref(%a) }"),
-    "a parameter": (
+    "a reference": ("{n}) -> ref({n})", "ref_read(%f(%x))", "{a} { ref(%a) }"),
+    "a parameter that is a reference": (
         "ref({n})) -> {n}",
         "%f(ref(%x))",
         "fn (%r: ref(Tensor[(#), float32])) { ref_read(%r) }",
     ),
+}
+HELD = """
+type R[A] { R(ref(A)) }
+def @get[A](%r: R[A]) -> A { match (%r) { R(%q) => ref_read(%q) } }
+def @make[A](%x: A) -> R[A] { R(ref(%x)) }
+"""
+# References whose size is known where functions are called, or only when the program runs.
+RUN = {
+    "captured": """def @main[n](%x: Tensor[(n), float32]) -> Tensor[(n), float32] {
+      let %r = ref(%x);
+      let %f = fn (%z: float32) { ref_write(%r, %x * %z); ref_read(%r) };
+      %f(2f) + %f(3f)
+    }""",
+    "given to continuations": """
+    def @sized[n](%v: Tensor[(n), float32]) { @get(@make(%v)) }
+    def @open(%v: Tensor[(?), float32]) { @get(@make(%v)) }
+    def @main(%x: Tensor[(8), float32]) { (@sized(%x), @sized(@double(%x)), @open(%x)) }""",
+    "in functions that call themselves": """
+    def @two[n](%x: Tensor[(n), float32], %c: bool) -> Tensor[(n), float32] {
+      let %r = @make(%x);
+      let %f = fn (%z: float32) { @get(%r) * %z };
+      if (%c) { %f(2f) } else { @two(%x, True) + %f(3f) }
+    }
+    def @main[n](%x: Tensor[(n), float32])
+        -> (Tensor[(n), float32], Tensor[(2 * n), float32], float32) {
+      (@two(%x, False), @two(concatenate((%x, %x), axis=0), False),
+       if (sum(%x) > 100f) { sum(@two(%x, True)) } else { @main(%x * 10f).2 })
+    }""",
+}
+# Sizes without end, and those in data types.
+REFUSED = {
+    "growing": """
+    def @grow[n](%k: int32, %x: Tensor[(n), float32], %f: fn (R[Tensor[(n), float32]]) -> float32)
+        -> float32 {
+      if (%k == 0) { %f(@make(%x)) } else {
+        let %g = fn (%r: R[Tensor[(2 * n), float32]]) { sum(@get(%r)) };
+        @grow(%k - 1, concatenate((%x, %x), axis=0), %g)
+      }
+    }
+    def @main(%x: Tensor[(8), float32]) {
+      @grow(2, %x, fn (%r: R[Tensor[(8), float32]]) { sum(@get(%r)) })
+    }""",
+    "data": """
+    type W[A] { W(fn (R[A]) -> A) }
+    def @at[n](%x: Tensor[(n), float32]) {
+      match (W(fn (%r: R[Tensor[(n), float32]]) { @get(%r) })) { W(%f) => %f(@make(%x)) }
+    }
+    def @main(%x: Tensor[(8), float32]) { (@at(%x), @at(@double(%x))) }""",
 }
 
 
@@ -228,10 +274,15 @@ def test_functions_of_one_size_are_taken_as_those_of_a_symbolic_one(name):
     check(at_two_sizes(*SIZED[name]), ORDERS[:3])
 
 
+@pytest.mark.parametrize("name", RUN)
+def test_references_of_several_sizes_have_functions_of_their_own(name):
+    check(HELD + RUN[name], ORDERS[:3])
+
+
 @pytest.mark.parametrize("steps", ORDERS[:2], ids="+".join)
-@pytest.mark.parametrize("name", REFERENCES)
-def test_references_of_several_sizes_in_functions_are_refused_with_their_place(name, steps):
-    module = infer_types(relayvm.parse(DOUBLE + at_two_sizes(*REFERENCES[name])))
+@pytest.mark.parametrize("name", REFUSED)
+def test_references_of_sizes_that_functions_share_are_refused_with_their_place(name, steps):
+    module = infer_types(relayvm.parse(DOUBLE + HELD + REFUSED[name]))
     assert Evaluator(module).call("main", (np.ones(8, "float32"),))
     with pytest.raises(relayvm.RelayError, match="whose size cannot be compared") as caught:
         run_passes(module, steps)

@@ -8,10 +8,11 @@ types nothing can be compared.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import RelayError, error
 from relayvm.base.dims import ANY, Dim
 from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive
@@ -32,6 +33,7 @@ from relayvm.compiler.transforms.instances import types_at
 from relayvm.compiler.transforms.instantiate import needs_uniform
 from relayvm.compiler.transforms.lift_closures import Lifter
 from relayvm.compiler.transforms.size_casts import SizeCasts, is_strict
+from relayvm.compiler.transforms.sized_instances import with_sized_instances
 from relayvm.compiler.transforms.strict_places import joined_sizes
 from relayvm.compiler.transforms.to_anf import function_to_anf
 from relayvm.ir.expr import (
@@ -74,7 +76,26 @@ def defunctionalize(module: Module) -> Module:
         return module
     if needs_uniform(module) or _has_polymorphic_types(module):
         module = with_generics_as_data(module)
-    return _Defunctionalizer(module).run()
+    try:
+        return _Defunctionalizer(module).run()
+    except RelayError as refused:
+        return _at_sizes(module, refused)
+
+
+def _at_sizes(module: Module, refused: RelayError) -> Module:
+    """Return the program where references of several sizes are in functions that a function of all
+    sizes takes or makes: each size has functions of its own. Raises the error where that is not
+    enough.
+    """
+    for is_open in (False, True):
+        sized = with_sized_instances(module, is_open=is_open)
+        if sized is None:
+            break
+        try:
+            return _Defunctionalizer(sized).run()
+        except RelayError:
+            continue
+    raise refused
 
 
 def _check_entries(module: Module) -> None:
@@ -291,7 +312,8 @@ class _DataLifter(Lifter):
         head = call.op.checked_type
         assert isinstance(head, TypeCall)
         data = self.types.by_name[head.func.name]
-        result = Call(GlobalVar(data.apply), (callee, *call.args), span=call.span)
+        given = self._given(call.args, data.kind.arg_types, call.span)
+        result = Call(GlobalVar(data.apply), (callee, *given), span=call.span)
         actual, wanted = data.kind.ret_type, call.checked_type
         if wanted is None or wanted == actual:
             return result
@@ -301,6 +323,22 @@ class _DataLifter(Lifter):
             return Let(held, result, self.casts.run(held, actual, wanted), span=span)
         known = Var("result", wanted, span=call.span)
         return Let(known, result, known, span=call.span)
+
+    def _given(
+        self, args: Sequence[Expr], kinds: Sequence[Type], span: Span | None
+    ) -> tuple[Expr, ...]:
+        """Return arguments of the types that `apply` or a constructor has: symbols are `?` there.
+
+        A place at which nothing is known of a type is that of another function.
+        """
+        found: list[Expr] = []
+        for arg, kind in zip(args, kinds):
+            own = arg.checked_type
+            if own is None or free_type_vars(kind) or not is_strict(own, kind):
+                found.append(arg)
+                continue
+            found.append(self.casts.run(arg, own, kind, arg.span or span or self.place))
+        return tuple(found)
 
     def _taken(self, function: Function, data: _FunctionData) -> Function:
         """Return a function that takes what `apply` has: sizes of its own are compared inside."""
@@ -345,7 +383,8 @@ class _DataLifter(Lifter):
             function, params=(*fresh.values(), *function.params), body=body, type_params=()
         )
         self.lifted[stem] = replace(lifted, type_params=tuple(free_type_vars(lifted)))
-        return Call(constructor, tuple(captures), span=function.span, checked_type=head)
+        given = self._given(captures, constructor.inputs, function.span)
+        return Call(constructor, given, span=function.span, checked_type=head)
 
 
 def _parts(data: _FunctionData) -> list[Type]:

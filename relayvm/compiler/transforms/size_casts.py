@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relayvm.base.diagnostics import error
+from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.transforms.data_casts import DataCasts
 from relayvm.compiler.transforms.to_anf import function_to_anf
@@ -22,11 +23,16 @@ class SizeCasts:
     """
 
     def __init__(self, module: Module, names: set[str]) -> None:
+        self._place: Span | None = None
         self.data = DataCasts(module, names, self.cast)
 
-    def run(self, expr: Expr, actual: Type, wanted: Type) -> Expr:
-        """Return a value of the type that is wanted; raises RelayError where it may change."""
+    def run(self, expr: Expr, actual: Type, wanted: Type, place: Span | None = None) -> Expr:
+        """Return a value of the type that is wanted; raises RelayError where it may change, at a
+        place if the value has none.
+        """
+        self._place = place
         result: Expr = trampoline(self.cast(expr, actual, wanted))
+        self._place = None
         return result
 
     def finished(self) -> Iterator[tuple[str, Function]]:
@@ -61,7 +67,7 @@ class SizeCasts:
         raise error(
             "polymorphic-entry",
             message,
-            span,
+            span or self._place,
             help="pass what the reference holds in its place",
         )
 
