@@ -47,8 +47,15 @@ def optimize(
     with every independent error.
     """
     if not isinstance(module, Module):
-        message = f"a program is a Module, not a `{type(module).__name__}`"
-        raise error("bad-option", message, help="`relayvm.parse` makes one of text or a file")
+        message = f"a program is a `Module`, but `{type(module).__name__}` was given"
+        own = isinstance(getattr(module, "module", None), Module)
+        raise error(
+            "bad-option",
+            message,
+            help="give its `.module`, or compile it with `relay.vm.compile`"
+            if own
+            else "`relayvm.parse` makes one of text or a file",
+        )
     if isinstance(entries, str):
         raise error("bad-option", "`entries` is a list of names", help=f"write `[{entries!r}]`")
     if entries is not None:

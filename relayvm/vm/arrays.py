@@ -67,7 +67,7 @@ def describe(value: Any, depth: int = 3) -> str:
     if isinstance(value, tuple) and len(value) <= 8 and depth:
         inside = ", ".join(describe(v, depth - 1).strip("`") for v in value)
         return f"`({inside}{',' * (len(value) == 1)})`"
-    name = getattr(value, "type_name", None)
+    name = getattr(value, "type_name", None) or getattr(getattr(value, "type", None), "text", None)
     if isinstance(name, str):
         return f"`{name}`"
     return f"a value of Python type {type(value).__name__}"

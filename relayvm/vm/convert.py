@@ -168,7 +168,10 @@ class Converter(Builder[int]):
     def ready_reference(self, value: Any, type_: ValueType, where: str) -> int | None:
         if not isinstance(value, Reference):
             return None
-        if not self._is_mine(value) or value.layout != type_.layout:
+        if not self._is_mine(value):
+            help = "it is of another program: read it there, and give its value"
+            raise wrong(where, type_, value, help)
+        if value.layout != type_.layout:
             raise wrong(where, type_, value)
         return value.retained()
 

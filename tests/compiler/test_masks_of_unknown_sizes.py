@@ -202,6 +202,25 @@ def test_attention_of_open_batches_is_one_kernel(sizes: str, mask: str) -> None:
         np.testing.assert_allclose(result, wanted, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_sizes_without_names_stay_as_they_are(level: int) -> None:
+    text = (
+        "def @main(%q: Tensor[(?, 31, 3), float32], %k: Tensor[(3, ?, 3), float32], "
+        "%v: Tensor[(3, ?, 5), float32]) { nn.batch_matmul(nn.softmax(nn.batch_matmul("
+        "%q, %k, transpose_b=True)), %v, transpose_b=False) }"
+    )
+    vm = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text), opt_level=level))
+    rng = np.random.default_rng(4)
+    for batch in (1, 3):
+        q, k, v = (
+            rng.standard_normal(s).astype(np.float32)
+            for s in ((batch, 31, 3), (3, 7, 3), (3, 7, 5))
+        )
+        zero = np.zeros((31, 7), np.float32)
+        wanted = expected("added", q, k * np.float32(8), v, zero)
+        np.testing.assert_allclose(np.asarray(vm.run(q, k, v)), wanted, rtol=2e-5, atol=2e-6)
+
+
 def test_batches_that_do_not_fit_are_told_by_their_sizes() -> None:
     three = ", ".join(f"%{x}: Tensor[(?, ?, 8), float32]" for x in "qkv")
     vm, _ = machine(

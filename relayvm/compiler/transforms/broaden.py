@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from relayvm.base.dims import Dim, DimVar, dim_variables, is_broadcast_of, linear_dim
+from relayvm.base.dims import AnyDim, Dim, DimVar, dim_variables, is_broadcast_of, linear_dim
 from relayvm.base.shapes import ShapeError, shape_context
 from relayvm.compiler.lower.words import is_view, kernel_operator
 from relayvm.compiler.transforms.blocks import Binding
@@ -333,7 +333,7 @@ def _sizes_behind(call: Call, sizes: Sizes, result: TensorType) -> dict[int, Siz
 
 def _is_computed_at(call: Call, sizes: Sizes, operands: Mapping[int, Sizes]) -> bool:
     """Tell whether the rule of a call gives just these sizes for operands of those."""
-    if any(_tensor(arg) is None for arg in call.args):
+    if not all(_has_named_sizes(arg) for arg in call.args):
         return False
     args = [
         Var("p", None, checked_type=_with_sizes(arg, operands.get(number, {})))
@@ -343,6 +343,11 @@ def _is_computed_at(call: Call, sizes: Sizes, operands: Mapping[int, Sizes]) -> 
     if call.op is _RESHAPE and _gives(call, args, Attrs(call.attrs, newshape=kind.shape), kind):
         return True
     return _gives(call, args, call.attrs, kind)
+
+
+def _has_named_sizes(value: Expr) -> bool:
+    kind = _tensor(value)
+    return kind is not None and not any(isinstance(dim, AnyDim) for dim in kind.shape)
 
 
 def _gives(call: Call, args: Sequence[Expr], attrs: Attrs, wanted: TensorType) -> bool:
