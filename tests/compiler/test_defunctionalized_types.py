@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import relayvm
+from relayvm.compiler.autodiff import gradient
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.passes import run_passes
@@ -179,6 +180,12 @@ RUN = {
     def @sized[n](%v: Tensor[(n), float32]) { @get(@make(%v)) }
     def @open(%v: Tensor[(?), float32]) { @get(@make(%v)) }
     def @main(%x: Tensor[(8), float32]) { (@sized(%x), @sized(@double(%x)), @open(%x)) }""",
+    "in data": """
+    type W[A] { W(fn (R[A]) -> A) }
+    def @at[n](%x: Tensor[(n), float32]) {
+      match (W(fn (%r: R[Tensor[(n), float32]]) { @get(%r) })) { W(%f) => %f(@make(%x)) }
+    }
+    def @main(%x: Tensor[(8), float32]) { (@at(%x), @at(@double(%x))) }""",
     "in functions that call themselves": """
     def @two[n](%x: Tensor[(n), float32], %c: bool) -> Tensor[(n), float32] {
       let %r = @make(%x);
@@ -191,7 +198,7 @@ RUN = {
        if (sum(%x) > 100f) { sum(@two(%x, True)) } else { @main(%x * 10f).2 })
     }""",
 }
-# Sizes without end, and those in data types.
+# Sizes without end, and those that only a local function knows.
 REFUSED = {
     "growing": """
     def @grow[n](%k: int32, %x: Tensor[(n), float32], %f: fn (R[Tensor[(n), float32]]) -> float32)
@@ -204,12 +211,13 @@ REFUSED = {
     def @main(%x: Tensor[(8), float32]) {
       @grow(2, %x, fn (%r: R[Tensor[(8), float32]]) { sum(@get(%r)) })
     }""",
-    "data": """
-    type W[A] { W(fn (R[A]) -> A) }
-    def @at[n](%x: Tensor[(n), float32]) {
-      match (W(fn (%r: R[Tensor[(n), float32]]) { @get(%r) })) { W(%f) => %f(@make(%x)) }
+    "of local functions": """
+    def @at(%f: fn [n](Tensor[(n), float32]) -> R[Tensor[(n), float32]], %x: Tensor[(8), float32]) {
+      (@get(%f(%x)), @get(%f(@double(%x))))
     }
-    def @main(%x: Tensor[(8), float32]) { (@at(%x), @at(@double(%x))) }""",
+    def @main(%x: Tensor[(8), float32]) {
+      @at(fn [n](%v: Tensor[(n), float32]) { @make(%v) }, %x)
+    }""",
 }
 
 
@@ -289,6 +297,38 @@ def test_references_of_sizes_that_functions_share_are_refused_with_their_place(n
     diagnostic = caught.value.diagnostics[0]
     assert diagnostic.code == "polymorphic-entry"
     assert diagnostic.span is not None and diagnostic.help
+
+
+def test_the_refusal_shows_the_function_and_a_way_out():
+    text = HELD + DOUBLE + REFUSED["of local functions"]
+    with pytest.raises(relayvm.RelayError) as caught:
+        run_passes(infer_types(relayvm.parse(text)), ["defunctionalize"])
+    lines = caught.value.diagnostics[0].render().splitlines()
+    assert lines[0] == (
+        "error[polymorphic-entry]: a function is called as one of those of other sizes, with a "
+        "`ref(Tensor[(16), float32])` whose size cannot be compared"
+    )
+    assert "(@get(%f(%x)), @get(%f(@double(%x))))" in lines[3]
+    assert lines[-1] == "help: pass what the reference holds in its place"
+
+
+@pytest.mark.parametrize("steps", ORDERS[:2], ids="+".join)
+def test_gradients_of_functions_in_data_of_several_sizes_become_data(steps):
+    text = """
+    type F[A] { F(fn (A) -> A) }
+    def @go[A](%f: F[A], %x: A) -> A { match (%f) { F(%g) => %g(%g(%x)) } }
+    def @s[n](%v: Tensor[(n), float32]) {
+      sum(@go(F(fn (%a: Tensor[(n), float32]) { %a * %a }), %v))
+    }
+    def @main(%x: Tensor[(8), float32]) -> float32 { @s(%x) + @s(@double(%x)) }"""
+    module = infer_types(relayvm.parse(DOUBLE + text))
+    function, made = gradient(module["main"], module)
+    whole = infer_types(made.with_functions({**made.functions, "main": function}))
+    after = infer_types(run_passes(whole, steps, verify=True))
+    x = np.arange(8, dtype="float32")
+    expected = flat(Evaluator(whole).call("main", (x,)))
+    assert expected[-1] == (12 * x**3).tobytes()
+    assert flat(Evaluator(after).call("main", (x,))) == expected
 
 
 def test_what_data_held_at_open_sizes_has_no_known_size():

@@ -33,6 +33,7 @@ from relayvm.compiler.transforms.instances import types_at
 from relayvm.compiler.transforms.instantiate import needs_uniform
 from relayvm.compiler.transforms.lift_closures import Lifter
 from relayvm.compiler.transforms.size_casts import SizeCasts, is_strict
+from relayvm.compiler.transforms.sized_data import with_sized_data
 from relayvm.compiler.transforms.sized_instances import with_sized_instances
 from relayvm.compiler.transforms.strict_places import joined_sizes
 from relayvm.compiler.transforms.to_anf import function_to_anf
@@ -84,11 +85,13 @@ def defunctionalize(module: Module) -> Module:
 
 def _at_sizes(module: Module, refused: RelayError) -> Module:
     """Return the program where references of several sizes are in functions that a function of all
-    sizes takes or makes: each size has functions of its own. Raises the error where that is not
-    enough.
+    sizes takes or makes: each size has functions and data of its own. Raises the error if that is
+    not enough.
     """
     for is_open in (False, True):
         sized = with_sized_instances(module, is_open=is_open)
+        if sized is not None:
+            sized = with_sized_data(sized)
         if sized is None:
             break
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -197,35 +198,31 @@ class InstanceTypes(TypeMap):
         return self.owner.renamed(self.bound(type_))
 
 
-class InstanceCopier(Copier):
-    """Copies a function as one instance."""
+class TypedCopier(Copier, ABC):
+    """Copies with the constructors that the types of values have after a map of types."""
 
-    def __init__(self, owner: Instantiation, types: InstanceTypes) -> None:
-        super().__init__(types)
-        self.owner = owner
-        self.own = dict(types.types)
-        self.closed = owner.instances.closing(self.own)
+    @abstractmethod
+    def instance(self, type_: Type | None, constructor: Constructor) -> Constructor:
+        """Return the constructor of an instance of a data type."""
+
+    @abstractmethod
+    def definition(self, name: str) -> TypeData:
+        """Return the definition of an instance of a data type."""
+
+    @abstractmethod
+    def type_args_left(self, old: Expr, call: Call) -> Args:
+        """Return the type arguments of a call that has been copied."""
 
     def leaf(self, node: Expr) -> Expr:
+        """Return the constructor of the type that values have; other leaves with their types."""
         if isinstance(node, Constructor) and isinstance(node.checked_type, FuncType):
             made = self.types(node.checked_type)
             assert isinstance(made, FuncType)
             return replace(self.instance(made.ret_type, node), checked_type=made)
-        return node if isinstance(node, GlobalVar) else super().leaf(node)
-
-    def instance(self, type_: Type | None, constructor: Constructor) -> Constructor:
-        """Return the constructor of an instance of a data type."""
-        assert isinstance(type_, TypeCall)
-        return self.owner.constructors[type_.func.name, constructor.index]
+        return super().leaf(node)
 
     def _node(self, node: Expr, done: Mapping[int, Expr]) -> Expr:
-        globals_ = {
-            id(part): self.global_use(node, part, position == 0)
-            for position, part in enumerate(children(node))
-            if isinstance(part, GlobalVar)
-        }
-        known: Mapping[int, Expr] = _Overlay(globals_, done) if globals_ else done
-        new = super()._node(node, known)
+        new = super()._node(node, done)
         if isinstance(new, Call):
             type_args = self.type_args_left(node, new)
             return replace(new, op=self._constructor(new), type_args=type_args)
@@ -239,6 +236,64 @@ class InstanceCopier(Copier):
         if not isinstance(call.op, Constructor):
             return call.op
         return self.instance(call.checked_type, call.op)
+
+    def typed_pattern(self, pattern: Pattern, type_: Type | None) -> Pattern:
+        """Return a pattern with the constructors of the instance that it matches."""
+        return trampoline(self._typed(pattern, type_))
+
+    def _typed(self, pattern: Pattern, type_: Type | None) -> Recursive[Pattern]:
+        if isinstance(pattern, PatternTuple):
+            assert isinstance(type_, TupleType)
+            parts = yield self._typed_parts(pattern.patterns, type_.fields)
+            return replace(pattern, patterns=parts)
+        if isinstance(pattern, PatternConstructor):
+            own = self.instance(type_, pattern.constructor)
+            assert isinstance(type_, TypeCall)
+            params = self.definition(type_.func.name).type_params
+            bound = TypeMap()
+            bound.bind(params, type_.args)
+            inputs = tuple(bound(t) for t in own.inputs) if params else own.inputs
+            parts = yield self._typed_parts(pattern.patterns, inputs)
+            return replace(pattern, constructor=own, patterns=parts)
+        return pattern
+
+    def _typed_parts(
+        self, patterns: tuple[Pattern, ...], types: tuple[Type, ...]
+    ) -> Recursive[tuple[Pattern, ...]]:
+        parts: list[Pattern] = []
+        for pattern, type_ in zip(patterns, types):
+            parts.append((yield self._typed(pattern, type_)))
+        return tuple(parts)
+
+
+class InstanceCopier(TypedCopier):
+    """Copies a function as one instance."""
+
+    def __init__(self, owner: Instantiation, types: InstanceTypes) -> None:
+        super().__init__(types)
+        self.owner = owner
+        self.own = dict(types.types)
+        self.closed = owner.instances.closing(self.own)
+
+    def leaf(self, node: Expr) -> Expr:
+        return node if isinstance(node, GlobalVar) else super().leaf(node)
+
+    def definition(self, name: str) -> TypeData:
+        return self.owner.types[name]
+
+    def instance(self, type_: Type | None, constructor: Constructor) -> Constructor:
+        """Return the constructor of an instance of a data type."""
+        assert isinstance(type_, TypeCall)
+        return self.owner.constructors[type_.func.name, constructor.index]
+
+    def _node(self, node: Expr, done: Mapping[int, Expr]) -> Expr:
+        globals_ = {
+            id(part): self.global_use(node, part, position == 0)
+            for position, part in enumerate(children(node))
+            if isinstance(part, GlobalVar)
+        }
+        known: Mapping[int, Expr] = _Overlay(globals_, done) if globals_ else done
+        return super()._node(node, known)
 
     def type_args_left(self, old: Expr, call: Call) -> Args:
         """Return the sizes that a call gives: of the definition, and of the instance."""
@@ -262,34 +317,6 @@ class InstanceCopier(Copier):
         name = self.owner.function_names[use.name, args]
         type_ = self.owner.function_type(use.name, args) if is_callee else None
         return replace(use, name=name, checked_type=type_ or self.types.optional(use.checked_type))
-
-    def typed_pattern(self, pattern: Pattern, type_: Type | None) -> Pattern:
-        """Return a pattern with the constructors of the instance that it matches."""
-        return trampoline(self._typed(pattern, type_))
-
-    def _typed(self, pattern: Pattern, type_: Type | None) -> Recursive[Pattern]:
-        if isinstance(pattern, PatternTuple):
-            assert isinstance(type_, TupleType)
-            parts = yield self._typed_parts(pattern.patterns, type_.fields)
-            return replace(pattern, patterns=parts)
-        if isinstance(pattern, PatternConstructor):
-            own = self.instance(type_, pattern.constructor)
-            assert isinstance(type_, TypeCall)
-            params = self.owner.types[type_.func.name].type_params
-            bound = TypeMap()
-            bound.bind(params, type_.args)
-            inputs = tuple(bound(t) for t in own.inputs) if params else own.inputs
-            parts = yield self._typed_parts(pattern.patterns, inputs)
-            return replace(pattern, constructor=own, patterns=parts)
-        return pattern
-
-    def _typed_parts(
-        self, patterns: tuple[Pattern, ...], types: tuple[Type, ...]
-    ) -> Recursive[tuple[Pattern, ...]]:
-        parts: list[Pattern] = []
-        for pattern, type_ in zip(patterns, types):
-            parts.append((yield self._typed(pattern, type_)))
-        return tuple(parts)
 
 
 class _Overlay(dict[int, Expr]):

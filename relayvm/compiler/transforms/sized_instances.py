@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from relayvm.base.dims import ANY, AnyDim, Dim, DimVar
+from relayvm.base.dims import ANY, Dim, DimVar
 from relayvm.compiler.transforms.copies import Copier, TypeMap
-from relayvm.compiler.transforms.generics_as_data import fresh
 from relayvm.compiler.transforms.size_casts import is_strict
+from relayvm.compiler.transforms.sized_data import MOST_SIZES, Sizes, known_size, sized_name
 from relayvm.ir.expr import Call, Expr, Function, GlobalVar, Let, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import FuncType, ShapeArg, Type, TypeParam
 from relayvm.ir.visit import children, post_order, rebuild
-
-_Sizes = tuple[Dim | None, ...]
-_MOST_INSTANCES = 100
 
 
 def with_sized_instances(module: Module, *, is_open: bool) -> Module | None:
@@ -35,7 +32,7 @@ class _SizedInstances:
         self.module = module
         self.is_open = is_open
         self.names = {*module.functions}
-        self.made: dict[tuple[str, _Sizes], str] = {}
+        self.made: dict[tuple[str, Sizes], str] = {}
         self.counts: dict[str, int] = {}
         self.finished: dict[str, Function] = {}
         self.waiting: list[tuple[str, Function]] = []
@@ -48,7 +45,7 @@ class _SizedInstances:
             self._plain(name)
         while self.waiting:
             name, function = self.waiting.pop()
-            if max(self.counts.values(), default=0) >= _MOST_INSTANCES:
+            if max(self.counts.values(), default=0) >= MOST_SIZES:
                 return None
             self.finished[name] = self._at_instances(function)
         # Functions of the program stay in their order.
@@ -112,26 +109,18 @@ class _SizedInstances:
     def _call(self, call: Call, callee: GlobalVar) -> Call:
         function = self.module.functions[callee.name]
         params = function.type_params
-        sizes = tuple(map(_known, call.type_args))
+        sizes = tuple(map(known_size, call.type_args))
         if len(params) != len(sizes) or all(size is None for size in sizes):
             self._plain(callee.name)
             return call
         name = self.made.get((callee.name, sizes))
         if name is None:
-            words = ["any" if isinstance(s, AnyDim) else str(s) for s in sizes if s is not None]
-            name = fresh("_".join((callee.name, *words)), self.names)
+            name = sized_name(callee.name, sizes, self.names)
             self.made[callee.name, sizes] = name
             self.counts[callee.name] = self.counts.get(callee.name, 0) + 1
             self.waiting.append((name, _instance(function, dict(zip(params, sizes)))))
         left = tuple(arg for arg, size in zip(call.type_args, sizes) if size is None)
         return replace(call, op=GlobalVar(name, span=callee.span), type_args=left)
-
-
-def _known(arg: Type) -> Dim | None:
-    """Return a size that is not a symbol of the caller."""
-    if isinstance(arg, ShapeArg) and isinstance(arg.dim, (int, AnyDim)):
-        return arg.dim
-    return None
 
 
 def _instance(function: Function, sizes: Mapping[TypeParam, Dim | None]) -> Function:
