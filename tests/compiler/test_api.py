@@ -13,7 +13,7 @@ MODULE = relayvm.parse("def @main(%x: int32) -> int32 { %x }")
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: relayvm.compile("def @main() { 1 }"), "is a Module, not a `str`"),
+        (lambda: relayvm.compile("def @main() { 1 }"), "is a `Module`, but `str` was given"),
         (lambda: relayvm.compile(MODULE, opt_level="3"), "`opt_level` is '3'"),
         (lambda: relayvm.compile(MODULE, opt_level=5), "from 0 to 4"),
         (lambda: relayvm.compile(MODULE, entries="main"), "a list of names"),

@@ -175,3 +175,24 @@ def test_functions_bind_sizes_in_data():
       match? (Cons(%f, Nil)) { Cons(%g, _) => (%g(%x), %g(%y)) }
     }"""
     check_instances(text)
+
+
+def test_the_host_sees_the_names_of_the_program() -> None:
+    exe = relayvm.compile(
+        relayvm.parse(
+            "type R[A] { R(ref(A)), E } "
+            "def @main[n](%x: Tensor[(n), float32], %y: Tensor[(5), float32]) -> "
+            "(R[Tensor[(n), float32]], R[Tensor[(?), float32]], R[Tensor[(5), float32]]) "
+            "{ (R(ref(%x)), R(ref(%x)), R(ref(%y))) } "
+            "def @back(%r: R[Tensor[(5), float32]]) "
+            '{ match (%r) { R(%x) => ref_read(%x), E => zeros(shape=[5], dtype="float32") } }'
+        ),
+        entries=["main", "back"],
+    )
+    vm = relayvm.VirtualMachine(exe)
+    made = vm.run(np.ones(2, np.float32), np.ones(5, np.float32))
+    assert [value.constructor for value in made] == ["R", "R", "R"]
+    for size in ("n", "?", "5"):
+        assert set(dir(exe.adt(f"R[Tensor[({size}), float32]]"))) >= {"R", "E"}
+    given = exe.adt("R[Tensor[(5), float32]]").R(np.arange(5, dtype=np.float32))
+    assert np.asarray(vm.invoke("back", given)).tolist() == [0, 1, 2, 3, 4]

@@ -111,7 +111,7 @@ class _Arguments(Builder[Any]):
         return self.types.data_type(name)
 
     def name_of(self, constructor: Any) -> Any:
-        return self.types.written.get(constructor, constructor)
+        return self.types.constructors.get(constructor, constructor)
 
     def field_words(
         self, layout: int, kind: LayoutKind, types: Sequence[ValueType]

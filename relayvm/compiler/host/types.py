@@ -6,7 +6,6 @@ Which layouts the values have, a subclass says.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 
 from relayvm.base.diagnostics import InternalError, error
@@ -32,7 +31,10 @@ from relayvm.vm import manifest
 # Types inside so many others have short texts.
 _NAMED_IN_FULL = 32
 _SHORT_TEXT = 40
-_NAME = re.compile(r"[A-Za-z_]\w*")
+# A name, perhaps with arguments that have none themselves; a comma between arguments; a place.
+_NAME = re.compile(r"([A-Za-z_]\w*)(\[[^\[\]]*\])?")
+_COMMA = re.compile(r",(?![^(]*\))")
+_PLACE = re.compile(r"\b_(\d+)_\b")
 
 
 class HostTypes:
@@ -44,7 +46,9 @@ class HostTypes:
         self._value_types: dict[tuple[Type, int | None], manifest.ValueType] = {}
         instances = module.attrs.get("instances") or ()
         assert isinstance(instances, tuple)
-        self.written: Mapping[str, str] = dict(instances)
+        # Both kinds of names may be one name; only those of types have arguments.
+        self.types: dict[str, str] = {new: old for new, old in instances if "[" in old}
+        self.constructors: dict[str, str] = {new: old for new, old in instances if "[" not in old}
 
     def layout_of(self, kind: Type) -> int:
         """Return the layout of values of a type; of the first constructor, for a data type."""
@@ -98,7 +102,19 @@ class HostTypes:
 
     def text(self, kind: Type, limit: int | None = None) -> str:
         """Return a type as the user writes it: instances of data types under their old names."""
-        return _NAME.sub(lambda m: self.written.get(m[0], m[0]), print_type(kind, limit))
+        return self._written(print_type(kind, limit))
+
+    def _written(self, text: str) -> str:
+        """Return a text with the old names of types; `R[3]` may be `R[Tensor[(3), float32]]`."""
+
+        def old_name(found: re.Match[str]) -> str:
+            name, args = found[1], found[2] or ""
+            old = self.types.get(name, name)
+            if args and _PLACE.search(old):
+                return _filled(old, args)
+            return old + self._written(args)
+
+        return _NAME.sub(old_name, text)
 
     def data_row(self, kind: Type) -> Recursive[manifest.ValueType]:
         """Return the description of a data type, with its constructors in `data_types`."""
@@ -117,9 +133,18 @@ class HostTypes:
             for field in self.fields_of(kind, constructor):
                 fields.append((yield self.described(field)))
             number = self.layout_of(kind) + constructor.index
-            written = self.written.get(constructor.name, constructor.name)
+            written = self.constructors.get(constructor.name, constructor.name)
             constructors.append(manifest.Constructor(written, number, tuple(fields)))
         return manifest.DataType(name, tuple(constructors))
+
+
+def _filled(old: str, args: str) -> str:
+    """Return the name of a type with sizes in the places of its parameters.
+
+    `R[Tensor[(_0_), float32]]` and `[n*2]` -> `R[Tensor[(n*2), float32]]`
+    """
+    sizes = _COMMA.split(args[1:-1])
+    return _PLACE.sub(lambda place: sizes[int(place[1])].strip(), old)
 
 
 def host_parts(kind: Type) -> tuple[Type, ...]:

@@ -103,7 +103,7 @@ class Layouts(HostTypes):
             for constructor in definition.constructors:
                 self._add(
                     LayoutKind.CONSTRUCTOR,
-                    self.written.get(constructor.name, constructor.name),
+                    self.constructors.get(constructor.name, constructor.name),
                     self.fields_of(kind, constructor),
                     type=self.text(kind),
                     tag=constructor.index,

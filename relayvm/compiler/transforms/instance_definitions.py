@@ -109,11 +109,14 @@ class Instantiation:
         return infer_types(new, late=True) if self.data.are_widened else new
 
     def described(self) -> tuple[tuple[str, str], ...]:
-        """Return pairs of new and old names, of data types with arguments and of constructors."""
+        """Return pairs of new and old names, of data types with arguments and of constructors.
+
+        `R[n]` of `R[Tensor[(n), float32]]` has the old name `R[Tensor[(_0_), float32]]`.
+        """
         pairs = []
         for shapes, new in self.data_names.items():
             if shapes.args:
-                args = ", ".join(print_type(a) for a in shapes.args)
+                args = ", ".join(print_type(a) for a in self.data.described_args(shapes))
                 pairs.append((new, f"{shapes.name}[{args}]"))
             for old in self.old.types[shapes.name].constructors:
                 own = self.constructors[new, old.index].name

@@ -71,6 +71,11 @@ class DataShapes:
         named: dict[int, Dim] = {i: symbol(v) for i, v in shapes.params.items()}
         return self._with(shapes.name, shapes.args, named)
 
+    def described_args(self, shapes: Shapes) -> Args:
+        """Return the arguments of a definition, with `_0_` for the first of its parameters."""
+        named: dict[int, Dim] = {i: symbol(DimVar(f"_{k}_")) for k, i in enumerate(shapes.params)}
+        return self._with(shapes.name, shapes.args, named)
+
     def _divide(self, name: str, members: list[Args]) -> None:
         """Note the definitions of instances that differ in sizes only."""
         rows = [self._sizes(name, args) for args in members]
