@@ -173,6 +173,10 @@ class Converter(Builder[int]):
             raise wrong(where, type_, value, help)
         if value.layout != type_.layout:
             raise wrong(where, type_, value)
+        if value.type.text != type_.text:  # Types that differ in sizes have one layout.
+            words = self.field_words(type_.layout, LayoutKind.REF, type_.fields)
+            name = f"the content of {where}"
+            self.drop([self.to_place(value.read(), type_.fields[0], words[0], name)], words)
         return value.retained()
 
     def content(self, value: Any) -> Any:

@@ -196,3 +196,24 @@ def test_the_host_sees_the_names_of_the_program() -> None:
         assert set(dir(exe.adt(f"R[Tensor[({size}), float32]]"))) >= {"R", "E"}
     given = exe.adt("R[Tensor[(5), float32]]").R(np.arange(5, dtype=np.float32))
     assert np.asarray(vm.invoke("back", given)).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_reference_that_comes_back_must_hold_the_declared_size() -> None:
+    exe = relayvm.compile(
+        relayvm.parse(
+            "def @make[n](%x: Tensor[(n), float32]) { ref(%x) } "
+            "def @main(%r: ref(Tensor[(3), float32])) { ref_read(%r) } "
+            "def @first(%l: List[ref(Tensor[(3), float32])]) "
+            "{ match? (%l) { Cons(%r, _) => ref_read(%r) } }"
+        ),
+        entries=["make", "main", "first"],
+    )
+    vm = relayvm.VirtualMachine(exe)
+    fits, other = (vm.invoke("make", np.ones(n, np.float32)) for n in (3, 2))
+    assert np.asarray(vm.run(fits)).tolist() == [1, 1, 1]
+    assert np.asarray(vm.invoke("first", [fits])).tolist() == [1, 1, 1]
+    for name, given, place in (("main", other, "`r`"), ("first", [other], "item 0 of `l`")):
+        with pytest.raises(relayvm.RelayError) as caught:
+            vm.invoke(name, given)
+        assert caught.value.code == "wrong-argument"
+        assert f"the content of {place}" in str(caught.value)
