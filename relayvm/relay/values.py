@@ -7,6 +7,7 @@ Fields are converted when they are looked at, so that long lists cost nothing un
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,19 +75,29 @@ class ConstructorValue(ADT):
 class RefValue:
     """A mutable cell: a new one, or one that a program gave back, whose value is that of now."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, by_hand: bool = True) -> None:
         self.native: Any = None
         self.module: Module | None = None
+        self.by_hand = by_hand
         self._value = value
+        self._given: Any = None
 
     @property
     def value(self) -> Any:
         """What the reference holds."""
         if isinstance(self.native, host.Reference):
+            if self.by_hand and self.native.value is self._given:
+                return self._value  # No program has taken it so far.
             return to_relay(self.native.value, self.module)
         if isinstance(self.native, vm.Reference):
             return to_relay(self.native.read(), self.module)
         return self._value
+
+    def given_as(self, content: Any, module: Module) -> host.Reference:
+        """Become a reference of the program that is evaluated, with this for its content."""
+        self._given, self.module = content, module
+        reference = self.native = host.Reference(content)
+        return reference
 
     def __repr__(self) -> str:
         return f"RefValue({self.value!r})"
@@ -100,7 +111,9 @@ class ClosureValue:
         self._module = module
 
     def __call__(self, *args: Any) -> Any:
-        return to_relay(self.native(*map(to_argument, args)), self._module)
+        here = self._module if isinstance(self.native, evaluate.Closure) else None
+        given = [to_argument(value, here) for value in args]
+        return to_relay(self.native(*given), self._module)
 
     def __repr__(self) -> str:
         return repr(self.native)
@@ -123,7 +136,7 @@ def to_relay(value: Any, module: Module | None) -> Any:
     if isinstance(value, (host.DataValue, vm.DataValue)):
         return _data(value, module)
     if isinstance(value, (host.Reference, vm.Reference)):
-        reference = RefValue(None)
+        reference = RefValue(None, by_hand=False)
         reference.native, reference.module = value, module
         return reference
     if isinstance(value, (evaluate.Closure, vm.Closure)):
@@ -145,11 +158,14 @@ def _data(value: Any, module: Module | None) -> ConstructorValue:
 # -- Arguments ------------------------------------------------------------------------------------
 
 
-def to_argument(value: Any) -> Any:
+def to_argument(value: Any, evaluated: Module | None = None) -> Any:
     """Return an argument as the machine and the evaluator take it: numbers as they are, None as no
     elements, values of data types by constructor or by tag.
+
+    A RefValue that a program made is given as it is. One made by hand is, for the program that is
+    evaluated, one reference from then on; a machine gets a new one with its value.
     """
-    return from_parts(value, _parts, _built)
+    return from_parts(value, partial(_parts, evaluated), partial(_built, evaluated))
 
 
 def from_parts(
@@ -179,21 +195,29 @@ def from_parts(
     return done[0]
 
 
-def _parts(value: Any) -> Sequence[Any] | None:
-    if isinstance(value, (ConstructorValue, RefValue)) and value.native is not None:
+def _parts(evaluated: Module | None, value: Any) -> Sequence[Any] | None:
+    if isinstance(value, ConstructorValue) and value.native is not None:
         return None
     if isinstance(value, RefValue):
-        return (value.value,)
+        return None if _is_reference(value, evaluated) else (value.value,)
     return value if isinstance(value, (ADT, list, tuple)) else None
 
 
-def _built(value: Any, parts: tuple[Any, ...] | None) -> Any:
+def _is_reference(value: RefValue, evaluated: Module | None) -> bool:
+    if value.by_hand and evaluated is None:
+        return False
+    return value.native is not None
+
+
+def _built(evaluated: Module | None, value: Any, parts: tuple[Any, ...] | None) -> Any:
     if parts is None:
         return _leaf(value)
     if isinstance(value, ConstructorValue):
         return _Data(value.constructor, value.tag, parts)
     if isinstance(value, RefValue):
-        return parts[0]
+        if evaluated is None:
+            return parts[0]
+        return value.given_as(parts[0], evaluated)
     return _Tagged(value.tag, parts) if isinstance(value, ADT) else parts
 
 

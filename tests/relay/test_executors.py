@@ -239,3 +239,23 @@ def test_a_tag_of_another_data_type_is_refused(kind: str) -> None:
         with pytest.raises(RelayError) as failure:
             run(value)
         assert failure.value.code == "wrong-argument"
+
+
+def test_a_reference_made_by_hand_is_one_for_the_evaluator_and_new_for_a_machine():
+    mod = relay.parse(
+        "type B { B(ref(int32)) } "
+        "def @both(%a: ref(int32), %b: ref(int32)) "
+        "{ ref_write(%a, ref_read(%a) + 10); ref_read(%b) } "
+        "def @inside(%t: (ref(int32), B)) "
+        "{ ref_write(%t.0, ref_read(%t.0) + 10); match (%t.1) { B(%r) => ref_read(%r) } } "
+        "def @main() { 1 }"
+    )
+    _, constructor = mod.get_type("B")
+    for kind, result, left in (("debug", 11, 11), ("vm", 1, 1), ("debug", 11, 11)):
+        executor = relay.create_executor(kind, mod=mod)
+        for name in ("both", "inside"):
+            cell = RefValue(tvm.nd.array(np.int32(1)))
+            held = ConstructorValue(constructor.tag, [cell], constructor)
+            given = (cell, cell) if name == "both" else ((cell, held),)
+            got = executor.evaluate(mod.get_global_var(name))(*given)
+            assert (int(got.numpy()), int(cell.value.numpy())) == (result, left)

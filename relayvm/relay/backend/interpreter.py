@@ -62,7 +62,7 @@ class Interpreter(Executor):
             if not ready:
                 ready.append(_evaluator(entry, values))
             evaluator, name = ready[0]
-            result = evaluator.call(name, [to_argument(value) for value in values])
+            result = evaluator.call(name, [to_argument(v, evaluator.module) for v in values])
             return to_relay(result, evaluator.module)
 
         return run

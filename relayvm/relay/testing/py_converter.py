@@ -33,7 +33,7 @@ def run_as_python(expr: Any, mod: Any = None, target: Any = DEFAULT_TARGET) -> A
     program = python.PythonProgram(entry.module)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        values = [to_argument(value) for value in entry.bound(args, kwargs)]
+        values = [to_argument(value, program.module) for value in entry.bound(args, kwargs)]
         return to_relay(program.call(entry.name, values), program.module)
 
     return run if isinstance(expr, (Function, GlobalVar)) else run()
