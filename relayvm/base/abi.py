@@ -95,6 +95,8 @@ class KernelSignature:
     `private_bytes`, which may too, are for each worker that runs slices: where they are not 0 their
     address is the last of `args`, after the operands. What a phase finds there is anything.
     `phases[p]` is the extent of phase p's outer axis; they run in order with a barrier between.
+    Rounds of it may run at once, but for chains: `chains[p]` rounds one after the other, from the
+    first on, run in order and on one thread. No numbers at all: each round is a chain.
     `work` estimates scalar operations of the whole kernel.
     """
 
@@ -107,6 +109,7 @@ class KernelSignature:
     phases: tuple[Dim, ...] = (1,)
     work: Dim = 1
     private_bytes: Dim = 0
+    chains: tuple[Dim, ...] = ()
 
     @property
     def inputs(self) -> tuple[Operand, ...]:

@@ -35,7 +35,7 @@ def interpret(
     """Return the outputs of a nest for input arrays and the values of its dims.
 
     Each phase runs in `slices` slices, the last one first: results must not depend on it. None
-    makes a slice of each round and raises AssertionError where two rounds of a phase could race:
+    makes a slice of each chain and raises AssertionError where two chains of a phase could race:
     one writes an element that the other reads or writes. `in_place` names the input that lies in
     the memory of an output then. Raises IndexTrap, and AssertionError where private memory is read
     before the same round of the phase has written it.
@@ -55,8 +55,11 @@ def interpret(
     with np.errstate(all="ignore"):
         for phase, run in zip(nest.phases, _compiled(nest, races)):
             extent = sizes.value(phase.extent)
-            parts = extent if slices is None else slices
-            edges = [extent * k // parts for k in range(parts + 1)] if parts else [0]
+            chain = max(1, sizes.value(phase.chain))
+            chains = -(-extent // chain)
+            parts = chains if slices is None else slices
+            shares = [chains * k // parts for k in range(parts + 1)] if parts else [0]
+            edges = [min(share * chain, extent) for share in shares]
             for k in reversed(range(parts)):
                 if races is not None:
                     races.begin(k, parts)

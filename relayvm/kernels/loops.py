@@ -431,11 +431,17 @@ Stmt = Union[For, If, Store, Prefetch, TileStore, Let, Declare]
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A parallel loop: `body` for var in a slice of [0, extent); slices are independent."""
+    """A loop: `body` for var in a slice of [0, extent).
+
+    Rounds are independent, and run at once; but each `chain` of them, so many one after the other,
+    runs in order: what a round finds in scratch memory and outputs is what those before it in its
+    chain left there. No slice begins or ends inside of one.
+    """
 
     var: Var
     extent: Expr
     body: tuple[Stmt, ...]
+    chain: Expr = Const(1, INT64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,7 +226,14 @@ def kernel_signature(
         private_bytes=private,
         phases=phases,
         work=work_estimate(computation.outputs),
+        chains=chains_of(nest, variables),
     )
+
+
+def chains_of(nest: n.Nest, variables: Mapping[str, DimVar]) -> tuple[Dim, ...]:
+    """Return the rounds of a chain of each phase as a signature has them: none where all are 1."""
+    chains = tuple(expr_dim(phase.chain, variables) for phase in nest.phases)
+    return () if all(isinstance(c, int) and c == 1 for c in chains) else chains
 
 
 def operands_of(computation: Computation) -> tuple[Operand, ...]:

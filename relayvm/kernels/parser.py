@@ -171,7 +171,8 @@ class _Parser:
         var = self._variable()
         self.expect("<")
         extent = self.expr()
-        return n.Phase(var, extent, self._block())
+        chain = self.expr() if self.take("chain") else n.const(1)
+        return n.Phase(var, extent, self._block(), chain)
 
     def _variable(self) -> n.Var:
         var = n.Var(self.name("a variable"))

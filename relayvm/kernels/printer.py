@@ -20,7 +20,8 @@ def print_nest(nest: n.Nest) -> str:
         access = "" if buffer.access is Access.DENSE else f" {buffer.access.name.lower()}"
         lines.append(f"  {buffer.role} {buffer.name}: {buffer.dtype}[{shape}]{access}")
     for phase in nest.phases:
-        lines.append(f"  phase {phase.var.name} < {print_expr(phase.extent)} {{")
+        chain = f" chain {print_expr(phase.chain)}" if phase.chain != n.const(1) else ""
+        lines.append(f"  phase {phase.var.name} < {print_expr(phase.extent)}{chain} {{")
         _block(phase.body, "    ", lines)
         lines.append("  }")
     lines.append("}")

@@ -169,6 +169,7 @@ def kernel_to_bytes(kernel: Kernel) -> bytes:
         "private_bytes": encode_dim(signature.private_bytes, numbers),
         "phases": [encode_dim(p, numbers) for p in signature.phases],
         "work": encode_dim(signature.work, numbers),
+        "chains": [encode_dim(c, numbers) for c in signature.chains],
     }
     return json.dumps(kept).encode()
 
@@ -192,6 +193,7 @@ def kernel_from_bytes(
         phases=tuple(decode_dim(p, variables) for p in kept["phases"]),
         work=decode_dim(kept["work"], variables),
         private_bytes=decode_dim(kept["private_bytes"], variables),
+        chains=tuple(decode_dim(c, variables) for c in kept["chains"]),
     )
     return Kernel(computation.name, _head(computation.name) + kept["nest"], signature)
 

@@ -53,6 +53,7 @@ class _Verifier:
         broadcasts = nest_broadcasts(self.nest)
         for phase in self.nest.phases:
             self._size(phase.extent, f"the extent of phase `{phase.var.name}`")
+            self._size(phase.chain, f"the chain of phase `{phase.var.name}`")
             self._define(phase.var)
             prover = Prover(broadcasts=broadcasts)
             prover.add_range(phase.var, n.const(0), phase.extent)

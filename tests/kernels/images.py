@@ -52,7 +52,15 @@ class LoadedImage:
         self.entries = image.entries
 
     def call(
-        self, kernel, arrays, dims=(), extents=(1,), scratch_bytes=0, private_bytes=0, slices=1
+        self,
+        kernel,
+        arrays,
+        dims=(),
+        extents=(1,),
+        scratch_bytes=0,
+        private_bytes=0,
+        slices=1,
+        chains=(),
     ):
         """Run all phases of a kernel, each in slices from the last on; return the first status.
 
@@ -65,9 +73,11 @@ class LoadedImage:
         scratch = np.empty(scratch_bytes + 64, np.uint8)
         aligned = -(-scratch.ctypes.data // 64) * 64
         self.values = np.zeros(2, np.int64)
-        for offset, extent in zip(self.entries[kernel], extents):
+        chains = chains or (1,) * len(extents)
+        for offset, extent, chain in zip(self.entries[kernel], extents, chains):
             phase = _PHASE(self.base + offset)
-            edges = [extent * number // slices for number in range(slices + 1)]
+            whole = -(-extent // chain)
+            edges = [min(whole * k // slices * chain, extent) for k in range(slices + 1)]
             for edge in reversed(list(itertools.pairwise(edges))):
                 status = phase(
                     ctypes.addressof(pointers),

@@ -95,7 +95,20 @@ def taken() -> Computation:
     return Computation("taken", (x, at), outputs, (N,))
 
 
-ALL = (running_sum, rows_to_the_first_negative, reversed_pairs, taken)
+def long_walk() -> Computation:
+    """Running sums by rounds that know of each other only what they left in memory."""
+    x = te.placeholder("x", (SIZE,), FLOAT32)
+
+    def build(w: Writer, x: Memory, sums: Memory, total: Memory) -> None:
+        with w.walk(SIZE, (te.const(0.0, FLOAT32), total), block=3) as (i, (held,)):
+            held.value = held.value + x[i]
+            sums[i] = held.value
+
+    kinds = [((SIZE,), FLOAT32), ((1,), FLOAT32)]
+    return Computation("long_walk", (x,), te.program(kinds, [x], build, work=SIZE), (N,))
+
+
+ALL = (long_walk, running_sum, rows_to_the_first_negative, reversed_pairs, taken)
 ROWS = np.array([[1, 2, -3, 4], [1, 1, 1, 1.5], [0, 5, 5, 5]], np.float32)
 
 
@@ -124,6 +137,27 @@ def test_phases_see_what_the_phases_before_wrote() -> None:
     once, twice = interpret(lower(reversed_pairs()), [x], {"n": 5}, slices=3)
     assert once.tolist() == x[::-1].tolist()
     assert twice.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("slices", [None, 1, 2, 3])
+def test_rounds_in_order_go_on_with_what_those_before_left(slices: int | None) -> None:
+    x = np.arange(8, dtype=np.float32)
+    sums, total = interpret(lower(long_walk()), [x], {"n": 8}, slices=slices)
+    assert sums.tolist() == np.cumsum(x).tolist()
+    assert total.tolist() == [28]
+    assert interpret(lower(long_walk()), [x[:0]], {"n": 0}, slices=slices)[1].tolist() == [0]
+
+
+def test_rounds_that_go_on_with_each_other_are_one_chain() -> None:
+    computation = long_walk()
+    signature = kernel_signature(computation, lower(computation), ())
+    for rounds in (*signature.phases, *signature.chains):
+        assert [dim_value(rounds, {N: size}) for size in (0, 2, 3, 8)] == [1, 1, 2, 3]
+
+
+def test_without_chains_a_signature_has_no_numbers_of_them() -> None:
+    computation = running_sum()
+    assert kernel_signature(computation, lower(computation), ()).chains == ()
 
 
 def test_a_loaded_index_is_checked() -> None:

@@ -165,7 +165,7 @@ def test_another_version_is_refused_with_both_versions_and_the_way_out():
     failure = refusal(DATA[:8] + struct.pack("<I", 99) + DATA[12:])
     assert failure.code == "executable-version"
     assert failure.message == (
-        "the executable has format version 99, this RelayVM reads version 8; compile the program "
+        "the executable has format version 99, this RelayVM reads version 9; compile the program "
         "again with this RelayVM, or use the one that wrote it"
     )
 

@@ -203,6 +203,7 @@ def test_a_kernel_that_raises_ends_the_run():
         [kernels.matmul, kernels.double],
         [kernels.count],
         [kernels.count],
+        [kernels.count],
     ]
 
     def fails(inputs, dims, begin, end):

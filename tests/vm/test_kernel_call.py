@@ -70,6 +70,14 @@ kernel k4 "huge" {
   work 1
   | huge
 }
+kernel k5 "walk" {
+  var d0 "n" operand 0 axis 0
+  input dense float32 (d0)
+  output dense float32 (d0)
+  phase 4 * d0 chain 4
+  work 40000000 * d0
+  | walk
+}
 function f0 "scale" (b, w) -> (o) registers 1 1 1 {
     kernel k0, (b0, w0), (o0)
     return (o0)
@@ -124,6 +132,10 @@ function f11 "reshape" (b, w, w) -> (o) registers 2 1 1 {
     tensor_view o0, b0, (w0, w1)
     return (o0)
 }
+function f12 "walk" (b) -> (o) registers 0 1 1 {
+    kernel k5, (b0), (o0)
+    return (o0)
+}
 """
 ANY = tensor(None)
 MATRIX = tensor(None, None)
@@ -143,6 +155,7 @@ ENTRIES = [
     entry(9, "identity", [("x", ANY)], ANY),
     entry(10, "slice", [("x", ANY), ("a", INT), ("b", INT)], ANY),
     entry(11, "reshape", [("x", ANY), ("a", INT), ("b", INT)], MATRIX),
+    entry(12, "walk", [("x", ANY)], ANY),
 ]
 
 
@@ -179,7 +192,7 @@ def unlinked() -> Executable:
 @pytest.fixture
 def exe() -> Executable:
     exe = unlinked()
-    for number, phases in enumerate([[scale], [add], [matmul, double], [count], [count]]):
+    for number, phases in enumerate([[scale], [add], [matmul, double], [count], [count], [count]]):
         bind_python_kernel(exe, number, phases)
     return exe
 
@@ -359,6 +372,23 @@ def test_a_long_kernel_runs_in_slices_and_can_be_interrupted(exe):
     assert slices == [(0, 17)]
 
 
+def test_a_run_can_be_ended_inside_of_a_chain_of_rounds(exe):
+    rounds = []
+
+    def walk(arrays, dims, begin, end):
+        rounds.append((begin, end))
+        if len(rounds) == 2:
+            vm.interrupt()
+
+    bind_python_kernel(exe, 5, [walk])
+    vm = VirtualMachine(exe, num_threads=2)
+    with pytest.raises(Trap) as caught:
+        vm.invoke("walk", X[:3])
+    assert caught.value.code == "interrupted"
+    vm.invoke("walk", X[:3])
+    assert rounds == [(0, 2), (2, 4), *((k, k + 2) for k in range(0, 12, 2))]
+
+
 def test_a_kernel_without_code_is_named():
     with pytest.raises(RelayError, match="kernel `scale` has no code") as caught:
         VirtualMachine(unlinked())
@@ -368,7 +398,7 @@ def test_a_kernel_without_code_is_named():
 def test_kernels_can_be_replaced_by_empty_ones():
     exe = unlinked()
     address = ffi.new("uint64_t[]", [lib.rvm_kernel_empty_address()] * 2)
-    for number, count in enumerate((1, 1, 2, 1, 1)):
+    for number, count in enumerate((1, 1, 2, 1, 1, 1)):
         assert lib.rvm_kernel_bind(exe.handle, number, address, count)
     assert not lib.rvm_kernel_bind(exe.handle, 9, address, 1)
     assert not lib.rvm_kernel_bind(exe.handle, 0, address, 2)

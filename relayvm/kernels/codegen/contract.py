@@ -44,6 +44,9 @@ def _difference(nest: Nest, signature: KernelSignature) -> str:
             return f"operand `{buffer.name}`"
     if dims(tuple(phase.extent for phase in nest.phases)) != signature.phases:
         return "extents of phases"
+    chains = dims(tuple(phase.chain for phase in nest.phases))
+    if chains != (signature.chains or (1,) * len(signature.phases)):
+        return "chains of phases"
     if dims((memory_layout(nest.scratch)[1],)) != (signature.scratch_bytes,):
         return "scratch memory"
     if dims((memory_layout(nest.private)[1],)) != (signature.private_bytes,):
@@ -60,7 +63,12 @@ def _difference(nest: Nest, signature: KernelSignature) -> str:
 def _sizes_that_fit(signature: KernelSignature) -> list[frozenset[Dim]]:
     """Return sets of sizes of which the machine knows that they broadcast together, or traps."""
     stack = [d for o in signature.operands for d in o.dims]
-    stack += [signature.scratch_bytes, signature.private_bytes, *signature.phases]
+    stack += [
+        signature.scratch_bytes,
+        signature.private_bytes,
+        *signature.phases,
+        *signature.chains,
+    ]
     stack += [d for check in signature.checks for d in (check.a, check.b)]
     found: list[frozenset[Dim]] = []
     while stack:
@@ -118,5 +126,5 @@ def signature_text(signature: KernelSignature) -> str:
     operands = tuple(replace(o, dims=dims(o.dims)) for o in signature.operands)
     checks = tuple((*dims((c.a, c.b)), c.what) for c in signature.checks)
     memory = (signature.scratch_bytes, signature.private_bytes)
-    sizes = dims((*memory, signature.work, *signature.phases))
+    sizes = dims((*memory, signature.work, *signature.phases, *signature.chains))
     return repr((operands, signature.sources, checks, signature.in_place, sizes))

@@ -59,7 +59,7 @@ def nest_broadcasts(nest: Nest) -> tuple[Select, ...]:
         return ()
     sizes = [e for b in nest.buffers for e in b.shape]
     for phase in nest.phases:
-        sizes.append(phase.extent)
+        sizes += (phase.extent, phase.chain)
         sizes += _sizes_in(phase.body)
     return broadcast_extents(sizes)
 

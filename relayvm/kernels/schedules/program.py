@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 from relayvm.base.abi import Access
-from relayvm.base.dims import Dim, DimVar, dim_add, dim_floordiv, dim_mul
+from relayvm.base.dims import Dim, DimVar, dim_add, dim_floordiv, dim_min, dim_mul
 from relayvm.base.dtypes import BOOL, INT64, DType
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
@@ -20,6 +20,8 @@ from relayvm.kernels.schedules.emit import CannotPlace, Context, Emitter, Frame,
 from relayvm.kernels.schedules.reduction import serial
 
 BLOCK = 1 << 14  # elements that one round of a copy moves
+WALKED = 1 << 16  # steps of a walk that one round of its phase does
+LONG_STEPS = 1 << 12  # the same where each has some hundred operations
 
 
 def program_phases(context: Context, program: c.Program, scratch: list[n.Buffer]) -> list[n.Phase]:
@@ -102,6 +104,50 @@ class Cell:
         self.writer.set(self.tile, value)
 
 
+@dataclass(eq=False)
+class Kept:
+    """What cells hold from one part of a line to the next, for each line of `others`."""
+
+    writer: Writer
+    others: tuple[Dim, ...]
+    size: Dim
+    block: int
+    dtype: DType
+    memory: Memory | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.size, int) and self.size <= self.block:
+            return
+        several: Dim = 1
+        if not isinstance(self.size, int):
+            several = dim_min(dim_floordiv(self.size, self.block), 1)
+        self.memory = self.writer.scratch((several, *self.others), self.dtype)
+
+    def cell(
+        self, first: c.ScalarExpr, line: tuple[c.ScalarExpr, ...], begin: c.ScalarExpr
+    ) -> Cell:
+        """Return a cell for the part that begins there, the first of a line with `first`."""
+        cell = self.writer.cell(first)
+        if self.memory is not None:
+            with self.writer.when(begin > 0):
+                place = (c.const(0, INT64), *line)
+                cell.value = self.memory[place]
+        return cell
+
+    def keep(
+        self,
+        cell: Cell,
+        line: tuple[c.ScalarExpr, ...],
+        begin: c.ScalarExpr,
+        end: c.ScalarExpr,
+    ) -> None:
+        """Keep what a cell holds where a whole part ends; one that is empty may follow."""
+        if self.memory is not None:
+            with self.writer.when(end - begin >= self.block):
+                place = (c.const(0, INT64), *line)
+                self.memory[place] = cell.value
+
+
 class Writer:
     """Writes the loops of a program: what is called first runs first.
 
@@ -124,10 +170,12 @@ class Writer:
     # -- Structure ------------------------------------------------------------------------------
 
     @contextmanager
-    def phase(self, extent: Dim = 1) -> Iterator[c.ScalarExpr]:
+    def phase(self, extent: Dim = 1, chain: Dim = 1) -> Iterator[c.ScalarExpr]:
         """Run the body for i below `extent`, in parallel; a phase ends before the next begins.
 
-        Each round must write elements of its own: their indices follow from i.
+        Each round must write elements of its own: their indices follow from i. But each `chain` of
+        rounds, so many one after the other, runs in order and on one thread, and may share what it
+        writes. Between rounds a run can be ended.
         """
         assert self._now is None, "phases do not nest"
         emitter = self._now = Emitter(self.context, serial)
@@ -136,8 +184,69 @@ class Writer:
         with emitter.block() as body:
             yield self._named(var)
         self._now = None
-        assert end == n.const(1) or _writes_own(var, body), "a parallel phase writes what is shared"
-        self.phases.append(n.Phase(var, end, tuple(body)))
+        rounds = self.context.dim(chain)
+        own = end in (n.const(1), rounds) or _writes_own(var, body)
+        assert own, "a parallel phase writes what is shared"
+        self.phases.append(n.Phase(var, end, tuple(body), rounds))
+
+    @contextmanager
+    def parts(
+        self, count: Dim, size: Dim, block: int = WALKED, in_order: bool = False
+    ) -> Iterator[tuple[c.ScalarExpr, c.ScalarExpr, c.ScalarExpr]]:
+        """Run the body for each part of `count` lines of `size` elements, in a phase of its own:
+        with the line, and where in it the part begins and ends.
+
+        Parts of a line run at once, or `in_order` where what they write may meet. Each line has
+        one, which is empty if the line is.
+        """
+        if isinstance(size, int):
+            parts: Dim = max(1, -(-size // block))
+        else:
+            parts = dim_add(dim_floordiv(size, block), 1)
+        with self.phase(dim_mul(count, parts), parts if in_order else 1) as number:
+            if parts == 1:
+                yield number, c.const(0, INT64), c.dim(size)
+                return
+            line, part = c.const(0, INT64), number
+            if count != 1:
+                line = self.let(c.index(number // c.dim(parts), count, "clip"))
+                part = c.scalar("maximum", number - line * c.dim(parts), 0)
+            begin = self.let(part * block)
+            yield line, begin, self.let(c.scalar("minimum", begin + block, c.dim(size)))
+
+    @contextmanager
+    def walk_lines(
+        self,
+        count: Dim,
+        size: Dim,
+        *cells: tuple[c.ScalarExpr, Memory | None],
+        block: int = WALKED,
+    ) -> Iterator[tuple[c.ScalarExpr, c.ScalarExpr, list[Cell]]]:
+        """Run the body for each line below `count`, in parallel, and i below `size`, in order, in a
+        phase of its own; cells keep what they hold from one i to the next.
+
+        Each is given as what it holds at first, and a memory with an element for each line for what
+        it holds at last, where that is needed. Between blocks of a line a run can be ended.
+        """
+        with self.parts(count, size, block, in_order=True) as (line, begin, end):
+            held = []
+            for first, _ in cells:
+                kept = Kept(self, (count,), size, block, first.dtype)
+                held.append((kept.cell(first, (line,), begin), kept))
+            with self.loop(begin, end) as i:
+                yield line, i, [cell for cell, _ in held]
+            for (cell, kept), (_, last) in zip(held, cells):
+                kept.keep(cell, (line,), begin, end)
+                if last is not None:
+                    last[line] = cell.value
+
+    @contextmanager
+    def walk(
+        self, size: Dim, *cells: tuple[c.ScalarExpr, Memory | None], block: int = WALKED
+    ) -> Iterator[tuple[c.ScalarExpr, list[Cell]]]:
+        """Run the body for each i below `size`, in order, as `walk_lines` does for one line."""
+        with self.walk_lines(1, size, *cells, block=block) as (_, i, held):
+            yield i, held
 
     @contextmanager
     def loop(self, begin: c.Operand, end: c.Operand, step: int = 1) -> Iterator[c.ScalarExpr]:

@@ -111,8 +111,10 @@ class _Disassembler:
         yield f"  scratch {dim_text(signature.scratch_bytes, variables)}"
         if signature.private_bytes != 0:
             yield f"  private {dim_text(signature.private_bytes, variables)}"
-        for phase in signature.phases:
-            yield f"  phase {dim_text(phase, variables)}"
+        chains = signature.chains or (1,) * len(signature.phases)
+        for phase, chain in zip(signature.phases, chains):
+            rounds = f" chain {dim_text(chain, variables)}" if chain != 1 else ""
+            yield f"  phase {dim_text(phase, variables)}{rounds}"
         yield f"  work {dim_text(signature.work, variables)}"
         yield from _block(kernel.nest, "  ")
         yield "}"

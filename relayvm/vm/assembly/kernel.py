@@ -58,6 +58,7 @@ class KernelReader:
         self.scratch: Dim = 0
         self.private: Dim = 0
         self.phases: list[Dim] = []
+        self.chains: list[Dim] = []
         self.work: Dim = 1
         self.nest: list[str] = []
         self.depth = 0
@@ -74,6 +75,7 @@ class KernelReader:
             tuple(self.phases),
             self.work,
             self.private,
+            tuple(self.chains) if any(chain != 1 for chain in self.chains) else (),
         )
         return Kernel(name, "\n".join(self.nest), signature)
 
@@ -91,7 +93,7 @@ class KernelReader:
             "in_place": self.pair,
             "scratch": self.read_scratch,
             "private": self.read_private,
-            "phase": lambda: self.phases.append(self.dim()),
+            "phase": self.phase,
             "work": self.read_work,
         }
         reader.choose(statements)()
@@ -125,6 +127,10 @@ class KernelReader:
         self.reader.expect("==")
         b = self.dim()
         self.checks.append(DimCheck(a, b, self.reader.string()))
+
+    def phase(self) -> None:
+        self.phases.append(self.dim())
+        self.chains.append(self.dim() if self.reader.accept("chain") else 1)
 
     def pair(self) -> None:
         output = self.reader.number_below(WORD_LIMIT)

@@ -391,12 +391,13 @@ def _encode_operand(
 
 
 def signature_dims(signature: KernelSignature) -> list[Dim]:
-    """Return all dims in file order: operands, checks, scratch, private, work, phases."""
+    """Return all dims in file order: operands, checks, scratch, private, work, phases, chains."""
     dims = [d for operand in signature.operands for d in operand.dims]
     for check in signature.checks:
         dims += (check.a, check.b)
     sizes = (signature.scratch_bytes, signature.private_bytes, signature.work)
-    return [*dims, *sizes, *signature.phases]
+    chains = signature.chains or (1,) * len(signature.phases)
+    return [*dims, *sizes, *signature.phases, *chains]
 
 
 def encode_signature(signature: KernelSignature) -> bytes:

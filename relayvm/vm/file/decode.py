@@ -241,6 +241,7 @@ class _Decoder:
             for r in self.rows("checks")[row["checks_begin"] :][: row["num_checks"]]
         )
         scratch, private, work = take(3)
+        phases, chains = take(row["num_phases"]), take(row["num_phases"])
         return KernelSignature(
             operands,
             variables,
@@ -254,9 +255,10 @@ class _Decoder:
                 for r in self.rows("in_place")[row["in_place_begin"] :][: row["num_in_place"]]
             ),
             scratch,
-            take(row["num_phases"]),
+            phases,
             work,
             private,
+            chains if any(chain != 1 for chain in chains) else (),
         )
 
     def dim(self, row: Row, variables: Sequence[DimVar]) -> Dim:

@@ -17,7 +17,7 @@ import numpy as np
 Buffer = Union[bytes, bytearray, memoryview]
 
 MAGIC = b"\x8fRVM\r\n\x1a\n"
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 HEADER = struct.Struct("<8sIIQQ")
 SECTION_ROW = struct.Struct("<IIQQQ")
 
@@ -129,7 +129,7 @@ SECTIONS: tuple[Section, ...] = (
     _records(
         "kernels",
         "kernels; their dims are those of operands, checks (two each), scratch, private, work, "
-        "phases",
+        "extents of phases, chains of phases",
         "name:str nest_begin:u32 nest_bytes:u32 num_inputs:u16 num_outputs:u16 num_vars:u16 "
         "num_checks:u16 num_in_place:u16 num_phases:u16 operands_begin:u32 expressions_begin:u32 "
         "sources_begin:u32 checks_begin:u32 in_place_begin:u32",

@@ -18,6 +18,7 @@ typedef struct phase_run {
     const rvm_kernel *kernel;
     rvm_phase phase;
     int64_t extent, step; /* after each `step` rounds there is a look at the host */
+    int64_t chain;        /* so many rounds are one thread's, in order */
     uint32_t parts;
     _Atomic uint64_t first_trap; /* part and status of the first slice that trapped, or NO_TRAP */
     int64_t (*values)[2];        /* what each part says of its trap */
@@ -55,6 +56,10 @@ static bool is_over(phase_run *run, uint32_t part, bool is_caller) {
            atomic_load_explicit(&run->first_trap, memory_order_relaxed) >> 32 < part;
 }
 
+static int64_t chains_of(const phase_run *run) {
+    return run->extent / run->chain + (run->extent % run->chain != 0);
+}
+
 static void run_part(void *context, uint32_t part, bool is_caller) {
     phase_run *run = context;
     const rvm_machine *m = run->machine;
@@ -62,9 +67,10 @@ static void run_part(void *context, uint32_t part, bool is_caller) {
     if (part > 0 && kernel_wants(&run->kernel->private_bytes)) {
         args = m->worker_args + (part - 1) * ((size_t)run->kernel->num_operands + 1);
     }
-    const int64_t share = run->extent / run->parts, more = run->extent % run->parts;
-    const int64_t first = share * part + (part < more ? part : more);
-    const int64_t last = first + share + (part < more);
+    const int64_t chains = chains_of(run), share = chains / run->parts, more = chains % run->parts;
+    const int64_t begins = share * part + (part < more ? part : more);
+    const int64_t ends = begins + share + (part < more);
+    const int64_t first = begins * run->chain, last = ends < chains ? ends * run->chain : run->extent;
     for (int64_t begin = first, end; begin < last; begin = end) {
         end = last - begin > run->step ? begin + run->step : last;
         if ((begin > 0 || part > 0) && is_over(run, part, is_caller)) {
@@ -87,14 +93,16 @@ static void look_at_host(void *context) {
 }
 
 /* How many slices a phase of that much work is worth. */
-static uint32_t slices(const rvm_machine *m, const rvm_kernel *kernel, int64_t extent, uint64_t units) {
-    if (m->num_threads < 2 || kernel->calls_host || units < 2 * SLICE_UNITS || extent < 2) {
+static uint32_t slices(const phase_run *run, uint64_t units) {
+    const rvm_machine *m = run->machine;
+    const int64_t chains = chains_of(run);
+    if (m->num_threads < 2 || run->kernel->calls_host || units < 2 * SLICE_UNITS || chains < 2) {
         return 1;
     }
     uint64_t parts = units / SLICE_UNITS;
     parts = parts < m->num_threads ? parts : m->num_threads;
     parts = parts < POOL_MAX_THREADS ? parts : POOL_MAX_THREADS;
-    return (uint32_t)(parts < (uint64_t)extent ? parts : (uint64_t)extent);
+    return (uint32_t)(parts < (uint64_t)chains ? parts : (uint64_t)chains);
 }
 
 static void share_out(phase_run *run, uint64_t units) {
@@ -124,14 +132,19 @@ static int32_t run_long_phase(rvm_machine *m, const rvm_kernel *kernel, uint32_t
     phase_run run = {.machine = m, .kernel = kernel, .phase = kernel->phases[phase], .extent = extent};
     int64_t values[POOL_MAX_THREADS][2];
     run.values = values;
+    int32_t trap = rvm_dim_value(&kernel->phase_extents[kernel->num_phases + phase], m->kernel_dims, &run.chain);
+    if (trap) {
+        return kernel_dim_trap(m, kernel, trap);
+    }
+    run.chain = run.chain < 1 ? 1 : run.chain;
     const int64_t steps = work / SLICED_WORK + 1;
     run.step = extent / steps + (extent % steps != 0);
-    run.parts = slices(m, kernel, extent, units);
+    run.parts = slices(&run, units);
     atomic_init(&run.first_trap, NO_TRAP);
     atomic_init(&run.stop, 0);
     share_out(&run, units);
     const uint64_t first_trap = atomic_load(&run.first_trap);
-    const int32_t trap = atomic_load(&run.stop);
+    trap = atomic_load(&run.stop);
     if (trap) {
         return trap; /* trap_poll has written the message */
     }

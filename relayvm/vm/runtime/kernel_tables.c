@@ -78,14 +78,15 @@ static int read_dim(rvm_reader *reader, const file_expressions *row, const rvm_k
     return good ? 0 : reader_refuse(reader, row, "kernel `%.100s`: a dim is wrong", kernel->name);
 }
 
-/* The dims of a kernel stand together: operands, two for each check, scratch, private, work, phases. */
+/* The dims of a kernel stand together: operands, two for each check, scratch, private, work, extents of phases,
+ * chains of phases. */
 static int read_dims(rvm_reader *reader, const file_kernels *row, rvm_kernel *kernel,
                      uint32_t num_dims, const file_checks *checks) {
-    const uint32_t total = num_dims + 2u * kernel->num_checks + 3u + kernel->num_phases;
+    const uint32_t total = num_dims + 2u * kernel->num_checks + 3u + 2u * kernel->num_phases;
     const file_expressions *rows =
         reader_take(reader, row, RVM_SECTION_EXPRESSIONS, row->expressions_begin, total);
     rvm_dim *dims = rows ? reader_allocate(reader, num_dims, sizeof *dims) : NULL;
-    rvm_dim *extents = dims ? reader_allocate(reader, kernel->num_phases, sizeof *extents) : NULL;
+    rvm_dim *extents = dims ? reader_allocate(reader, 2u * kernel->num_phases, sizeof *extents) : NULL;
     rvm_dim_check *made =
         extents ? reader_allocate(reader, kernel->num_checks, sizeof *made) : NULL;
     if (made == NULL) return -1;
@@ -102,7 +103,7 @@ static int read_dims(rvm_reader *reader, const file_kernels *row, rvm_kernel *ke
         read_dim(reader, rows++, kernel, &kernel->private_bytes) ||
         read_dim(reader, rows++, kernel, &kernel->work))
         return -1;
-    for (uint32_t i = 0; i < kernel->num_phases; i++)
+    for (uint32_t i = 0; i < 2u * kernel->num_phases; i++)
         if (read_dim(reader, rows++, kernel, &extents[i])) return -1;
     kernel->dims = dims;
     kernel->checks = made;

@@ -142,7 +142,7 @@ typedef struct rvm_kernel {
     const rvm_dim_check *checks;
     const rvm_in_place *in_place;
     rvm_dim scratch, private_bytes, work;
-    const rvm_dim *phase_extents;
+    const rvm_dim *phase_extents; /* of each phase its rounds, then of each how many of them are a chain */
     rvm_phase *phases; /* NULL until linked */
     uint8_t calls_host; /* its phases are the host's, so they run on the calling thread alone */
 } rvm_kernel;

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define RVM_FORMAT_VERSION 8
+#define RVM_FORMAT_VERSION 9
 #define RVM_MAGIC {143, 82, 86, 77, 13, 10, 26, 10}
 #define RVM_NUM_SECTIONS 28
 #define RVM_MAX_VARS 256
