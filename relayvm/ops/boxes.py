@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dims import Dim, dim_add
-from relayvm.base.dtypes import BOOL, INT64, DType
+from relayvm.base.dtypes import BOOL, DType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr
 from relayvm.kernels.loops import LANES
@@ -18,6 +18,8 @@ from relayvm.ops.formulas import ARRAYS, SCALARS, Reading
 from relayvm.ops.numeric import Array
 
 Corners = Sequence[Any]
+
+BOXES = 64  # of one line, that are compared with others before a run can be ended
 
 
 def ordered(r: Reading, corners: Corners) -> list[Any]:
@@ -127,10 +129,6 @@ class Choice:
         self.parts = [w.scratch((lines, self.room), dtype) for _ in range(5)]
         self.labels: Memory | None = w.scratch((lines, self.room), dtype) if labelled else None
         self.hits = w.scratch((lines, LANES), BOOL)
-
-    def counter(self) -> Cell:
-        """Return the number of chosen boxes of a line, at first 0."""
-        return self.w.cell(te.const(0, INT64))
 
     def is_clear(
         self,

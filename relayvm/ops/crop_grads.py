@@ -14,7 +14,7 @@ from relayvm.base.shapes import require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.kernels.schedules.program import Memory, Writer
+from relayvm.kernels.schedules.program import LONG_STEPS, Memory, Writer
 from relayvm.ops.axes import product, require_rank, sizes_of
 from relayvm.ops.dynamic import all_of
 from relayvm.ops.formulas import ARRAYS, SCALARS
@@ -106,23 +106,21 @@ def _(grad: Tensor, data: Tensor, boxes: Tensor, box_indices: Tensor, **attrs: A
             result[at] = result[at] + (slope if weight is None else slope * weight)
 
     def build(w: Writer, g: Memory, boxes: Memory, indices: Memory, result: Memory) -> None:
-        with w.phase(channels) as channel:
-            with w.loop(0, te.dim(product(others))) as flat:
-                n, *place = unflattened(flat, others)
-                result[layout.arranged((n, channel, *place))] = 0.0
-            with w.loop(0, te.dim(boxes.shape[0])) as row:
-                image = w.let(te.index(indices[row,], batch))
-                ends = [w.let(te.cast(boxes[row, te.dim(k)], total)) for k in range(4)]
-                with w.loop(0, te.dim(product(size))) as flat:
-                    place = [w.let(v) for v in unflattened(flat, size)]
-                    taps = [
-                        Axis(extents[k], size[k], way, ends[k], ends[k + 2]).taps(
-                            SCALARS, place[k], total
-                        )
-                        for k in (0, 1)
-                    ]
-                    slope = te.cast(g[layout.arranged((row, channel, *place))], total)
-                    spread(w, slope, taps, (image, channel), result)
+        parts = w.parts(channels, product(others))
+        with parts as (channel, begin, end), w.loop(begin, end) as flat:
+            n, *place = unflattened(flat, others)
+            result[layout.arranged((n, channel, *place))] = 0.0
+        numbers = (boxes.shape[0], *size)
+        with w.walk_lines(channels, product(numbers), block=LONG_STEPS) as (channel, flat, _):
+            row, *place = (w.let(v) for v in unflattened(flat, numbers))
+            image = w.let(te.index(indices[row,], batch))
+            ends = [w.let(te.cast(boxes[row, te.dim(k)], total)) for k in range(4)]
+            taps = [
+                Axis(extents[k], size[k], way, ends[k], ends[k + 2]).taps(SCALARS, place[k], total)
+                for k in (0, 1)
+            ]
+            slope = te.cast(g[layout.arranged((row, channel, *place))], total)
+            spread(w, slope, taps, (image, channel), result)
 
     work = dim_add(product(data.shape), dim_mul(product(grad.shape), 16))
     inputs = [grad, boxes, box_indices]

@@ -12,7 +12,7 @@ from relayvm.base.shapes import require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.kernels.schedules.program import Memory, Writer
+from relayvm.kernels.schedules.program import LONG_STEPS, Memory, Writer
 from relayvm.ops.axes import product, require_rank
 from relayvm.ops.bilinear import Plan
 from relayvm.ops.convolution import plan_of, result_sizes
@@ -196,22 +196,22 @@ def _of_data(s: _Loops, share: Tensor) -> Tensor:
     lines, steps = s.x[:2], (*s.w[2:], *s.sizes)
 
     def build(w: Writer, share: Memory, offset: Memory, result: Memory) -> None:
-        with w.phase(product(lines)) as line:
+        parts = w.parts(product(lines), product(s.x[2:]))
+        with parts as (line, begin, end), w.loop(begin, end) as flat:
+            place = (*unflattened(line, lines), *unflattened(flat, s.x[2:]))
+            result[tuple(s.plan.data.arranged(place))] = 0.0
+        with w.walk_lines(product(lines), product(steps), block=LONG_STEPS) as (line, flat, _):
             n, c = (w.let(v) for v in unflattened(line, lines))
-            with w.loop(0, te.dim(product(s.x[2:]))) as flat:
-                place = s.plan.data.arranged((n, c, *unflattened(flat, s.x[2:])))
-                result[tuple(place)] = 0.0
-            with w.loop(0, te.dim(product(steps))) as flat:
-                y, z, *at = (w.let(v) for v in unflattened(flat, steps))
-                corners = s.corners(offset, n, s.shift_of(c), (y, z), at)
-                given, inside = w.let(share[(n, c, y, z) + tuple(at)]), w.let(corners.inside)
-                f, g = w.let(corners.down), w.let(corners.across)
-                rows, columns = ([w.let(v) for v in k] for k in (corners.rows, corners.columns))
-                for row, down in zip(rows, (1.0 - f, f)):
-                    for column, across in zip(columns, (1.0 - g, g)):
-                        place = tuple(s.plan.data.arranged((n, c, row, column)))
-                        part = te.select(inside, given * (down * across), 0.0)
-                        result[place] = result[place] + part
+            y, z, *at = (w.let(v) for v in unflattened(flat, steps))
+            corners = s.corners(offset, n, s.shift_of(c), (y, z), at)
+            given, inside = w.let(share[(n, c, y, z) + tuple(at)]), w.let(corners.inside)
+            f, g = w.let(corners.down), w.let(corners.across)
+            rows, columns = ([w.let(v) for v in k] for k in (corners.rows, corners.columns))
+            for row, down in zip(rows, (1.0 - f, f)):
+                for column, across in zip(columns, (1.0 - g, g)):
+                    place = tuple(s.plan.data.arranged((n, c, row, column)))
+                    part = te.select(inside, given * (down * across), 0.0)
+                    result[place] = result[place] + part
 
     work = dim_add(product(s.x), dim_mul(product(share.shape), 16))
     kinds = [(s.data.shape, s.total)]

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dims import Dim, dim_mul, dim_sub
-from relayvm.base.dtypes import FLOAT32, INT32, INT64, dtype_of
+from relayvm.base.dtypes import BOOL, FLOAT32, INT32, INT64, dtype_of
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
-from relayvm.kernels.compute import Tensor
-from relayvm.kernels.schedules.program import Memory, Writer
+from relayvm.kernels.compute import ScalarExpr, Tensor
+from relayvm.kernels.schedules.program import Cell, Memory, Writer
 from relayvm.ops.axes import require_rank
-from relayvm.ops.boxes import ArrayChoice, Choice, Rule, ordered
+from relayvm.ops.boxes import BOXES, ArrayChoice, Choice, Rule, ordered
 from relayvm.ops.formulas import ARRAYS, SCALARS
 from relayvm.ops.loads import wide
 from relayvm.ops.numeric import Array
@@ -88,27 +88,31 @@ def chosen_tensors(
     def build(w: Writer, *memory: Memory) -> None:
         boxes, values, order, most, overlap, least, chosen, counts = memory
         choice = Choice(w, rule, lines, size, kind)
-        with w.phase(lines) as line:
-            item = w.let(line // te.dim(classes))
+
+        def offer(line: ScalarExpr, j: ScalarExpr, going: Cell, count: Cell) -> None:
             limit, threshold, bound = most[()], overlap[()], least[()]
-            count = choice.counter()
-            with w.loop(0, size) as j:
-                chosen[line, j] = 0
-            going = w.cell(threshold > 0.0 if needs_threshold else te.const(True, "bool"))
-            with w.loop_while(0, size, going) as j:
-                score = te.cast(values[line, j], "float64")
-                enough = w.let(score >= bound if inclusive else score > bound)
-                room = te.scalar("logical_or", limit <= 0, count.value < limit)
-                going.value = te.scalar("logical_and", enough, room)
-                with w.when(going.value):
-                    box = w.let(te.index(order[line, j], size, "clip"))
-                    numbers = [te.cast(boxes[item, box, te.dim(k)], kind) for k in range(4)]
-                    sides = [w.let(v) for v in ordered(SCALARS, numbers)]
-                    clear = choice.is_clear(line, count, sides, threshold)
-                    with w.when(clear):
-                        chosen[line, te.index(count.value, size, "clip")] = box
-                        choice.add(line, count, sides)
-            counts[line] = count.value
+            score = te.cast(values[line, j], "float64")
+            enough = w.let(score >= bound if inclusive else score > bound)
+            room = te.scalar("logical_or", limit <= 0, count.value < limit)
+            if needs_threshold:
+                room = te.scalar("logical_and", room, threshold > 0.0)
+            going.value = te.scalar("logical_and", enough, room)
+            with w.when(going.value):
+                box = w.let(te.index(order[line, j], size, "clip"))
+                item = w.let(line // te.dim(classes))
+                numbers = [te.cast(boxes[item, box, te.dim(k)], kind) for k in range(4)]
+                sides = [w.let(v) for v in ordered(SCALARS, numbers)]
+                clear = choice.is_clear(line, count, sides, threshold)
+                with w.when(clear):
+                    chosen[line, te.index(count.value, size, "clip")] = box
+                    choice.add(line, count, sides)
+
+        with w.parts(lines, size) as (line, begin, end), w.loop(begin, end) as j:
+            chosen[line, j] = 0
+        cells = (te.const(True, BOOL), None), (te.const(0, INT64), counts)
+        walk = w.walk_lines(lines, size, *cells, block=BOXES)
+        with walk as (line, j, (going, count)), w.when(going.value):
+            offer(line, j, going, count)
 
     inputs = [boxes, values, order, *limits]
     kinds = [((lines, size), INT64), ((lines,), INT64)]
@@ -368,38 +372,39 @@ def _(boxes: Tensor, scores: Tensor, **attrs: Any) -> Any:
     def build(w: Writer, *memory: Memory) -> None:
         boxes, lines, chosen, counts, *results, totals = memory
         heads = w.scratch((batch, used), INT64)
-        with w.phase(batch) as item:
+        numbers = w.scratch((batch,), INT64)
+        with w.parts(batch, used) as (item, begin, end), w.loop(begin, end) as c:
+            heads[item, c] = 0
+        cell = te.const(0, INT64), numbers
+        with w.walk_lines(batch, most, cell, block=BOXES) as (item, place, (total,)):
+            # The chosen boxes of a class are in order: the best of their heads is next.
+            best, label = w.cell(te.const(0, lines.dtype)), w.cell(te.const(-1, INT64))
             with w.loop(0, used) as c:
-                heads[item, c] = 0
-            total = w.cell(te.const(0, INT64))
-            with w.loop(0, most) as place:
-                # The chosen boxes of a class are in order: the best of their heads is next.
-                best, label = w.cell(te.const(0, lines.dtype)), w.cell(te.const(-1, INT64))
-                with w.loop(0, used) as c:
-                    line = w.let(item * used + c)
-                    head = heads[item, c]
-                    with w.when(head < counts[line]):
-                        box = chosen[line, w.let(te.index(head, count, "clip"))]
-                        score = lines[line, w.let(te.index(box, count, "clip"))]
-                        none = label.value < 0
-                        with w.when(te.scalar("logical_or", none, score > best.value)):
-                            best.value = score
-                            label.value = c
-                found = w.let(label.value >= 0)
-                _clear(results, item, place)
-                with w.when(found):
-                    c = w.let(te.index(label.value, used, "clip"))
-                    line = w.let(item * used + c)
-                    head = heads[item, c]
+                line = w.let(item * used + c)
+                head = heads[item, c]
+                with w.when(head < counts[line]):
                     box = chosen[line, w.let(te.index(head, count, "clip"))]
-                    box = w.let(te.index(box, count, "clip"))
-                    for k in range(4):
-                        results[0][item, place, te.dim(k)] = boxes[item, box, te.dim(k)]
-                    results[1][item, place] = te.cast(c, dtype)
-                    results[2][item, place] = best.value
-                    heads[item, c] = head + 1
-                    total.value = total.value + 1
-            totals[item] = te.cast(total.value, dtype)
+                    score = lines[line, w.let(te.index(box, count, "clip"))]
+                    none = label.value < 0
+                    with w.when(te.scalar("logical_or", none, score > best.value)):
+                        best.value = score
+                        label.value = c
+            found = w.let(label.value >= 0)
+            _clear(results, item, place)
+            with w.when(found):
+                c = w.let(te.index(label.value, used, "clip"))
+                line = w.let(item * used + c)
+                head = heads[item, c]
+                box = chosen[line, w.let(te.index(head, count, "clip"))]
+                box = w.let(te.index(box, count, "clip"))
+                for k in range(4):
+                    results[0][item, place, te.dim(k)] = boxes[item, box, te.dim(k)]
+                results[1][item, place] = te.cast(c, dtype)
+                results[2][item, place] = best.value
+                heads[item, c] = head + 1
+                total.value = total.value + 1
+        with w.phase(batch) as item:
+            totals[item] = te.cast(numbers[item], dtype)
 
     shape = (batch, most)
     kinds = [((*shape, 4), dtype), (shape, dtype), (shape, dtype), ((batch,), dtype)]

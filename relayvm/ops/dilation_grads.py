@@ -14,7 +14,7 @@ from relayvm.base.shapes import require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.kernels.schedules.program import Cell, Memory, Writer
+from relayvm.kernels.schedules.program import LONG_STEPS, Cell, Memory, Writer
 from relayvm.ops.axes import product, require_rank, sizes_of
 from relayvm.ops.dilation import dilation2d, dilation_plan, dilation_sizes
 from relayvm.ops.dynamic import all_of
@@ -158,15 +158,17 @@ def _(grad: Tensor, data: Tensor, weight: Tensor, **attrs: Any) -> tuple[Tensor,
     def build(b: Writer, g: Memory, data: Memory, weight: Memory, *out: Memory) -> None:
         of_data, of_weight = out
         # The sums of a weight come from all images: channels run side by side.
-        with b.phase(x[1]) as channel:
-            with b.loop(0, te.dim(product(w[1:]))) as flat:
-                of_weight[kernel.arranged((channel, *unflattened(flat, w[1:])))] = 0.0
-            with b.loop(0, te.dim(x[0])) as image:
-                with b.loop(0, te.dim(product(x[2:]))) as flat:
-                    of_data[layout.arranged((image, channel, *unflattened(flat, x[2:])))] = 0.0
-                with b.loop(0, te.dim(product(places))) as flat:
-                    place = [b.let(v) for v in unflattened(flat, places)]
-                    spread(b, g, data, weight, out, (image, channel, place))
+        parts = b.parts(x[1], product(w[1:]))
+        with parts as (channel, begin, end), b.loop(begin, end) as flat:
+            of_weight[kernel.arranged((channel, *unflattened(flat, w[1:])))] = 0.0
+        pixels, windows = (x[0], *x[2:]), (x[0], *places)
+        parts = b.parts(x[1], product(pixels))
+        with parts as (channel, begin, end), b.loop(begin, end) as flat:
+            image, *held = unflattened(flat, pixels)
+            of_data[layout.arranged((image, channel, *held))] = 0.0
+        with b.walk_lines(x[1], product(windows), block=LONG_STEPS) as (channel, flat, _):
+            image, *place = (b.let(v) for v in unflattened(flat, windows))
+            spread(b, g, data, weight, out, (image, channel, place))
 
     def spread(
         b: Writer, g: Memory, data: Memory, weight: Memory, out: Any, at: tuple[Any, Any, Any]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_mul
-from relayvm.base.dtypes import FLOAT64, INT64, DType
+from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_min, dim_mul
+from relayvm.base.dtypes import BOOL, FLOAT64, INT64, DType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.kernels.schedules.program import Cell, Memory, Writer
@@ -17,6 +17,10 @@ TOGETHER = 16
 # More factors than any length has.
 _FACTORS = 64
 _BLOCK = 1024
+# Lines of so many elements are transformed by rounds, each of which does such a part of a pass.
+_LONG, _PART = 1 << 14, 1 << 12
+# What is known of a transform between rounds: the rest, the stride, and the side of the room.
+_STATE = 3
 
 Complex = tuple[ScalarExpr, ScalarExpr]
 
@@ -30,6 +34,7 @@ def transformed(re: Tensor, im: Tensor, inverse: bool) -> tuple[Tensor, ...]:
     """
     size, count = re.shape
     dtype, groups = re.dtype, dim_floordiv(dim_add(count, TOGETHER - 1), TOGETHER)
+    blocks, rounds = _rounds(size)
 
     def build(w: Writer, *memory: Memory) -> None:
         given, results = memory[:2], memory[2:]
@@ -38,20 +43,79 @@ def transformed(re: Tensor, im: Tensor, inverse: bool) -> tuple[Tensor, ...]:
         length = w.scratch((1,), INT64)
         with w.phase():
             length[0] = te.dim(size)
-        held = dim_mul(size, TOGETHER)
+        held = dim_mul(size, dim_min(count, TOGETHER))
         rooms = tuple(w.scratch((groups, 2, held), dtype) for _ in range(2))
         lost = w.scratch((groups, TOGETHER), dtype)
-        with w.phase(groups) as group:
+        state = w.scratch((groups, _STATE), INT64)
+        with w.phase(dim_mul(groups, rounds), rounds) as number:
+            group = w.let(te.index(number // te.dim(rounds), groups, "clip"))
             first = w.let(group * TOGETHER)
             lines = w.let(te.scalar("minimum", te.dim(count) - first, TOGETHER))
-            passes = _Passes(w, size, group, lines, waves, rooms, lost)
-            passes.copy_in(first, given)
-            side = passes.run(length[0])
+            turn = _Turn.of(w, w.let(number - group * te.dim(rounds)), rounds, blocks)
+            passes = _Passes(w, size, group, lines, waves, rooms, lost, turn)
+            with w.when(turn.begins):
+                passes.copy_in(first, given)
+            side = passes.run(length[0], state)
             scale = w.let(te.cast(te.scalar("divide", 1.0, _float(size, FLOAT64)), dtype))
-            passes.copy_out(first, results, side, scale if inverse else None)
+            with w.when(turn.ends):
+                passes.copy_out(first, results, side, scale if inverse else None)
 
     kinds = [(re.shape, dtype)] * 2
     return te.program(kinds, [re, im], build, dim_mul(dim_mul(count, size), _FACTORS), "fourier")
+
+
+def _rounds(size: Dim) -> tuple[Dim, Dim]:
+    """Return the blocks of a pass, and the rounds in which a group of lines is transformed: one for
+    short lines; for others one for each block of a copy, of each pass and of the copy back.
+    """
+    blocks = dim_floordiv(dim_add(size, _PART - 1), _PART)
+    whole = dim_mul(blocks, _FACTORS + 2)
+    if isinstance(size, int):
+        return (1, 1) if size < _LONG else (blocks, whole)
+    is_long = dim_min(dim_floordiv(size, _LONG), 1)
+    return (
+        dim_add(dim_mul(dim_add(blocks, -1), is_long), 1),
+        dim_add(dim_mul(dim_add(whole, -1), is_long), 1),
+    )
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """What a round does: a block of the copy, of a pass, or of the copy back; or all of them."""
+
+    begins: ScalarExpr
+    ends: ScalarExpr
+    passes: ScalarExpr  # at most so many
+    block: ScalarExpr
+    blocks: Dim
+
+    @staticmethod
+    def of(w: Writer, number: ScalarExpr, rounds: Dim, blocks: Dim) -> _Turn:
+        """Return what a round of a group does, by its number."""
+        if rounds == 1:
+            yes = te.const(True, BOOL)
+            return _Turn(yes, yes, te.const(_FACTORS, INT64), te.const(0, INT64), 1)
+        whole = w.let(te.dim(rounds).equal(1))
+        stage = w.let(number // te.dim(blocks))
+        begins = w.let(stage.equal(0))
+        ends = w.let(te.scalar("logical_or", whole, stage > _FACTORS))
+        between = te.scalar("logical_not", te.scalar("logical_or", begins, ends))
+        one = te.select(between, te.const(1, INT64), te.const(0, INT64))
+        passes = w.let(te.select(whole, te.const(_FACTORS, INT64), one))
+        return _Turn(begins, ends, passes, w.let(number % te.dim(blocks)), blocks)
+
+    @property
+    def is_last_block(self) -> ScalarExpr:
+        """Whether the round does the last block of its pass."""
+        return self.block >= te.dim(self.blocks) - 1
+
+    def part(self, w: Writer, count: ScalarExpr) -> tuple[ScalarExpr, ScalarExpr]:
+        """Return the part of so many steps that the round does."""
+        if self.blocks == 1:
+            return te.const(0, INT64), count
+        share = w.let((count + (te.dim(self.blocks) - 1)) // te.dim(self.blocks))
+        begin = w.let(te.scalar("maximum", self.block * share, 0))
+        return begin, w.let(te.scalar("minimum", begin + share, count))
 
 
 def _waves(w: Writer, size: Dim, inverse: bool, dtype: DType) -> tuple[Memory, Memory]:
@@ -90,14 +154,19 @@ class _Passes:
     waves: tuple[Memory, ...]
     rooms: tuple[Memory, ...]
     lost: Memory
+    turn: _Turn
 
     def copy_in(self, first: ScalarExpr, given: Sequence[Memory]) -> None:
         """Copy the lines to the first side of the room, and note which are not finite."""
         w = self.w
 
+        part = self.turn.part(w, te.dim(self.size))
+
         def step(j: ScalarExpr) -> None:
             lost = w.cell(te.const(0.0, given[0].dtype))
-            with w.loop(0, self.size) as k:
+            with w.when(part[0] > 0):
+                lost.value = self.lost[self.group, j]
+            with w.loop(*part) as k:
                 begin = w.let(k * self.lines)
                 for source, room in zip(given, self.rooms):
                     value = w.let(source[k, w.shifted(j, first)])
@@ -116,10 +185,11 @@ class _Passes:
     ) -> None:
         """Copy the lines from a side of the room, times a number."""
         w = self.w
+        part = self.turn.part(w, te.dim(self.size))
 
         def step(j: ScalarExpr) -> None:
             lost = w.let(self.lost[self.group, j])
-            with w.loop(0, self.size) as k:
+            with w.loop(*part) as k:
                 begin = w.let(k * self.lines)
                 for room, result in zip(self.rooms, results):
                     value = room[self.group, side, w.shifted(j, begin)]
@@ -128,13 +198,16 @@ class _Passes:
 
         w.vectors(0, self.lines, step)
 
-    def run(self, length: ScalarExpr) -> ScalarExpr:
-        """Write all passes; return the side of the room on which the result lies."""
-        w = self.w
-        rest, stride = w.cell(length), w.cell(self.lines)
-        side = w.cell(te.const(0, INT64))
-        going = w.cell(length > 1)
-        with w.loop_while(0, _FACTORS, going):
+    def run(self, length: ScalarExpr, state: Memory) -> ScalarExpr:
+        """Write the passes of a round; return the side of the room on which the result lies."""
+        w, turn = self.w, self.turn
+        kept = [w.cell(length), w.cell(self.lines), w.cell(te.const(0, INT64))]
+        rest, stride, side = kept
+        with w.when(te.scalar("logical_not", turn.begins)):
+            for number, cell in enumerate(kept):
+                cell.value = state[self.group, number]
+        going = w.cell(rest.value > 1)
+        with w.loop_while(0, turn.passes, going):
             n, s = rest.value, stride.value
             source = w.let(te.index(side.value, 2, "clip"))
             factor = w.cell(te.const(4, INT64))
@@ -143,11 +216,14 @@ class _Passes:
             with w.otherwise():
                 self._find(n, factor)
                 self._any(n, s, source, factor.value)
-            p = factor.value
-            rest.value = n // p
-            stride.value = s * p
-            side.value = 1 - source
-            going.value = n > p
+            with w.when(turn.is_last_block):
+                p = factor.value
+                rest.value = n // p
+                stride.value = s * p
+                side.value = 1 - source
+                going.value = n > p
+        for number, cell in enumerate(kept):
+            state[self.group, number] = cell.value
         return w.let(te.index(side.value, 2, "clip"))
 
     def _find(self, n: ScalarExpr, factor: Cell) -> None:
@@ -180,7 +256,8 @@ class _Passes:
         w, quarter = self.w, self.w.let(n // 4)
         scale = w.let(te.dim(self.size) // te.scalar("maximum", n, 1))
         target = w.let(1 - source)
-        with w.loop(0, quarter) as k:
+        begin, end = self.turn.part(w, w.let(quarter * s))
+        with w.loop(begin // self._some(s), self._above(end, s)) as k:
             turns = [self._wave(k * r, scale) for r in (1, 2, 3)]
             starts = [w.let((k + quarter * t) * s) for t in range(4)]
             ends = [w.let((k * 4 + r) * s) for r in range(4)]
@@ -194,7 +271,25 @@ class _Passes:
                 for value, turn, end in zip(found, turns, ends[1:]):
                     self._write(target, j, end, _multiply(value, turn))
 
-            w.vectors(0, s, step)
+            self._steps(s, begin - k * s, end - k * s, step)
+
+    def _some(self, number: ScalarExpr) -> ScalarExpr:
+        """Return a number that is above 0 so that it can divide."""
+        return self.w.let(te.scalar("maximum", number, 1))
+
+    def _above(self, end: ScalarExpr, step: ScalarExpr) -> ScalarExpr:
+        """Return how many steps reach an end."""
+        return self.w.let((end + (step - 1)) // self._some(step))
+
+    def _steps(
+        self, s: ScalarExpr, begin: ScalarExpr, end: ScalarExpr, step: Callable[[ScalarExpr], None]
+    ) -> None:
+        """Run a step for those of `s` places which the part of the round holds."""
+        if self.turn.blocks == 1:
+            self.w.vectors(0, s, step)
+            return
+        low = self.w.let(te.scalar("maximum", begin, 0))
+        self.w.vectors(low, self.w.let(te.scalar("minimum", end, s)), step)
 
     def _quarter_turn(self, value: Complex) -> Complex:
         """Return the product with the wave of a quarter: -i, or i for the inverse."""
@@ -208,7 +303,10 @@ class _Passes:
         scale = w.let(te.dim(self.size) // te.scalar("maximum", n, 1))
         unit = w.let(part * scale)
         target = w.let(1 - source)
-        with w.loop(0, part) as k, w.loop(0, p) as r:
+        whole = w.let(p * s)
+        first, last = self.turn.part(w, w.let(part * whole))
+        loop = w.loop(first // self._some(whole), self._above(last, whole))
+        with loop as k, w.loop(*self._turns(k, p, s, (first, last))) as r:
             turn = self._wave(k * r, scale)
             begin, end = w.let(k * s), w.let((k * p + r) * s)
 
@@ -221,7 +319,18 @@ class _Passes:
                     re.value, im.value = re.value + product[0], im.value + product[1]
                 self._write(target, j, end, _multiply((re.value, im.value), turn))
 
-            w.vectors(0, s, step)
+            self._steps(s, first - end, last - end, step)
+
+    def _turns(
+        self, k: ScalarExpr, p: ScalarExpr, s: ScalarExpr, part: tuple[ScalarExpr, ScalarExpr]
+    ) -> tuple[ScalarExpr, ScalarExpr]:
+        """Return from which to which of `p` results of a transform the part of the round goes."""
+        if self.turn.blocks == 1:
+            return te.const(0, INT64), p
+        w = self.w
+        before = w.let(k * p * s)
+        low = te.scalar("maximum", (part[0] - before) // self._some(s), 0)
+        return w.let(low), w.let(te.scalar("minimum", self._above(part[1] - before, s), p))
 
 
 def _add(a: Complex, b: Complex) -> Complex:

@@ -333,7 +333,7 @@ def _(data: Tensor, indices: Tensor, updates: Tensor, *, axis: int, reduction: s
 
     def build(w: Writer, data: Memory, indices: Memory, updates: Memory, result: Memory) -> None:
         w.copy(data, result)
-        with w.phase(product(others)) as line, w.loop(0, indices.shape[place]) as k:
+        with w.walk_lines(product(others), indices.shape[place]) as (line, k, _):
             outer = unflattened(line, others)
             source = outer[:place] + (k,) + outer[place:]
             at = w.let(counted(indices[source], data.shape[place]))
@@ -417,7 +417,7 @@ def _(data: Tensor, indices: Tensor, updates: Tensor, *, mode: str) -> Tensor:
 
     def build(w: Writer, data: Memory, indices: Memory, updates: Memory, result: Memory) -> None:
         w.copy(data, result)
-        with w.phase(product(rest)) as flat, w.loop(0, product(walked)) as column:
+        with w.walk_lines(product(rest), product(walked)) as (flat, column, _):
             inner, outer = unflattened(flat, rest), unflattened(column, walked)
             chosen = (indices[(te.dim(k),) + outer] for k in range(count))
             places = tuple(w.let(counted(v, data.shape[k])) for k, v in enumerate(chosen))

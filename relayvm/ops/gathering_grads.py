@@ -91,7 +91,7 @@ def _(grad: Tensor, data: Tensor, indices: Tensor, **attrs: Any) -> Tensor:
 
     def build(w: Writer, grad: Memory, indices: Memory, result: Memory) -> None:
         _clear(w, result)
-        with w.phase(product(rest)) as flat, w.loop(0, product(walked)) as column:
+        with w.walk_lines(product(rest), product(walked)) as (flat, column, _):
             inner, outer = unflattened(flat, rest), unflattened(column, walked)
             chosen = (indices[(te.dim(k),) + outer] for k in range(count))
             at = tuple(w.let(counted(v, data.shape[batch + k])) for k, v in enumerate(chosen))
@@ -144,7 +144,7 @@ def _(grad: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
     def build(w: Writer, grad: Memory, *memory: Memory) -> None:
         *chosen, result = memory
         _clear(w, result)
-        with w.phase(product(rest)) as flat, w.loop(0, product(shape)) as place:
+        with w.walk_lines(product(rest), product(shape)) as (flat, place, _):
             inner, outer = unflattened(flat, rest), unflattened(place, shape)
             values = [m[_broadcast_place(outer, m.shape)] for m in chosen]
             at = tuple(w.let(counted(v, data.shape[k])) for k, v in enumerate(values))
@@ -236,16 +236,15 @@ def _undone_tensors(
             at = unflattened(flat, data.shape)
             held[at] = data[at]
             slopes[at] = grad[at]
-        with w.phase(lines) as line:
-            with w.loop(0, rounds) as k:
-                target, source = places(w, indices, line, k)
-                now, update = held[target], updates[source]
-                before[source] = now
-                held[target] = combine(now, update)
-            with w.loop(0, rounds) as back:
-                target, source = places(w, indices, line, te.adopt(rounds, back.dtype) - 1 - back)
-                values = slopes[target], before[source], updates[source]
-                slopes[target], slope_of[source] = _undone(reduction, *values, te.select)
+        with w.walk_lines(lines, rounds) as (line, k, _):
+            target, source = places(w, indices, line, k)
+            now, update = held[target], updates[source]
+            before[source] = now
+            held[target] = combine(now, update)
+        with w.walk_lines(lines, rounds) as (line, back, _):
+            target, source = places(w, indices, line, te.adopt(rounds, back.dtype) - 1 - back)
+            values = slopes[target], before[source], updates[source]
+            slopes[target], slope_of[source] = _undone(reduction, *values, te.select)
 
     kinds = [(data.shape, grad.dtype), (updates.shape, grad.dtype)]
     work = dim_add(product(data.shape), dim_mul(product(updates.shape), 8))

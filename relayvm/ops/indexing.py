@@ -9,7 +9,7 @@ from relayvm.base.shapes import ShapeError, bad_index, require_equal
 from relayvm.ir.types import TensorType, Type
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.kernels.schedules.program import Memory, Writer
+from relayvm.kernels.schedules.program import LONG_STEPS, Memory, Writer
 from relayvm.ops.axes import product, require_axis, require_rank
 from relayvm.ops.loads import wide
 from relayvm.ops.numeric import Array
@@ -192,28 +192,25 @@ def _(
     kind = wide(grad.dtype)
 
     def build(w: Writer, grad: Memory, indices: Memory, result: Memory) -> None:
-        with w.phase(dim_mul(outer, blocks)) as part:
-            row, block = unflattened(part, (outer, blocks))
+        def at(row: ScalarExpr, j: ScalarExpr) -> ScalarExpr:
+            return w.shifted(j, w.let(row * te.dim(inner)))
+
+        with w.parts(1, product(data.shape)) as (_, begin, end):
+            w.vectors(begin, end, lambda j: _put(result, j, te.const(0, kind)))
+        with w.walk_lines(dim_mul(outer, blocks), taken, block=LONG_STEPS) as (part, k, _):
+            row, block = (w.let(v) for v in unflattened(part, (outer, blocks)))
             group = row if within == 1 else row // te.dim(within)
             begin = w.let(block * _COLUMNS)
             end = w.let(te.scalar("minimum", begin + _COLUMNS, te.dim(inner)))
+            chosen = indices[group * te.dim(taken) + k]
+            target = w.let(te.index(chosen, extent, _KERNEL_MODES[mode]))
+            to, source = w.let(row * te.dim(extent) + target), w.let(row * te.dim(taken) + k)
 
-            def at(row: ScalarExpr, j: ScalarExpr) -> ScalarExpr:
-                return w.shifted(j, w.let(row * te.dim(inner)))
+            def step(j: ScalarExpr) -> None:
+                value = te.cast(grad[at(source, j)], kind)
+                _put(result, at(to, j), result[at(to, j)] + value)
 
-            with w.loop(0, extent) as k:
-                here = w.let(row * te.dim(extent) + k)
-                w.vectors(begin, end, lambda j: _put(result, at(here, j), te.const(0, kind)))
-            with w.loop(0, taken) as k:
-                chosen = indices[group * te.dim(taken) + k]
-                target = w.let(te.index(chosen, extent, _KERNEL_MODES[mode]))
-                to, source = w.let(row * te.dim(extent) + target), w.let(row * te.dim(taken) + k)
-
-                def step(j: ScalarExpr) -> None:
-                    value = te.cast(grad[at(source, j)], kind)
-                    _put(result, at(to, j), result[at(to, j)] + value)
-
-                w.vectors(begin, end, step)
+            w.vectors(begin, end, step)
 
     work = dim_mul(outer, dim_mul(inner, dim_add(extent, taken)))
     inputs = [_with_an_axis(grad), _with_an_axis(indices)]

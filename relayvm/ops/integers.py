@@ -276,7 +276,7 @@ def _(data: Tensor) -> Tensor:
     def build(w: Writer, data: Memory, result: Memory) -> None:
         with w.phase(size) as i:
             result[i] = 0
-        with w.phase(), w.loop(0, size) as i:
+        with w.walk(size) as (i, _):
             place = te.index(data[i], size)
             result[place] = te.cast(i, data.dtype)
 

@@ -13,7 +13,7 @@ from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.kernels.schedules.program import Memory, Writer
+from relayvm.kernels.schedules.program import LONG_STEPS, Memory, Writer
 from relayvm.ops.axes import product, require_rank
 from relayvm.ops.formulas import ARRAYS, SCALARS, Reading
 from relayvm.ops.loads import wide
@@ -238,28 +238,26 @@ def _(cls_prob: Tensor, loc_pred: Tensor, anchor: Tensor, **attrs: Any) -> Any:
 
     def build(w: Writer, x: Memory, predicted: Memory, priors: Memory, *results: Memory) -> None:
         boxes, counts = results
-        with w.phase(batch) as row:
-            found = w.cell(te.const(0, INT64))
-            with w.loop(0, count) as j:
-                for side in range(6):
-                    boxes[row, j, te.dim(side)] = -1.0
-                score, label = w.cell(te.const(-1.0, kind)), w.cell(te.const(-1, INT64))
-                with w.loop(first, classes) as k:
-                    value = w.let(te.cast(x[row, k, j], kind))
-                    with w.when(value > score.value):
-                        score.value = value
-                        label.value = k - first
-                enough = te.cast(score.value, "float64") >= attrs["threshold"]
-                with w.when(te.scalar("logical_and", label.value >= 0, enough)):
-                    moved = [te.cast(predicted[row, j * 4 + k], kind) for k in range(4)]
-                    prior = [te.cast(priors[te.dim(0), j, te.dim(k)], kind) for k in range(4)]
-                    sides = _moved(SCALARS, prior, moved, attrs)
-                    at = w.let(te.index(found.value, count, "clip"))
-                    numbers = (te.cast(label.value, kind), score.value, *sides)
-                    for side, number in enumerate(numbers):
-                        boxes[row, at, te.dim(side)] = te.cast(number, dtype)
-                    found.value = found.value + 1
-            counts[row] = te.cast(found.value, INT32)
+        cell = te.const(0, INT32), counts
+        with w.walk_lines(batch, count, cell, block=LONG_STEPS) as (row, j, (found,)):
+            for side in range(6):
+                boxes[row, j, te.dim(side)] = -1.0
+            score, label = w.cell(te.const(-1.0, kind)), w.cell(te.const(-1, INT64))
+            with w.loop(first, classes) as k:
+                value = w.let(te.cast(x[row, k, j], kind))
+                with w.when(value > score.value):
+                    score.value = value
+                    label.value = k - first
+            enough = te.cast(score.value, "float64") >= attrs["threshold"]
+            with w.when(te.scalar("logical_and", label.value >= 0, enough)):
+                moved = [te.cast(predicted[row, j * 4 + k], kind) for k in range(4)]
+                prior = [te.cast(priors[te.dim(0), j, te.dim(k)], kind) for k in range(4)]
+                sides = _moved(SCALARS, prior, moved, attrs)
+                at = w.let(te.index(found.value, count, "clip"))
+                numbers = (te.cast(label.value, kind), score.value, *sides)
+                for side, number in enumerate(numbers):
+                    boxes[row, at, te.dim(side)] = te.cast(number, dtype)
+                found.value = found.value + 1
 
     kinds = [((batch, count, 6), dtype), ((batch,), INT32)]
     work = product(cls_prob.shape)

@@ -15,7 +15,7 @@ from relayvm.kernels import compute as te
 from relayvm.kernels.compute import Tensor
 from relayvm.kernels.schedules.program import Memory, Writer
 from relayvm.ops.axes import product, require_rank
-from relayvm.ops.boxes import ArrayChoice, Choice, Rule
+from relayvm.ops.boxes import BOXES, ArrayChoice, Choice, Rule
 from relayvm.ops.formulas import ARRAYS, SCALARS, Reading
 from relayvm.ops.loads import wide
 from relayvm.ops.multibox import require_numbers
@@ -239,21 +239,22 @@ def _(cls_prob: Tensor, bbox_pred: Tensor, im_info: Tensor, **attrs: Any) -> Ten
 
     def build(w: Writer, boxes: Memory, order: Memory, result: Memory) -> None:
         choice = Choice(w, _RULE, batch, size, kind)
-        with w.phase(batch) as item:
-            count = choice.counter()
+        numbers = w.scratch((batch,), INT64)
+        cell = te.const(0, INT64), numbers
+        with w.walk_lines(batch, used, cell, block=BOXES) as (item, j, (count,)):
             threshold = te.const(attrs["threshold"], kind)
-            going = w.cell(te.const(True, "bool"))
-            with w.loop_while(0, used, going) as j:
+            with w.when(count.value < most):
                 box = w.let(te.index(order[item, w.let(te.index(j, size, "clip"))], size, "clip"))
                 sides = [boxes[item, box, te.dim(k)] for k in range(4)]
                 clear = choice.is_clear(item, count, sides, threshold)
                 with w.when(clear):
                     choice.add(item, count, sides)
-                going.value = count.value < most
-            with w.loop(0, most) as place:
+        with w.parts(batch, most) as (item, begin, end):
+            found = w.let(numbers[item])
+            with w.loop(begin, end) as place:
                 row = w.let(item * most + place)
-                with w.when(count.value > 0):
-                    source = w.let(te.index(place % count.value, size, "clip"))
+                with w.when(found > 0):
+                    source = w.let(te.index(place % found, size, "clip"))
                     result[row, te.dim(0)] = te.cast(item, dtype)
                     for k in range(4):
                         number = choice.parts[k][item, source]

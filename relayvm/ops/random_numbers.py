@@ -327,14 +327,15 @@ def _(key: Tensor, probs: Tensor, *, num_samples: int) -> tuple[Tensor, Tensor]:
     following, words = drawn_tensors(key, dim_mul(rows, num_samples))
 
     def build(w: Writer, words: Memory, probs: Memory, result: Memory) -> None:
-        with w.phase(rows) as row:
-            total = w.cell(te.const(0.0, FLOAT32))
-            with w.loop(0, size) as k:
-                weight = _weight(SCALARS, probs[unflattened(row, outer) + (k,)])
-                total.value = total.value + weight
-            with w.loop(0, num_samples) as sample:
+        totals = w.scratch((rows,), FLOAT32)
+        with w.walk_lines(rows, size, (te.const(0.0, FLOAT32), totals)) as (row, k, (total,)):
+            weight = _weight(SCALARS, probs[unflattened(row, outer) + (k,)])
+            total.value = total.value + weight
+        with w.parts(rows, num_samples, 1) as (row, begin, end):
+            whole = w.let(totals[row])
+            with w.loop(begin, end) as sample:
                 u = _unit(SCALARS, words[row * num_samples + sample], FLOAT32)
-                bound = w.let(u * total.value)
+                bound = w.let(u * whole)
                 found, before = w.cell(te.const(0, INT32)), w.cell(te.const(0.0, FLOAT32))
                 going = w.cell(te.const(True, "bool"))
                 with w.loop_while(0, size, going) as k:

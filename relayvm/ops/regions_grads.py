@@ -16,7 +16,7 @@ from relayvm.base.shapes import require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.kernels.schedules.program import Memory, Writer
+from relayvm.kernels.schedules.program import LONG_STEPS, Memory, Writer
 from relayvm.ops.axes import product, require_rank
 from relayvm.ops.formulas import ARRAYS, SCALARS, Reading
 from relayvm.ops.loads import wide
@@ -179,16 +179,16 @@ def _by_parts(
     parts = (rois.shape[0], *attrs["pooled_size"])
 
     def build(w: Writer, g: Memory, x: Memory, rois: Memory, result: Memory) -> None:
-        with w.phase(channels) as channel:
-            with w.loop(0, te.dim(product((batch, *sizes)))) as flat:
-                image, *place = unflattened(flat, (batch, *sizes))
-                result[layout.arranged((image, channel, *place))] = 0.0
-            with w.loop(0, te.dim(product(parts))) as flat:
-                region, *numbers = (w.let(v) for v in unflattened(flat, parts))
-                image = w.let(te.index(te.cast(rois[region, te.dim(0)], INT64), batch))
-                ends = tuple(te.cast(rois[region, te.dim(k)], kind) for k in range(1, 5))
-                own = layout.arranged((region, channel, *numbers))
-                add(w, g, x, result, _Part(tuple(own), tuple(numbers), image, channel, ends))
+        lines = w.parts(channels, product((batch, *sizes)))
+        with lines as (channel, begin, end), w.loop(begin, end) as flat:
+            image, *place = unflattened(flat, (batch, *sizes))
+            result[layout.arranged((image, channel, *place))] = 0.0
+        with w.walk_lines(channels, product(parts), block=LONG_STEPS) as (channel, flat, _):
+            region, *numbers = (w.let(v) for v in unflattened(flat, parts))
+            image = w.let(te.index(te.cast(rois[region, te.dim(0)], INT64), batch))
+            ends = tuple(te.cast(rois[region, te.dim(k)], kind) for k in range(1, 5))
+            own = layout.arranged((region, channel, *numbers))
+            add(w, g, x, result, _Part(tuple(own), tuple(numbers), image, channel, ends))
 
     work, label = dim_mul(product(grad.shape), steps), name.rpartition(".")[2]
     (total,) = te.program([(data.shape, kind)], [grad, data, rois], build, work, label)

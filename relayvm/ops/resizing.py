@@ -15,7 +15,7 @@ from relayvm.base.shapes import ShapeError, bad_value, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.kernels.schedules.program import Memory, Writer
+from relayvm.kernels.schedules.program import LONG_STEPS, Memory, Writer
 from relayvm.ops import numeric
 from relayvm.ops.axes import product, require_known, require_rank, sizes_of
 from relayvm.ops.dynamic import (
@@ -187,33 +187,33 @@ def _gradient_tensor(
 
     def build(w: Writer, g: Memory, *more: Memory) -> None:
         *region, result = more
-        with w.phase(product(lines)) as line:
+
+        def placed(line: Sequence[ScalarExpr], inner: Sequence[ScalarExpr]) -> tuple[Any, ...]:
+            """Return the place in a tensor of one on a line."""
+            whole: list[Any] = [None] * grad.rank
+            for k, value in (*zip(outer, line), *zip(at, inner)):
+                whole[k] = value
+            return tuple(whole)
+
+        parts = w.parts(product(lines), product(sizes))
+        with parts as (line, begin, end), w.loop(begin, end) as flat:
+            result[placed(unflattened(line, lines), unflattened(flat, sizes))] = 0.0
+        with w.walk_lines(product(lines), product(places), block=LONG_STEPS) as (line, flat, _):
+            own = tuple(w.let(v) for v in unflattened(line, lines))
             around = axes if roi is None else roi[1](region[0])
-            index: list[Any] = [None] * grad.rank
-            for k, value in zip(outer, unflattened(line, lines)):
-                index[k] = w.let(value)
-
-            def placed(inner: Sequence[ScalarExpr]) -> tuple[Any, ...]:
-                whole = list(index)
-                for a, value in zip(at, inner):
-                    whole[a] = value
-                return tuple(whole)
-
-            with w.loop(0, te.dim(product(sizes))) as flat:
-                result[placed(unflattened(flat, sizes))] = 0.0
-            with w.loop(0, te.dim(product(places))) as flat:
-                inner = [w.let(v) for v in unflattened(flat, places)]
-                taps = [axis.taps(SCALARS, i, total) for axis, i in zip(around, inner)]
-                slope, inside = te.cast(g[placed(inner)], total), _inside_value(taps)
-                slope = w.let(slope if inside is None else te.select(inside, slope, 0.0))
-                for choice in _choices(taps):
-                    chosen = [
-                        w.let(te.index(each.elements[k], axis.size, "clip"))
-                        for k, each, axis in zip(choice, taps, axes)
-                    ]
-                    weight = _weight_value(taps, choice)
-                    part = slope if weight is None else slope * weight
-                    result[placed(chosen)] = result[placed(chosen)] + part
+            inner = [w.let(v) for v in unflattened(flat, places)]
+            taps = [axis.taps(SCALARS, i, total) for axis, i in zip(around, inner)]
+            slope, inside = te.cast(g[placed(own, inner)], total), _inside_value(taps)
+            slope = w.let(slope if inside is None else te.select(inside, slope, 0.0))
+            for choice in _choices(taps):
+                chosen = [
+                    w.let(te.index(each.elements[k], axis.size, "clip"))
+                    for k, each, axis in zip(choice, taps, axes)
+                ]
+                weight = _weight_value(taps, choice)
+                part = slope if weight is None else slope * weight
+                place = placed(own, chosen)
+                result[place] = result[place] + part
 
     work = dim_mul(product(grad.shape), 4 ** len(at))
     inputs = [grad] if roi is None else [grad, roi[0]]

@@ -14,7 +14,7 @@ from relayvm.base.shapes import require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.kernels.schedules.program import Memory, Writer
+from relayvm.kernels.schedules.program import LONG_STEPS, Memory, Writer
 from relayvm.ops.axes import product, require_rank
 from relayvm.ops.dynamic import all_of
 from relayvm.ops.formulas import ARRAYS, SCALARS
@@ -133,23 +133,23 @@ def _of_data(grad: Tensor, data: Tensor, grid: Tensor, total: DType, attrs: Any)
     count = len(sizes)
 
     def build(w: Writer, g: Memory, grid: Memory, result: Memory) -> None:
-        with w.phase(product(lines)) as line:
+        parts = w.parts(product(lines), product(sizes))
+        with parts as (line, begin, end), w.loop(begin, end) as flat:
+            result[unflattened(line, lines) + unflattened(flat, sizes)] = 0.0
+        with w.walk_lines(product(lines), product(places), block=LONG_STEPS) as (line, flat, _):
             n, c = (w.let(v) for v in unflattened(line, lines))
-            with w.loop(0, te.dim(product(sizes))) as flat:
-                result[(n, c) + unflattened(flat, sizes)] = 0.0
-            with w.loop(0, te.dim(product(places))) as flat:
-                at = tuple(w.let(v) for v in unflattened(flat, places))
-                slope = w.let(te.cast(g[(n, c) + at], total))
-                taps = []
-                for k, size in enumerate(sizes):
-                    x = te.cast(grid[(n, te.dim(count - 1 - k)) + at], total)
-                    taps.append(_taps_of(x, size, total, attrs))
-                for choice in _choices(taps):
-                    inside, held = _held(taps, choice, sizes)
-                    weight = _weight(taps, choice)
-                    part = slope if weight is None else slope * weight
-                    whole = (n, c) + tuple(w.let(v) for v in held)
-                    result[whole] = result[whole] + te.select(inside, part, 0.0)
+            at = tuple(w.let(v) for v in unflattened(flat, places))
+            slope = w.let(te.cast(g[(n, c) + at], total))
+            taps = []
+            for k, size in enumerate(sizes):
+                x = te.cast(grid[(n, te.dim(count - 1 - k)) + at], total)
+                taps.append(_taps_of(x, size, total, attrs))
+            for choice in _choices(taps):
+                inside, held = _held(taps, choice, sizes)
+                weight = _weight(taps, choice)
+                part = slope if weight is None else slope * weight
+                whole = (n, c) + tuple(w.let(v) for v in held)
+                result[whole] = result[whole] + te.select(inside, part, 0.0)
 
     work = dim_mul(product(grad.shape), 16)
     return te.program([(data.shape, total)], [grad, grid], build, work, "grid_sample_grad")[0]

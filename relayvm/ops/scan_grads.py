@@ -87,26 +87,24 @@ def _(change: Tensor, grad: Tensor, data: Tensor, *, axis: int, exclusive: bool)
             here = (w.let(te.cast(m[i], total)) for m in (u, g, x))
             return next(here), next(here), next(here)
 
-        with w.phase(count) as line:
-            p, c = w.cell(te.const(1.0, total)), w.cell(te.const(0.0, total))
-            with w.loop(0, size) as k:
-                moved, _, value = numbers((line, k))
-                before, rate = w.let(p.value), w.let(c.value)
-                products[line, k] = before
-                changes[line, k] = rate
-                after = w.let(rate * value + before * moved)
-                of_grad[line, k] = rate if exclusive else after
-                c.value = after
-                p.value = before * value
-            p.value, c.value = te.const(0.0, total), te.const(0.0, total)
-            with w.loop(0, size) as back:
-                i = te.dim(size) - 1 - back
-                moved, slope, value = numbers((line, i))
-                of_p = w.let(p.value)
-                of_c = w.let(c.value if exclusive else c.value + slope)
-                of_data[line, i] = of_c * changes[line, i] + of_p * products[line, i]
-                p.value = of_p * value + of_c * moved
-                c.value = of_c * value + slope if exclusive else of_c * value
+        one, none = (te.const(1.0, total), None), (te.const(0.0, total), None)
+        with w.walk_lines(count, size, one, none) as (line, k, (p, c)):
+            moved, _, value = numbers((line, k))
+            before, rate = w.let(p.value), w.let(c.value)
+            products[line, k] = before
+            changes[line, k] = rate
+            after = w.let(rate * value + before * moved)
+            of_grad[line, k] = rate if exclusive else after
+            c.value = after
+            p.value = before * value
+        with w.walk_lines(count, size, none, none) as (line, back, (p, c)):
+            i = te.dim(size) - 1 - back
+            moved, slope, value = numbers((line, i))
+            of_p = w.let(p.value)
+            of_c = w.let(c.value if exclusive else c.value + slope)
+            of_data[line, i] = of_c * changes[line, i] + of_p * products[line, i]
+            p.value = of_p * value + of_c * moved
+            c.value = of_c * value + slope if exclusive else of_c * value
 
     work = dim_mul(dim_mul(count, size), 12)
     both = te.program([(shape, total)] * 2, inputs, build, work, _NAME)

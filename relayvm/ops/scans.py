@@ -12,18 +12,18 @@ from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.kernels.schedules.program import Memory, Writer
+from relayvm.kernels.schedules.program import Cell, Kept, Memory, Writer
 from relayvm.ops import numeric
 from relayvm.ops.axes import product, require_axis, require_rank
 from relayvm.ops.lines import from_lines, lines_of, other_dims
 from relayvm.ops.loads import Index, wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, Operator, operator
-from relayvm.ops.reshaping import reindexed
+from relayvm.ops.reshaping import reindexed, unflattened
 from relayvm.ops.schema import AnyTensor, Float, SameDtype
 
-# Lines that run side by side, lanes that do, and elements across lines in a round of a phase.
-LINES, VECTORS, BLOCK = 4, 64, 256
+# Lines that run side by side, lanes that do, lines of these in a round, and elements in a round.
+LINES, VECTORS, COLUMNS, STEPS = 4, 64, 256, 1 << 18
 
 
 def _result_dtype(given: DType, dtype: DType | None, name: str) -> DType:
@@ -80,63 +80,68 @@ def _scanned(
     data: Tensor, axis: int, dtype: DType, step: str, first: int, exclusive: bool
 ) -> Tensor:
     total = wide(dtype)
+    others, size = other_dims(data.shape, axis), data.shape[axis]
 
     def build(w: Writer, given: Memory, result: Memory) -> None:
-        def lines(places: Sequence[Index]) -> None:
-            """Run along lines side by side, at places that lack the index on the axis."""
-            held = [w.cell(te.const(first, total)) for _ in places]
-            with w.loop(0, data.shape[axis]) as i:
-                for cell, place in zip(held, places):
-                    at = (*place[:axis], i, *place[axis:])
-                    before = cell.value
-                    value = te.cast(te.cast(given[at], dtype), total)
-                    after = w.let(te.scalar(step, before, value))
-                    cell.value = after
-                    result[at] = te.cast(before if exclusive else after, dtype)
+        def element(cell: Cell, place: Index, i: ScalarExpr) -> None:
+            at = (*place[:axis], i, *place[axis:])
+            before = cell.value
+            value = te.cast(te.cast(given[at], dtype), total)
+            after = w.let(te.scalar(step, before, value))
+            cell.value = after
+            result[at] = te.cast(before if exclusive else after, dtype)
 
-        each_line(w, other_dims(data.shape, axis), axis == data.rank - 1, lines)
+        _each_line(w, others, size, axis == data.rank - 1, te.const(first, total), element)
 
     work = product(data.shape)
     return te.program([(data.shape, dtype)], [data], build, work, "scan")[0]
 
 
-def each_line(
-    w: Writer, others: Sequence[Dim], is_last: bool, lines: Callable[[Sequence[Index]], None]
+def _each_line(
+    w: Writer,
+    others: Sequence[Dim],
+    size: Dim,
+    is_last: bool,
+    first: ScalarExpr,
+    element: Callable[[Cell, Index, ScalarExpr], None],
 ) -> None:
-    """Run `lines` at all places of the axes beside the one of the lines: of several of them at
-    once, whose steps do not wait for each other.
+    """Run `element` for all places along all lines, with a cell that holds `first` where a line
+    begins, at a place of the axes beside the one of the lines.
 
-    Where lines lie along memory (`is_last`) these are neighbours; else the last axis is in lanes.
+    Several lines run at once, whose steps do not wait for each other: where lines lie along memory
+    (`is_last`) these are neighbours; else the last axis is in lanes.
     """
-    if not others:
-        with w.phase():
-            lines([()])
+    if all(isinstance(n, int) and n == 1 for n in others):
+        with w.walk(size, (first, None)) as (i, (cell,)):
+            element(cell, (te.dim(0),) * len(others), i)
         return
-    *outer, size = others
+    *outer, last = others
+    together = _lines_together(size) if is_last else COLUMNS
+    groups = (*outer, dim_floordiv(dim_add(last, together - 1), together))
+    block = STEPS // together
+    kept = Kept(w, tuple(others), size, block, first.dtype)
+    with w.parts(product(groups), size, block, in_order=True) as (group, begin, end):
+        *at, number = (w.let(v) for v in unflattened(group, groups))
 
-    def together(at: Index, begin: ScalarExpr, end: ScalarExpr) -> None:
+        def lines(places: Sequence[Index]) -> None:
+            held = [kept.cell(first, place, begin) for place in places]
+            with w.loop(begin, end) as i:
+                for cell, place in zip(held, places):
+                    element(cell, place, i)
+            for cell, place in zip(held, places):
+                kept.keep(cell, place, begin, end)
+
+        low = w.let(number * together)
+        high = w.let(te.scalar("minimum", low + together, te.dim(last)))
         if is_last:
-            _side_by_side(w, at, begin, end, lines)
+            _side_by_side(w, tuple(at), low, high, lines)
         else:
-            w.vectors(begin, end, lambda j: lines([(*at, j)]), VECTORS)
-
-    if outer:
-        with w.phase(outer[0]) as k:
-            _nested(w, (k,), outer[1:], lambda at: together(at, te.dim(0), te.dim(size)))
-        return
-    block = LINES if is_last else BLOCK
-    count = dim_floordiv(dim_add(size, block - 1), block)
-    with w.phase(count) as k:
-        begin = w.let(k * block)
-        together((), begin, w.let(te.scalar("minimum", begin + block, te.dim(size))))
+            w.vectors(low, high, lambda j: lines([(*at, j)]), VECTORS)
 
 
-def _nested(w: Writer, at: Index, rest: Sequence[Dim], body: Callable[[Index], None]) -> None:
-    if not rest:
-        body(at)
-        return
-    with w.loop(0, rest[0]) as k:
-        _nested(w, (*at, k), rest[1:], body)
+def _lines_together(size: Dim) -> int:
+    """Return how many neighbours a round takes: more where they are short."""
+    return LINES * (min(16, max(1, 256 // max(1, size))) if isinstance(size, int) else 4)
 
 
 def _side_by_side(
@@ -206,22 +211,19 @@ def _(grad: Tensor, data: Tensor, *, axis: int, exclusive: bool) -> Tensor:
     count, size = x.shape
 
     def build(w: Writer, g: Memory, x: Memory, result: Memory) -> None:
-        with w.phase(count) as line:
-            rest = w.cell(te.const(0.0, total))
-            with w.loop(0, size) as back:
-                i = te.dim(size) - 1 - back
-                slope, value = g[line, i], x[line, i]
-                if exclusive:
-                    result[line, i] = rest.value
-                    rest.value = te.cast(slope, total) + te.cast(value, total) * rest.value
-                else:
-                    here = w.let(te.cast(slope, total) + rest.value)
-                    result[line, i] = here
-                    rest.value = te.cast(value, total) * here
-            before = w.cell(te.const(1.0, total))
-            with w.loop(0, size) as i:
-                result[line, i] = before.value * result[line, i]
-                before.value = before.value * te.cast(x[line, i], total)
+        with w.walk_lines(count, size, (te.const(0.0, total), None)) as (line, back, (rest,)):
+            i = te.dim(size) - 1 - back
+            slope, value = g[line, i], x[line, i]
+            if exclusive:
+                result[line, i] = rest.value
+                rest.value = te.cast(slope, total) + te.cast(value, total) * rest.value
+            else:
+                here = w.let(te.cast(slope, total) + rest.value)
+                result[line, i] = here
+                rest.value = te.cast(value, total) * here
+        with w.walk_lines(count, size, (te.const(1.0, total), None)) as (line, i, (before,)):
+            result[line, i] = before.value * result[line, i]
+            before.value = before.value * te.cast(x[line, i], total)
 
     work = dim_mul(dim_mul(count, size), 4)
     (lines,) = te.program([(x.shape, total)], [g, x], build, work, "cumprod_grad")

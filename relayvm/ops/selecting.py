@@ -59,15 +59,13 @@ def _(dims: Dims, condition: Tensor) -> Tensor:
     shape, total = condition.shape, product(condition.shape)
 
     def build(w: Writer, condition: Memory, result: Memory) -> None:
-        with w.phase():
-            found = w.cell(te.const(0, INT64))
-            with w.loop(0, total) as flat:
-                index = unflattened(flat, shape)
-                with w.when(_is_set(condition[index])):
-                    row = w.let(te.index(found.value, dims[0]))
-                    for axis, place in enumerate(index):
-                        result[row, axis] = te.cast(place, INT32)
-                    found.value = row + 1
+        with w.walk(total, (te.const(0, INT64), None)) as (flat, (found,)):
+            index = unflattened(flat, shape)
+            with w.when(_is_set(condition[index])):
+                row = w.let(te.index(found.value, dims[0]))
+                for axis, place in enumerate(index):
+                    result[row, axis] = te.cast(place, INT32)
+                found.value = row + 1
 
     kinds = [((dims[0], condition.rank), INT32)]
     work = dim_mul(total, max(1, condition.rank))
@@ -133,15 +131,14 @@ def _(data: Array, *, sorted: bool, return_counts: bool) -> tuple[Array, ...]:
 
 
 def _sorted_vector(w: Writer, data: Memory, size: Dim) -> tuple[Memory, Memory]:
-    """Sort a vector in the phase that is open; return keys and places of one line."""
+    """Sort a vector, in phases of its own; return keys and places of one line."""
     pairs = []
     for dtype in (data.dtype, INT64):
         pairs.append((w.scratch((1, size), dtype), w.scratch((1, size), dtype)))
-    line = te.const(0, INT64)
-    with w.loop(0, size) as i:
+    with w.parts(1, size) as (line, begin, end), w.loop(begin, end) as i:
         pairs[0][0][line, i] = data[i]
         pairs[1][0][line, i] = i
-    LineSort(w, size, True, pairs[0], pairs[1]).run(line)
+    LineSort(w, (1, size), True, pairs[0], pairs[1]).write()
     return pairs[0][0], pairs[1][0]
 
 
@@ -156,12 +153,9 @@ def _(data: Tensor, *, sorted: bool, return_counts: bool) -> tuple[Tensor, ...]:
     size = data.shape[0]
 
     def build(w: Writer, data: Memory, count: Memory) -> None:
-        with w.phase():
-            keys, _ = _sorted_vector(w, data, size)
-            groups = w.cell(te.const(0, INT64))
-            with w.loop(0, size) as i, w.when(_starts(keys, i)):
-                groups.value = groups.value + 1
-            count[0] = groups.value
+        keys, _ = _sorted_vector(w, data, size)
+        with w.walk(size, (te.const(0, INT64), count)) as (i, (groups,)), w.when(_starts(keys, i)):
+            groups.value = groups.value + 1
 
     (found,) = te.program([((1,), INT64)], [data], build, dim_mul(size, LEVELS), "groups")
     return tuple(
@@ -175,40 +169,38 @@ def _(dims: Dims, data: Tensor, *, sorted: bool, return_counts: bool) -> tuple[T
 
     def build(w: Writer, data: Memory, *results: Memory) -> None:
         values, firsts, inverse, total = results[:4]
+        keys, places = _sorted_vector(w, data, size)
+        group_of = w.scratch((size,), INT64)
+        first_of = w.scratch((count,), INT64)
+        name_of = w.scratch((count,), INT64)
+        with w.walk(size, (te.const(-1, INT64), None)) as (i, (group,)):
+            place = w.let(te.index(places[0, i], size))
+            with w.when(_starts(keys, i)):
+                group.value = group.value + 1
+                first_of[group.value] = place
+            group_of[place] = group.value
+        if sorted:
+            with w.walk(count) as (g, _):
+                name_of[g] = g
+        else:
+            with w.walk(size, (te.const(0, INT64), None)) as (i, (named,)):
+                g = group_of[i]
+                with w.when(first_of[g].equal(i)):
+                    name_of[g] = named.value
+                    named.value = named.value + 1
+        with w.walk(count) as (g, _):
+            name = w.let(te.index(name_of[g], count))
+            first = w.let(te.index(first_of[g], size))
+            values[name] = data[first]
+            firsts[name] = te.cast(first, INT32)
+            if return_counts:
+                results[4][name] = 0
+        with w.walk(size) as (i, _):
+            name = w.let(te.index(name_of[group_of[i]], count))
+            inverse[i] = te.cast(name, INT32)
+            if return_counts:
+                results[4][name] = results[4][name] + 1
         with w.phase():
-            keys, places = _sorted_vector(w, data, size)
-            group_of = w.scratch((size,), INT64)
-            first_of = w.scratch((count,), INT64)
-            name_of = w.scratch((count,), INT64)
-            group = w.cell(te.const(-1, INT64))
-            with w.loop(0, size) as i:
-                place = w.let(te.index(places[0, i], size))
-                with w.when(_starts(keys, i)):
-                    group.value = group.value + 1
-                    first_of[group.value] = place
-                group_of[place] = group.value
-            named = w.cell(te.const(0, INT64))
-            if sorted:
-                with w.loop(0, count) as g:
-                    name_of[g] = g
-            else:
-                with w.loop(0, size) as i:
-                    g = group_of[i]
-                    with w.when(first_of[g].equal(i)):
-                        name_of[g] = named.value
-                        named.value = named.value + 1
-            with w.loop(0, count) as g:
-                name = w.let(te.index(name_of[g], count))
-                first = w.let(te.index(first_of[g], size))
-                values[name] = data[first]
-                firsts[name] = te.cast(first, INT32)
-                if return_counts:
-                    results[4][name] = 0
-            with w.loop(0, size) as i:
-                name = w.let(te.index(name_of[group_of[i]], count))
-                inverse[i] = te.cast(name, INT32)
-                if return_counts:
-                    results[4][name] = results[4][name] + 1
             total[0] = te.cast(te.dim(count), INT32)
 
     kinds: list[tuple[Dims, DType]] = [

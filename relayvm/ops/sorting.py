@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dims import Dim, dim_min, dim_mul
+from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_min, dim_mul
 from relayvm.base.dtypes import BOOL, INT32, INT64, NUMERIC, DType, dtype_of
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, TupleType
@@ -30,6 +30,8 @@ DIGIT_BITS = 8
 DIGITS = 1 << DIGIT_BITS
 # So many ranges of lines have counters of their own, and may be sorted at once.
 RANGES = 64
+# A line of so many elements is sorted by parts, between which a run can be ended.
+LONG = 1 << 18
 
 
 def comes_before(a: ScalarExpr, b: ScalarExpr, ascending: bool) -> ScalarExpr:
@@ -69,41 +71,86 @@ def sort_key(value: ScalarExpr, ascending: bool) -> ScalarExpr:
 
 
 class LineSort:
-    """Writes a stable sort of lines: `keys`, and `places` with them where there are some.
+    """Writes phases that sort lines, stably: `keys`, and `places` with them where there are some.
 
     Memory comes in pairs, the second of each to work in; all are indexed by line and place. Short
     lines are sorted by insertion, others by the digits of `sort_key`, two of them a turn so that
-    elements are back in the first memory. `ranges` is how many lines are sorted at once.
+    elements are back in the first memory.
     """
 
     def __init__(
         self,
         w: Writer,
-        size: Dim,
+        lines: tuple[Dim, Dim],
         ascending: bool,
         keys: tuple[Memory, Memory],
         places: tuple[Memory, Memory] | None = None,
-        ranges: Dim = 1,
     ) -> None:
-        self.w, self.size, self.ascending = w, size, ascending
+        self.w, self.ascending = w, ascending
+        self.count, self.size = lines
         self.keys, self.places = keys, places
-        bits = keys[0].dtype.bits
-        self.digits = max(2, bits // DIGIT_BITS)
-        self.counts = w.scratch((ranges, self.digits, DIGITS), INT64)
+        self.digits = max(2, keys[0].dtype.bits // DIGIT_BITS)
 
-    def run(self, line: ScalarExpr, at: ScalarExpr | None = None) -> None:
-        """Sort a line that lies in the first of each pair, with the counters of range `at`."""
-        w, own = self.w, te.const(0, INT64) if at is None else at
-        if isinstance(self.size, int):
-            if self.size <= SHORT:
-                self._insert(line)
-            else:
-                self._sort_digits(line, own)
-            return
-        with w.when(te.scalar("less_equal", te.dim(self.size), te.const(SHORT, INT64))):
+    def write(self) -> None:
+        """Sort the lines that lie in the first of each pair."""
+        if not isinstance(self.size, int):
+            self._sort_lines()
+            self._sort_long_lines(dim_mul(self.count, dim_min(dim_floordiv(self.size, LONG), 1)))
+        elif self.size < LONG:
+            self._sort_lines()
+        else:
+            self._sort_long_lines(self.count)
+
+    def _counters(self, count: Dim) -> Memory:
+        return self.w.scratch((count, self.digits, DIGITS), INT64)
+
+    def _sort_lines(self) -> None:
+        """Sort what lines are not long, each in one go; a range of them has counters."""
+        w, count = self.w, self.count
+        each = dim_floordiv(dim_add(count, RANGES - 1), RANGES)
+        counts = self._counters(dim_min(count, RANGES))
+        with w.phase(count, chain=each) as line:
+            own = w.let(te.index(line // te.scalar("maximum", te.dim(each), 1), RANGES, "clip"))
+            if isinstance(self.size, int):
+                self._sort_line(line, counts, own, self.size <= SHORT)
+                return
+            size = w.let(te.dim(self.size))
+            with w.when(size <= SHORT):
+                self._sort_line(line, counts, own, True)
+            with w.otherwise(), w.when(size < LONG):
+                self._sort_line(line, counts, own, False)
+
+    def _sort_line(self, line: ScalarExpr, counts: Memory, own: ScalarExpr, is_short: bool) -> None:
+        if is_short:
             self._insert(line)
-        with w.otherwise():
-            self._sort_digits(line, own)
+            return
+        w, whole = self.w, (te.const(0, INT64), te.dim(self.size))
+        self._clear(counts, own)
+        self._count(line, whole, counts, own)
+        for digit in range(0, self.digits, 2):
+            with w.when(self._differ(line, counts, own, digit)):
+                for here in (digit, digit + 1):
+                    self._begin(counts, own, here)
+                    self._place(line, whole, counts, own, here)
+
+    def _sort_long_lines(self, count: Dim) -> None:
+        """Sort lines by parts: all digits are counted at once, then each moves all elements."""
+        w, lines = self.w, (count, self.size)
+        counts = self._counters(count)
+        differ = w.scratch((count, self.digits), BOOL)
+        with w.parts(*lines, in_order=True) as (line, begin, end):
+            with w.when(begin.equal(0)):
+                self._clear(counts, line)
+            self._count(line, (begin, end), counts, line)
+        for digit in range(self.digits):
+            turn = digit - digit % 2
+            with w.parts(*lines, in_order=True) as (line, begin, end):
+                with w.when(begin.equal(0)):
+                    if digit == turn:
+                        differ[line, turn] = self._differ(line, counts, line, turn)
+                    self._begin(counts, line, digit)
+                with w.when(differ[line, turn]):
+                    self._place(line, (begin, end), counts, line, digit)
 
     def _insert(self, line: ScalarExpr) -> None:
         w, keys, places = self.w, self.keys[0], self.places
@@ -130,21 +177,21 @@ class LineSort:
                 assert place is not None
                 places[0][line, end] = place
 
-    def _sort_digits(self, line: ScalarExpr, own: ScalarExpr) -> None:
-        w, keys = self.w, self.keys[0]
+    def _clear(self, counts: Memory, own: ScalarExpr) -> None:
         for digit in range(self.digits):
-            with w.loop(0, DIGITS) as k:
-                self.counts[own, digit, k] = 0
-        with w.loop(0, self.size) as i:
-            key = w.let(sort_key(keys[line, i], self.ascending))
+            with self.w.loop(0, DIGITS) as k:
+                counts[own, digit, k] = 0
+
+    def _count(
+        self, line: ScalarExpr, part: tuple[ScalarExpr, ScalarExpr], counts: Memory, own: ScalarExpr
+    ) -> None:
+        """Count how often each digit stands in a part of a line."""
+        w = self.w
+        with w.loop(*part) as i:
+            key = w.let(sort_key(self.keys[0][line, i], self.ascending))
             for digit in range(self.digits):
                 here = w.let(self._digit(key, digit))
-                self.counts[own, digit, here] = self.counts[own, digit, here] + 1
-        first = w.let(sort_key(keys[line, te.const(0, INT64)], self.ascending))
-        for digit in range(0, self.digits, 2):
-            with w.when(self._differ(own, first, (digit, digit + 1))):
-                self._place_all(line, own, digit, 0, 1)
-                self._place_all(line, own, digit + 1, 1, 0)
+                counts[own, digit, here] = counts[own, digit, here] + 1
 
     def _digit(self, key: ScalarExpr, digit: int) -> ScalarExpr:
         bits = key.dtype.bits
@@ -155,25 +202,35 @@ class LineSort:
             part = te.scalar("bitwise_and", part, te.const(DIGITS - 1, key.dtype))
         return te.index(te.cast(part, INT64), DIGITS, "clip")
 
-    def _differ(self, own: ScalarExpr, first: ScalarExpr, digits: tuple[int, ...]) -> ScalarExpr:
-        """Return whether elements differ in some of the digits from the first one."""
-        differ = te.const(False, BOOL)
-        for digit in digits:
-            number = self.counts[own, digit, self.w.let(self._digit(first, digit))]
+    def _differ(self, line: ScalarExpr, counts: Memory, own: ScalarExpr, digit: int) -> ScalarExpr:
+        """Return whether elements differ from the first one in the two digits of a turn."""
+        w, differ = self.w, te.const(False, BOOL)
+        first = w.let(sort_key(self.keys[0][line, te.const(0, INT64)], self.ascending))
+        for here in (digit, digit + 1):
+            number = counts[own, here, w.let(self._digit(first, here))]
             differ = te.scalar("logical_or", differ, te.scalar("less", number, te.dim(self.size)))
         return differ
 
-    def _place_all(
-        self, line: ScalarExpr, own: ScalarExpr, digit: int, source: int, target: int
-    ) -> None:
-        """Move elements from one memory of each pair to the other, in the order of a digit."""
-        w, counts = self.w, self.counts
+    def _begin(self, counts: Memory, own: ScalarExpr, digit: int) -> None:
+        """Turn numbers of elements into where those of a digit begin."""
+        w = self.w
         before = w.cell(te.const(0, INT64))
         with w.loop(0, DIGITS) as k:
             number = w.let(counts[own, digit, k])
             counts[own, digit, k] = before.value
             before.value = before.value + number
-        with w.loop(0, self.size) as i:
+
+    def _place(
+        self,
+        line: ScalarExpr,
+        part: tuple[ScalarExpr, ScalarExpr],
+        counts: Memory,
+        own: ScalarExpr,
+        digit: int,
+    ) -> None:
+        """Move a part of a line from one memory of each pair to the other, in order of a digit."""
+        w, source, target = self.w, digit % 2, 1 - digit % 2
+        with w.loop(*part) as i:
             element = w.let(self.keys[source][line, i])
             here = w.let(self._digit(sort_key(element, self.ascending), digit))
             at = w.let(te.index(counts[own, digit, here], self.size, "clip"))
@@ -188,22 +245,15 @@ def sorted_lines(data: Tensor, axis: int, ascending: bool, with_places: bool) ->
     lines = lines_of(data, axis)
     count, size = lines.shape
     kinds = [(lines.shape, data.dtype)] + [(lines.shape, INT64)] * with_places
-    ranges = dim_min(count, RANGES)
 
     def build(w: Writer, given: Memory, *results: Memory) -> None:
         pairs = [(m, w.scratch((count, size), m.dtype)) for m in results]
-        with w.phase(count) as line, w.loop(0, size) as i:
+        with w.parts(count, size) as (line, begin, end), w.loop(begin, end) as i:
             results[0][line, i] = given[line, i]
             if with_places:
                 results[1][line, i] = i
         held = pairs[1] if with_places else None
-        sort = LineSort(w, size, ascending, pairs[0], held, ranges)
-        with w.phase(ranges) as own:
-            each = (te.dim(count) + (RANGES - 1)) // RANGES if count != ranges else 1
-            begin = own * each
-            end = te.scalar("minimum", begin + each, te.dim(count))
-            with w.loop(begin, end) as line:
-                sort.run(line, own)
+        LineSort(w, (count, size), ascending, pairs[0], held).write()
 
     work = dim_mul(dim_mul(count, size), LEVELS)
     return te.program(kinds, [lines], build, work, "sorted")
@@ -218,7 +268,7 @@ def _first_lines(data: Tensor, axis: int, ascending: bool, kept: int) -> tuple[T
     count, size = lines.shape
 
     def build(w: Writer, given: Memory, values: Memory, places: Memory) -> None:
-        with w.phase(count) as line, w.loop(0, size) as i:
+        with w.walk_lines(count, size) as (line, i, _):
             value = given[line, i]
             held = w.let(te.scalar("minimum", i, kept))
             last = w.let(te.index(held - 1, kept, "clip"))

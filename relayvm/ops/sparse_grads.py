@@ -19,7 +19,14 @@ from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import Float, Integer, SameDtype
-from relayvm.ops.sparse_matrices import blocks_of, inside, row_of, sparse_add, sparse_dense
+from relayvm.ops.sparse_matrices import (
+    ROWS_WALKED,
+    blocks_of,
+    inside,
+    row_of,
+    sparse_add,
+    sparse_dense,
+)
 
 _DENSE, _ADD = "nn.sparse_dense_grad", "nn.sparse_add_grad"
 
@@ -113,11 +120,12 @@ def _(
         of_dense: Memory,
         of_sparse: Memory,
     ) -> None:
-        with w.phase(lines) as line, w.loop(0, te.dim(extent)) as column:
+        parts = w.parts(lines, extent)
+        with parts as (line, begin, end), w.loop(begin, end) as column:
             of_dense[line, column] = 0.0
         with w.phase(product(sparse_data.shape)) as flat:
             of_sparse[unflattened(flat, sparse_data.shape)] = 0.0
-        with w.phase(), w.loop(0, te.dim(rows)) as row:
+        with w.walk(rows, block=ROWS_WALKED) as (row, _):
             begin, end = (te.cast(indptr[row + k], INT64) for k in (0, 1))
             with w.loop(begin, end) as entry, w.loop(0, te.dim(width)) as inner:
                 k = w.let(te.index(entry, entries))
@@ -195,7 +203,7 @@ def _(grad: Tensor, sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr: 
     def build(w: Writer, g: Memory, indices: Memory, indptr: Memory, out: Memory) -> None:
         with w.phase(entries) as entry:
             out[entry,] = 0.0
-        with w.phase(), w.loop(0, te.dim(rows)) as row:
+        with w.walk(rows, block=ROWS_WALKED) as (row, _):
             begin, end = (te.cast(indptr[row + k], INT64) for k in (0, 1))
             with w.loop(begin, end) as entry:
                 k = w.let(te.index(entry, entries))

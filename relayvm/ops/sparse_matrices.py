@@ -25,6 +25,8 @@ from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import AnyTensor, Dims, Integer, Numeric, SameDtype
 
+ROWS_WALKED = 1 << 10  # rows that are walked before a run can be ended
+
 
 def _require_rows(data: TensorType, indices: TensorType, indptr: TensorType, name: str) -> Dim:
     """Check the parts of a sparse matrix and return the number of its rows (of blocks)."""
@@ -198,9 +200,8 @@ def _(
     def build(
         w: Writer, dense: Memory, data: Memory, indices: Memory, indptr: Memory, out: Memory
     ) -> None:
+        w.copy(dense, out)
         with w.phase(rows) as row:
-            with w.loop(0, columns) as column:
-                out[row, column] = dense[row, column]
             begin, end = (te.cast(indptr[row + k], INT64) for k in (0, 1))
             with w.loop(begin, end) as entry:
                 k = w.let(te.index(entry, entries))
@@ -254,30 +255,30 @@ def _(sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr: Tensor) -> tup
     def build(w: Writer, given: Memory, columns: Memory, indptr: Memory, *out: Memory) -> None:
         data, indices, starts = out
         cursor = w.scratch((size,), INT64)
+        whole = w.scratch((1,), INT64)
+        with w.walk(size) as (r, _):
+            cursor[r] = 0
+        with w.walk(count) as (k, _):
+            data[k] = 0
+            indices[k] = 0
+            column = w.let(te.index(columns[k], size))
+            cursor[column] = cursor[column] + 1
+        with w.walk(size, (te.const(0, INT64), whole)) as (r, (total,)):
+            here, found = total.value, cursor[r]
+            starts[r] = te.cast(here, starts.dtype)
+            cursor[r] = here
+            total.value = here + found
         with w.phase():
-            with w.loop(0, size) as r:
-                cursor[r] = 0
-            with w.loop(0, count) as k:
-                data[k] = 0
-                indices[k] = 0
+            starts[size] = te.cast(whole[0], starts.dtype)
+        with w.walk(size, block=ROWS_WALKED) as (r, _):
+            begin, end = (te.cast(indptr[r + k], INT64) for k in (0, 1))
+            with w.loop(begin, end) as entry:
+                k = w.let(te.index(entry, count))
                 column = w.let(te.index(columns[k], size))
-                cursor[column] = cursor[column] + 1
-            total = w.cell(te.const(0, INT64))
-            with w.loop(0, size) as r:
-                here, found = total.value, cursor[r]
-                starts[r] = te.cast(here, starts.dtype)
-                cursor[r] = here
-                total.value = here + found
-            starts[size] = te.cast(total.value, starts.dtype)
-            with w.loop(0, size) as r:
-                begin, end = (te.cast(indptr[r + k], INT64) for k in (0, 1))
-                with w.loop(begin, end) as entry:
-                    k = w.let(te.index(entry, count))
-                    column = w.let(te.index(columns[k], size))
-                    at = w.let(te.index(cursor[column], count))
-                    data[at] = given[k]
-                    indices[at] = te.cast(r, indices.dtype)
-                    cursor[column] = at + 1
+                at = w.let(te.index(cursor[column], count))
+                data[at] = given[k]
+                indices[at] = te.cast(r, indices.dtype)
+                cursor[column] = at + 1
 
     inputs = [sparse_data, sparse_indices, sparse_indptr]
     kinds: list[tuple[Dims, Any]] = [(t.shape, t.dtype) for t in inputs]

@@ -87,7 +87,7 @@ def _dense_tensor(indices: Tensor, values: Tensor, default: Tensor, shape: Dims)
     def build(w: Writer, indices: Memory, values: Memory, default: Memory, result: Memory) -> None:
         with w.phase(product(shape)) as flat:
             result[unflattened(flat, shape)] = default[()]
-        with w.phase(), w.loop(0, count) as row:
+        with w.walk(count) as (row, _):
             at = []
             for k, extent in enumerate(shape):
                 index = indices[(row, te.dim(k))[: indices.rank]]
@@ -341,24 +341,24 @@ def _(
     size = sparse_indices.shape[0]
 
     def build(w: Writer, indices: Memory, shape: Memory, counts: Memory) -> None:
+        keys = w.scratch((1, size), INT64), w.scratch((1, size), INT64)
+        line = te.const(0, INT64)
+        with w.phase():
+            w.let(te.required(te.cast(shape[0], INT64) >= 0, te.told("size", shape[0], 0)))
+        with w.walk(size) as (i, _):
+            row, rows = (w.let(te.cast(v, INT64)) for v in (indices[i, 0], shape[0]))
+            told = te.told("row", indices[i, 0], rows)
+            w.let(te.required(all_of(row >= 0, row < rows), told))
+            keys[0][line, i] = row
+        LineSort(w, (1, size), True, keys).write()
+        number = w.scratch((1,), INT64)
+        with w.walk(size, (te.const(0, INT64), number)) as (i, (used,)):
+            before = keys[0][line, te.scalar("maximum", i - 1, 0)]
+            starts = te.scalar("logical_or", i.equal(0), before < keys[0][line, i])
+            used.value = used.value + te.cast(starts, INT64)
         with w.phase():
             rows = w.let(te.cast(shape[0], INT64))
-            w.let(te.required(rows >= 0, te.told("size", shape[0], 0)))
-            keys = w.scratch((1, size), INT64), w.scratch((1, size), INT64)
-            line = te.const(0, INT64)
-            with w.loop(0, size) as i:
-                row = w.let(te.cast(indices[i, 0], INT64))
-                inside = all_of(row >= 0, row < rows)
-                told = te.told("row", indices[i, 0], rows)
-                w.let(te.required(inside, told))
-                keys[0][line, i] = row
-            LineSort(w, size, True, keys).run(line)
-            used = w.cell(te.const(0, INT64))
-            with w.loop(0, size) as i:
-                before = keys[0][line, te.scalar("maximum", i - 1, 0)]
-                starts = te.scalar("logical_or", i.equal(0), before < keys[0][line, i])
-                used.value = used.value + te.cast(starts, INT64)
-            counts[0] = te.dim(size) + rows - used.value
+            counts[0] = te.dim(size) + rows - number[0]
             counts[1] = rows
 
     work = dim_mul(size, LEVELS)
@@ -390,31 +390,29 @@ def _(
     ) -> None:
         # Where the next element of each row goes; first the number of its elements.
         cursor = w.scratch((rows,), INT64)
-        with w.phase():
-            with w.loop(0, rows) as r:
-                cursor[r] = 0
-            with w.loop(0, size) as i:
-                row = w.let(te.index(given[i, 0], rows))
-                cursor[row] = cursor[row] + 1
-            start = w.cell(te.const(0, INT64))
-            with w.loop(0, rows) as r:
-                count = cursor[r]
-                here = start.value
-                cursor[r] = here
-                is_empty[r] = count.equal(0)
-                with w.when(count.equal(0)):
-                    filled[here] = default[()]
-                    indices[here, 0] = te.cast(r, dtype)
-                    for column in range(1, width):
-                        indices[here, column] = 0
-                start.value = here + te.scalar("maximum", count, 1)
-            with w.loop(0, size) as i:
-                row = w.let(te.index(given[i, 0], rows))
-                here = cursor[row]
-                filled[here] = values[i]
-                for column in range(width):
-                    indices[here, column] = given[i, column]
-                cursor[row] = here + 1
+        with w.walk(rows) as (r, _):
+            cursor[r] = 0
+        with w.walk(size) as (i, _):
+            row = w.let(te.index(given[i, 0], rows))
+            cursor[row] = cursor[row] + 1
+        with w.walk(rows, (te.const(0, INT64), None)) as (r, (start,)):
+            count = cursor[r]
+            here = start.value
+            cursor[r] = here
+            is_empty[r] = count.equal(0)
+            with w.when(count.equal(0)):
+                filled[here] = default[()]
+                indices[here, 0] = te.cast(r, dtype)
+                for column in range(1, width):
+                    indices[here, column] = 0
+            start.value = here + te.scalar("maximum", count, 1)
+        with w.walk(size) as (i, _):
+            row = w.let(te.index(given[i, 0], rows))
+            here = cursor[row]
+            filled[here] = values[i]
+            for column in range(width):
+                indices[here, column] = given[i, column]
+            cursor[row] = here + 1
 
     kinds = [
         ((dims[0], width), dtype),

@@ -12,9 +12,9 @@ from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.kernels.schedules.program import Memory, Writer
+from relayvm.kernels.schedules.program import LONG_STEPS, Cell, Memory, Writer
 from relayvm.ops.axes import product, require_rank
-from relayvm.ops.boxes import ArrayChoice, Choice, Rule, ordered
+from relayvm.ops.boxes import BOXES, ArrayChoice, Choice, Rule, ordered
 from relayvm.ops.formulas import ARRAYS, SCALARS
 from relayvm.ops.loads import wide
 from relayvm.ops.numeric import Array
@@ -96,24 +96,27 @@ def _(
 
     def build(w: Writer, x: Memory, bound: Memory, counts: Memory, *results: Memory) -> None:
         boxes, places = results
-        with w.phase(batch) as row:
-            limit = te.cast(bound[()], "float64")
-            count = w.cell(te.const(0, INT64))
-            with w.loop(0, size) as j:
-                places[row, j] = -1
+        with w.walk_lines(batch, size, (te.const(0, INT32), counts), block=LONG_STEPS) as (
+            row,
+            j,
+            cells,
+        ):
+            count = cells[0]
+            places[row, j] = -1
+            with w.loop(0, width) as k:
+                boxes[row, j, k] = -1.0
+            valid = te.cast(x[row, j, te.dim(score_index)], "float64") > te.cast(
+                bound[()], "float64"
+            )
+            if id_index >= 0:
+                known = x[row, j, te.dim(id_index)] >= 0.0
+                valid = te.scalar("logical_and", valid, known)
+            with w.when(valid):
+                at = w.let(te.index(count.value, size, "clip"))
                 with w.loop(0, width) as k:
-                    boxes[row, j, k] = -1.0
-                valid = te.cast(x[row, j, te.dim(score_index)], "float64") > limit
-                if id_index >= 0:
-                    known = x[row, j, te.dim(id_index)] >= 0.0
-                    valid = te.scalar("logical_and", valid, known)
-                with w.when(valid):
-                    at = w.let(te.index(count.value, size, "clip"))
-                    with w.loop(0, width) as k:
-                        boxes[row, at, k] = x[row, j, k]
-                    places[row, at] = te.cast(j, INT32)
-                    count.value = count.value + 1
-            counts[row] = te.cast(count.value, INT32)
+                    boxes[row, at, k] = x[row, j, k]
+                places[row, at] = te.cast(j, INT32)
+                count.value = count.value + 1
 
     kinds = [((batch,), INT32), (data.shape, data.dtype), ((batch, size), INT32)]
     return te.program(kinds, [data, score_threshold], build, product(data.shape), "valid_counts")
@@ -240,20 +243,73 @@ def _(
 
 
 class _Suppression:
-    """Writes the loops of one row of `vision.non_max_suppression`."""
+    """Writes the loops of `vision.non_max_suppression`."""
 
-    def __init__(self, w: Writer, x: Memory, choice: Choice, attrs: dict[str, Any]) -> None:
-        self.w, self.x, self.choice, self.attrs = w, x, choice, attrs
-        self.kind = wide(x.dtype)
+    def __init__(self, w: Writer, memory: tuple[Memory, ...], attrs: dict[str, Any]) -> None:
+        self.w, self.attrs = w, attrs
+        self.x, self.order, self.valid_count, self.indices, *limits = memory[:6]
+        self.most, self.threshold = limits
+        self.boxes, self.places, self.counts = memory[6:]
+        self.batch, self.size, self.width = self.x.shape
+        self.kind = wide(self.x.dtype)
+        labelled = not attrs["force_suppress"] and attrs["id_index"] >= 0
+        self.choice = Choice(w, _SAME, self.batch, self.size, self.kind, labelled)
+
+    def write(self) -> None:
+        """Choose the boxes of all rows."""
+        w = self.w
+        self._clear()
+        numbers = w.scratch((self.batch,), INT64)
+        cells = (te.const(0, INT64), numbers), (te.const(0, INT64), None)
+        with w.walk_lines(self.batch, self.size, *cells, block=BOXES) as (row, j, held):
+            active = w.let(self.threshold[()] > 0.0)
+            with w.when(j < self._used(row, active)):
+                self._offer(row, j, active, *held)
+        with w.phase(self.batch) as row:
+            self.counts[row, te.dim(0)] = te.cast(numbers[row], INT32)
+
+    def _clear(self) -> None:
+        w = self.w
+        parts = w.parts(self.batch, self.size, LONG_STEPS)
+        with parts as (row, begin, end), w.loop(begin, end) as j:
+            self.places[row, j] = -1
+            with w.loop(0, self.width) as k:
+                self.boxes[row, j, k] = -1.0
+
+    def _used(self, row: ScalarExpr, active: ScalarExpr) -> ScalarExpr:
+        """Return how many boxes of a row there are to choose from."""
+        w, top = self.w, self.attrs["top_k"]
+        valid = te.scalar("maximum", te.cast(self.valid_count[row], INT64), 0)
+        valid = w.let(te.scalar("minimum", valid, te.dim(self.size)))
+        if top <= 0:
+            return valid
+        return w.let(te.select(active, te.scalar("minimum", valid, top), valid))
+
+    def _offer(
+        self, row: ScalarExpr, j: ScalarExpr, active: ScalarExpr, chosen: Cell, count: Cell
+    ) -> None:
+        """Write the box at a place of the order, unless it is suppressed."""
+        w, size = self.w, self.size
+        here = w.let(te.index(j, size, "clip"))
+        box = w.let(te.index(te.select(active, self.order[row, here], here), size, "clip"))
+        kept = w.cell(te.const(True, "bool"))
+        with w.when(active):
+            kept.value = self._is_kept(row, box, count)
+        with w.when(kept.value):
+            top = w.let(te.index(chosen.value, size, "clip"))
+            self.places[row, top] = self.indices[row, box]
+            target = top if self.attrs["invalid_to_bottom"] else here
+            with w.loop(0, self.width) as k:
+                self.boxes[row, target, k] = self.x[row, box, k]
+            chosen.value = chosen.value + 1
 
     def _number(self, row: ScalarExpr, box: ScalarExpr, index: int) -> ScalarExpr:
         return te.cast(self.x[row, box, te.dim(index)], self.kind)
 
-    def is_kept(
-        self, row: ScalarExpr, box: ScalarExpr, count: Any, limit: ScalarExpr, threshold: ScalarExpr
-    ) -> ScalarExpr:
+    def _is_kept(self, row: ScalarExpr, box: ScalarExpr, count: Cell) -> ScalarExpr:
         """Return whether a box stays, and choose it if its score is above 0."""
         w, attrs = self.w, self.attrs
+        limit, threshold = te.cast(self.most[()], INT64), te.cast(self.threshold[()], self.kind)
         start = attrs["coord_start"]
         corners = [self._number(row, box, start + k) for k in range(4)]
         sides = [w.let(v) for v in ordered(SCALARS, corners)]
@@ -280,7 +336,7 @@ def _(
     **attrs: Any,
 ) -> Any:
     batch, size, width = data.shape
-    kind, column = wide(data.dtype), te.index(te.dim(attrs["score_index"]), width)
+    column = te.index(te.dim(attrs["score_index"]), width)
 
     def score(row: ScalarExpr, j: ScalarExpr) -> ScalarExpr:
         inside = j < te.cast(valid_count[row], INT64)
@@ -290,38 +346,7 @@ def _(
     _, order = sorted_lines(scores, 1, ascending=False, with_places=True)
 
     def build(w: Writer, *memory: Memory) -> None:
-        x, order, valid_count, indices, most, threshold, boxes, places, counts = memory
-        labelled = not attrs["force_suppress"] and attrs["id_index"] >= 0
-        choice = Choice(w, _SAME, batch, size, kind, labelled)
-        suppression = _Suppression(w, x, choice, attrs)
-        with w.phase(batch) as row:
-            limit = te.cast(most[()], INT64)
-            bound = te.cast(threshold[()], kind)
-            valid = te.scalar("maximum", te.cast(valid_count[row], INT64), 0)
-            valid = w.let(te.scalar("minimum", valid, te.dim(size)))
-            active = w.let(threshold[()] > 0.0)
-            used = valid
-            if attrs["top_k"] > 0:
-                used = te.select(active, te.scalar("minimum", valid, attrs["top_k"]), valid)
-            with w.loop(0, size) as j:
-                places[row, j] = -1
-                with w.loop(0, width) as k:
-                    boxes[row, j, k] = -1.0
-            chosen, count = w.cell(te.const(0, INT64)), choice.counter()
-            with w.loop(0, used) as j:
-                here = w.let(te.index(j, size, "clip"))
-                box = w.let(te.index(te.select(active, order[row, here], here), size, "clip"))
-                kept = w.cell(te.const(True, "bool"))
-                with w.when(active):
-                    kept.value = suppression.is_kept(row, box, count, limit, bound)
-                with w.when(kept.value):
-                    top = w.let(te.index(chosen.value, size, "clip"))
-                    places[row, top] = indices[row, box]
-                    target = top if attrs["invalid_to_bottom"] else here
-                    with w.loop(0, width) as k:
-                        boxes[row, target, k] = x[row, box, k]
-                    chosen.value = chosen.value + 1
-            counts[row, te.dim(0)] = te.cast(chosen.value, INT32)
+        _Suppression(w, memory, attrs).write()
 
     kinds = [(data.shape, data.dtype), ((batch, size), INT32), ((batch, 1), INT32)]
     inputs = [data, order, valid_count, indices, max_output_size, iou_threshold]
