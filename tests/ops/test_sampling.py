@@ -70,7 +70,7 @@ def test_boxes_are_cut_out_of_their_images() -> None:
     assert np.allclose(result[0, 0], [[12, 13.5, 15], [20, 21.5, 23]])
     assert np.allclose(result[1, 0], [[4, 4.5, 5], [8, 8.5, 9]], atol=1e-5)
     assert np.allclose(result[2, 0], [[0, 3, -1]] * 2)
-    with pytest.raises(IndexError, match="no image of 2"):
+    with pytest.raises(IndexError, match="index 2 is outside an axis of 2"):
         OPS["image.crop_and_resize"].evaluate((x, boxes[:1], np.int32([2])), attrs)
 
 
