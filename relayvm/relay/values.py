@@ -75,10 +75,10 @@ class ConstructorValue(ADT):
 class RefValue:
     """A mutable cell: a new one, or one that a program gave back, whose value is that of now."""
 
-    def __init__(self, value: Any, by_hand: bool = True) -> None:
+    def __init__(self, value: Any) -> None:
         self.native: Any = None
         self.module: Module | None = None
-        self.by_hand = by_hand
+        self.by_hand = True
         self._value = value
         self._given: Any = None
 
@@ -136,7 +136,8 @@ def to_relay(value: Any, module: Module | None) -> Any:
     if isinstance(value, (host.DataValue, vm.DataValue)):
         return _data(value, module)
     if isinstance(value, (host.Reference, vm.Reference)):
-        reference = RefValue(None, by_hand=False)
+        reference = RefValue(None)
+        reference.by_hand = False
         reference.native, reference.module = value, module
         return reference
     if isinstance(value, (evaluate.Closure, vm.Closure)):
