@@ -65,14 +65,7 @@ def main() -> int:
     counts["depth"] = sweep(recursion, "depth", 50)
     counts["even"] = sweep(recursion, "even", 9)
     exe = kernels.unlinked()
-    phases = [
-        [kernels.scale],
-        [kernels.add],
-        [kernels.matmul, kernels.double],
-        [kernels.count],
-        [kernels.count],
-    ]
-    for number, functions in enumerate(phases):
+    for number, functions in enumerate(kernels.PHASES):
         bind_python_kernel(exe, number, functions)
     vm = VirtualMachine(exe)
     x = np.arange(4, dtype=np.float32)

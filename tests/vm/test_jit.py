@@ -197,19 +197,11 @@ def test_a_trap_below_owned_values_frees_them():
 
 def test_a_kernel_that_raises_ends_the_run():
     exe = kernels.unlinked()
-    phases = [
-        [kernels.scale],
-        [kernels.add],
-        [kernels.matmul, kernels.double],
-        [kernels.count],
-        [kernels.count],
-        [kernels.count],
-    ]
 
     def fails(inputs, dims, begin, end):
         raise KeyError("from the kernel")
 
-    for number, functions in enumerate(phases):
+    for number, functions in enumerate(kernels.PHASES):
         bind_python_kernel(exe, number, [fails] if number == 0 else functions)
     for engine in ENGINES:
         vm = VirtualMachine(exe, engine=engine)

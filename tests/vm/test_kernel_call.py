@@ -185,6 +185,10 @@ def count(arrays, dims, begin, end):
     total[...] = -int(n)
 
 
+# What the phases of each kernel compute.
+PHASES = [[scale], [add], [matmul, double], [count], [count], [count]]
+
+
 def unlinked() -> Executable:
     return read_executable(encode(assemble(manifest_line(ENTRIES) + KERNELS)))
 
@@ -192,7 +196,7 @@ def unlinked() -> Executable:
 @pytest.fixture
 def exe() -> Executable:
     exe = unlinked()
-    for number, phases in enumerate([[scale], [add], [matmul, double], [count], [count], [count]]):
+    for number, phases in enumerate(PHASES):
         bind_python_kernel(exe, number, phases)
     return exe
 
