@@ -75,8 +75,12 @@ class SizeCasts:
 def is_strict(actual: Type, wanted: Type) -> bool:
     """Return True for types that differ in sizes inside of data or references."""
     waiting = [(actual, wanted)]
+    seen: set[tuple[int, int]] = set()
     while waiting:
         one, other = waiting.pop()
+        if one is other or (id(one), id(other)) in seen:
+            continue
+        seen.add((id(one), id(other)))
         if isinstance(one, TupleType) and isinstance(other, TupleType):
             waiting.extend(zip(one.fields, other.fields))
         elif isinstance(one, (TypeCall, RefType)) and one != other:
