@@ -212,6 +212,6 @@ def assert_never(value: NoReturn) -> NoReturn:
     raise InternalError(f"unexpected {type(value).__name__}: {value!r}")
 
 
-def count(number: int, noun: str, plural: str = "") -> str:
-    """Return `1 argument`, `2 arguments`."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+def quantity(number: int, noun: str, plural: str = "") -> str:
+    """Return `1 argument`, `2 arguments`, `1,000 arguments`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

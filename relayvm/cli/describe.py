@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relayvm.base.abi import Direction, Kernel, Operand
+from relayvm.base.diagnostics import quantity
 from relayvm.vm.executable import Executable
 from relayvm.vm.file.format import FORMAT_VERSION, SECTIONS
 from relayvm.vm.manifest import DataType, Entry
@@ -50,10 +51,9 @@ def _type_text(row: DataType) -> str:
 
 
 def _function_text(row: FunctionCode) -> str:
-    count = sum(instr.name != "label" for instr in row.code)
+    instructions = quantity(sum(instr.name != "label" for instr in row.code), "instruction")
     registers = f"{row.words} word, {row.owned} owned, {row.borrowed} borrowed registers"
-    plural = "" if count == 1 else "s"
-    return f"@{row.name}: {count} instruction{plural}, {registers}"
+    return f"@{row.name}: {instructions}, {registers}"
 
 
 def _kernel_text(kernel: Kernel) -> str:
@@ -70,26 +70,27 @@ def _operand_text(operand: Operand) -> str:
 def _image_texts(program: Program) -> Iterator[str]:
     images = {id(k.image): k.image for k in program.kernels if k.image is not None}
     for image in images.values():
-        kernels = sum(k.image is image for k in program.kernels)
+        kernels = quantity(sum(k.image is image for k in program.kernels), "kernel")
         needs = ", ".join(image.features) or "no features"
-        yield f"{image.triple}: {kernels} kernels, {len(image.code):,} bytes, needs {needs}"
+        yield f"{image.triple}: {kernels}, {len(image.code):,} bytes, needs {needs}"
     if program.native is not None:
         image = program.native.image
         needs = ", ".join(image.features) or "no features"
         yield f"{image.triple}: all functions, {len(image.code):,} bytes, needs {needs}"
     portable = sum(k.image is None for k in program.kernels)
     if portable:
-        yield f"none for {portable} kernels: they are compiled from their nests when loaded"
+        kernels = quantity(portable, "kernel")
+        yield f"none for {kernels}: what has none is compiled from its nest when loaded"
 
 
 def _constant_texts(program: Program) -> Iterator[str]:
     for number, array in enumerate(program.constants):
         late = ", bound late" if isinstance(array, LateConstant) else ""
-        yield f"c{number}: {array.dtype}{list(array.shape)}, {array.nbytes:,} bytes{late}"
+        yield f"c{number}: {array.dtype}{list(array.shape)}, {quantity(array.nbytes, 'byte')}{late}"
 
 
 def _section_texts(executable: Executable) -> Iterator[str]:
     for row in SECTIONS:
         size = len(executable.section(row.name))
         if size:
-            yield f"{row.name}: {size:,} bytes"
+            yield f"{row.name}: {quantity(size, 'byte')}"

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 import relayvm
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import error, quantity
 from relayvm.base.error_codes import ERROR_CODES
 from relayvm.base.settings import SETTINGS, setting
 from relayvm.cli.options import add_command
@@ -95,6 +95,6 @@ def run_cache(options: argparse.Namespace) -> int:
     if options.clear:
         print("the kernel cache is empty", file=sys.stderr)
         return 0
-    print(f"{info.folder}: {info.entries} kernels, {info.size_bytes / 2**20:.1f} MiB")
+    print(f"{info.folder}: {quantity(info.entries, 'kernel')}, {info.size_bytes / 2**20:.1f} MiB")
     print(f"bound: {info.limit_bytes / 2**20:.0f} MiB (RELAYVM_CACHE_MIB)")
     return 0

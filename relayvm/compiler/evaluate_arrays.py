@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import count
+from relayvm.base.diagnostics import quantity
 
 MOST_ITEMS = 2**31 - 1
 
@@ -25,7 +25,7 @@ def _length(array: list[Any]) -> Any:
 def _place(array: list[Any], index: Any) -> int:
     place = int(index)
     if not 0 <= place < len(array):
-        raise IndexError(f"index {place} of an array of {count(len(array), 'item')}")
+        raise IndexError(f"index {place} of an array of {quantity(len(array), 'item')}")
     return place
 
 

@@ -10,7 +10,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
-from relayvm.base.diagnostics import count, error
+from relayvm.base.diagnostics import error, quantity
 from relayvm.base.source import Span
 from relayvm.ir.expr import NO_ATTRS, Attrs, Constructor, Function, Op
 from relayvm.ir.types import GlobalTypeVar, TypeParam
@@ -59,8 +59,8 @@ class Module:
         object.__setattr__(self, "types", MappingProxyType(dict(self.types)))
 
     def __repr__(self) -> str:
-        functions = count(len(self.functions), "function")
-        return f"<Module of {functions}, {count(len(self.types), 'type')}>"
+        functions = quantity(len(self.functions), "function")
+        return f"<Module of {functions}, {quantity(len(self.types), 'type')}>"
 
     def __str__(self) -> str:
         """Return the text of the program, without what came as it is from the prelude."""

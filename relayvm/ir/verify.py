@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note, count
+from relayvm.base.diagnostics import Diagnostic, DiagnosticSink, Note, quantity
 from relayvm.base.dims import DimVar
 from relayvm.base.dtypes import BOOL, BY_NAME
 from relayvm.base.narrow.host import name_of
@@ -271,7 +271,7 @@ class _Verifier:
             self.fail(f"the module has no type `{head.name}`", span)
             return
         if len(arguments) != len(data.type_params):
-            parameters = count(len(data.type_params), "parameter")
+            parameters = quantity(len(data.type_params), "parameter")
             self.fail(f"type `{head.name}` has {parameters}, not {len(arguments)}", span)
         for param, argument in zip(data.type_params, arguments):
             is_dim = isinstance(argument, ShapeArg)
@@ -330,11 +330,9 @@ class _Verifier:
             if isinstance(part, PatternConstructor):
                 self._constructor(part.constructor, span)
                 if len(part.patterns) != len(part.constructor.inputs):
-                    self.fail(
-                        f"constructor `{part.constructor.name}` has "
-                        f"{count(len(part.constructor.inputs), 'field')}, not {len(part.patterns)}",
-                        span,
-                    )
+                    has = quantity(len(part.constructor.inputs), "field")
+                    name, given = part.constructor.name, len(part.patterns)
+                    self.fail(f"constructor `{name}` has {has}, not {given}", span)
             elif isinstance(part, PatternVar) and self.typed and part.var.checked_type is None:
                 self.fail(f"variable `%{part.var.name}` has no type", part.span)
 

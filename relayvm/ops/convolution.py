@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import count
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_mod, dim_mul, dim_sub
 from relayvm.base.dtypes import DType, dtype_of
 from relayvm.base.shapes import ShapeError, require_equal
@@ -64,7 +64,7 @@ def require_channels(name: str, groups: int, inputs: Dim, w: Dims) -> None:
 def require_entries(name: str, taps: Dims, spatial: int) -> None:
     """Raise ShapeError unless `kernel_size` has one entry for each axis of space."""
     if len(taps) != spatial:
-        wanted = count(spatial, "entry", "entries")
+        wanted = quantity(spatial, "entry", "entries")
         message = f"`kernel_size` of `{name}` must have {wanted}, got {list(taps)}"
         raise ShapeError(message, "bad-attribute")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dims import Dim, dim_mul, dim_sub
 from relayvm.base.dtypes import BOOL, FLOAT32, INT32, INT64, dtype_of
 from relayvm.base.shapes import ShapeError, require_equal
@@ -313,7 +314,8 @@ def regular_non_max_suppression(
         message = f"`iou_threshold` of `{name}` must be at least 0, got {iou_threshold}"
         raise ShapeError(message, "bad-attribute")
     if isinstance(classes, int) and classes < num_classes:
-        message = f"`num_classes` of `{name}` is {num_classes}, of {classes} classes in `scores`"
+        there = quantity(classes, "class", "classes")
+        message = f"`num_classes` of `{name}` is {num_classes}, of {there} in `scores`"
         raise ShapeError(message, "bad-attribute")
     dtype, shape = boxes.dtype, (batch, max_detections)
     three = TensorType((*shape, 4), dtype), TensorType(shape, dtype), TensorType(shape, dtype)

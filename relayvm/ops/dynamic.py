@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relayvm.base.abi import MAX_RANK
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dims import ANY, Dim, dims_equal
 from relayvm.base.dtypes import INT64
 from relayvm.base.shapes import ShapeError, bad_value
@@ -279,7 +280,8 @@ def dyn_squeeze(data: AnyTensor, axes: Integer) -> TensorType:
     """
     count = length_of(axes, "`axes` of `dyn.squeeze`")
     if count > data.rank:
-        raise ShapeError(f"`dyn.squeeze` of {count} axes of a rank of {data.rank}")
+        axes_named = quantity(count, "axis", "axes")
+        raise ShapeError(f"`dyn.squeeze` of {axes_named} of a rank of {data.rank}")
     return TensorType((ANY,) * (data.rank - count), data.dtype)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import count
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dims import Dim
 from relayvm.base.dtypes import NUMERIC
 from relayvm.base.shapes import ShapeError, require_broadcast, require_equal
@@ -47,7 +47,7 @@ def read_equation(text: str, ranks: tuple[int, ...]) -> Equation:
     terms = left.split(",")
     if len(terms) != len(ranks):
         message = (
-            f"`equation` {text!r} has {count(len(terms), 'operand')}, `einsum` got {len(ranks)}"
+            f"`equation` {text!r} has {quantity(len(terms), 'operand')}, `einsum` got {len(ranks)}"
         )
         raise ShapeError(message, "bad-attribute")
     hidden = [_hidden(term, rank, text) for term, rank in zip(terms, ranks)]

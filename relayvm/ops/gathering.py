@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dims import Dim, dim_add, dim_min, dim_mul
 from relayvm.base.dtypes import INT64, DType
 from relayvm.base.narrow.arrays import is_bfloat16
@@ -149,8 +150,8 @@ def _index_count(
         )
     if batch_dims + count > len(data.shape):
         raise ShapeError(
-            f"`indices` of `gather_nd` count {count} axes behind {batch_dims} of a rank of"
-            f" {len(data.shape)}"
+            f"`indices` of `gather_nd` are of {quantity(count, 'axis', 'axes')} behind {batch_dims}"
+            f" of a rank of {len(data.shape)}"
         )
     given = count if index_rank is None else index_rank
     require_equal(indices.shape[0], given, "axis 0 of `indices` and `index_rank` of `gather_nd`")
@@ -196,7 +197,8 @@ def adv_index(inputs: Tensors) -> TensorType:
     """
     data, *indices = (t for t in inputs.fields if isinstance(t, TensorType))
     if not 1 <= len(indices) <= data.rank:
-        raise ShapeError(f"`adv_index` of a rank of {data.rank} got {len(indices)} indices")
+        given = quantity(len(indices), "index", "indices")
+        raise ShapeError(f"`adv_index` of a rank of {data.rank} got {given}")
     shape: Dims = ()
     for k, tensor in enumerate(indices, 1):
         if not tensor.dtype.is_integer:

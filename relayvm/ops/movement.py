@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from relayvm.base.diagnostics import count
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_min, dim_mod, dim_mul, dim_sub
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, TupleType
@@ -113,7 +113,8 @@ def section_bounds(extent: Dim, indices_or_sections: int | Ints) -> list[tuple[D
         if isinstance(remainder, int) and remainder:
             raise ShapeError(f"`split` into {count} equal sections of an axis of {extent}")
         size = dim_floordiv(extent, count)
-        require_equal(remainder, 0, f"remainder of the axis divided by {count} sections and 0")
+        sections = quantity(count, "section")
+        require_equal(remainder, 0, f"remainder of the axis divided by {sections} and 0")
         return [(dim_mul(size, i), dim_mul(size, i + 1)) for i in range(count)]
     cuts = (0, *indices_or_sections)
     if any(a > b for a, b in itertools.pairwise(cuts)):
@@ -263,8 +264,9 @@ def permutation(axes: Ints | None, rank: int) -> Ints:
     if not axes:
         return tuple(reversed(range(rank)))
     if len(axes) != rank:
+        entries = quantity(len(axes), "entry", "entries")
         raise ShapeError(
-            f"`axes` of `transpose` has {count(len(axes), 'entry', 'entries')}, the rank is {rank}",
+            f"`axes` of `transpose` has {entries}, the rank is {rank}",
             "bad-axis",
         )
     return require_axes(axes, rank, "`axes` of `transpose`")

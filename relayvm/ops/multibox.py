@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dims import Dim, dim_mul
 from relayvm.base.dtypes import INT32, INT64, DType, dtype_of
 from relayvm.base.shapes import ShapeError, require_equal
@@ -32,7 +33,7 @@ def require_numbers(name: str, attribute: str, values: Floats, count: int | None
         message = f"`{attribute}` of `{name}` must be finite numbers, got {list(values)}"
         raise ShapeError(message, "bad-attribute")
     if len(values) != count and (count is not None or not values):
-        wanted = "at least one number" if count is None else f"{count} numbers"
+        wanted = "at least one number" if count is None else quantity(count, "number")
         message = f"`{attribute}` of `{name}` must have {wanted}, got {len(values)}"
         raise ShapeError(message, "bad-attribute")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dims import Dim, dim_add, dim_max, dim_mul, dim_sub
 from relayvm.base.dtypes import DType, dtype_of
 from relayvm.base.shapes import ShapeError, require_equal
@@ -28,7 +29,8 @@ _NEEDS = {"edge": 1, "symmetric": 0, "reflect": 1}
 def require_widths(name: str, widths: Pairs, rank: int) -> Pairs:
     """Return the widths of pads, a pair for each axis; raises ShapeError `bad-attribute`."""
     if len(widths) != rank or any(min(pair) < 0 for pair in widths):
-        wanted = f"`pad_width` of `{name}` must have {rank} pairs of numbers of at least 0"
+        pairs = quantity(rank, "pair")
+        wanted = f"`pad_width` of `{name}` must have {pairs} of numbers of at least 0"
         raise ShapeError(f"{wanted}, got {[list(p) for p in widths]}", "bad-attribute")
     return widths
 
@@ -39,7 +41,8 @@ def _require_room(name: str, shape: tuple[Dim, ...], widths: Pairs, mode: str) -
         if mode == "constant" or max(pair) == 0:
             continue
         least = 1 if mode == "edge" else max(pair) + _NEEDS[mode]
-        what = f"what axis {axis} of `data` of `{name}` has beyond the {least} elements copied"
+        copied = quantity(least, "element")
+        what = f"what axis {axis} of `data` of `{name}` has beyond the {copied} copied"
         require_natural(dim_sub(size, least), what)
 
 
@@ -258,7 +261,7 @@ def dilate(data: Numeric, *, strides: Ints = (1, 1), dilation_value: float = 0.0
     [[1, 0, 0, 2]]
     """
     if len(strides) != data.rank or min(strides, default=1) < 1:
-        wanted = f"`strides` of `nn.dilate` must be {data.rank} numbers of at least 1"
+        wanted = f"`strides` of `nn.dilate` must be {quantity(data.rank, 'number')} of at least 1"
         raise ShapeError(f"{wanted}, got {list(strides)}", "bad-attribute")
     require_element("nn.dilate", "dilation_value", dilation_value, data.dtype)
     return TensorType(_dilated(data.shape, strides), data.dtype)

@@ -96,7 +96,8 @@ def _adapted(name: str, spatial: int, shape: Dims, at: Ints, attrs: Attributes) 
         message = f"`output_size` of `{name}` must be above 0, got {list(wanted)}"
         raise ShapeError(message, "bad-attribute")
     if len(wanted) not in (0, 1, spatial):
-        message = f"`output_size` of `{name}` must have 0, 1 or {spatial} entries"
+        numbers = "0 or 1 entries" if spatial == 1 else f"0, 1 or {spatial} entries"
+        message = f"`output_size` of `{name}` must have {numbers}"
         raise ShapeError(f"{message}, got {list(wanted)}", "bad-attribute")
     sizes = wanted * (spatial // len(wanted)) if wanted else tuple(shape[a] for a in at)
     return tuple(adaptive_axis(shape[a], size) for a, size in zip(at, sizes))

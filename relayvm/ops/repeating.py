@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.abi import MAX_RANK
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dims import (
     Dim,
     dim_add,
@@ -352,8 +353,9 @@ def sliding_window(data: AnyTensor, *, axis: int, window_shape: Ints, strides: I
 def _windows(shape: Dims, axis: int, window: Ints, strides: Ints) -> tuple[int, Dims]:
     place = require_axis(axis, len(shape), "`axis` of `sliding_window`")
     if not len(window) == len(strides) == len(shape) - place:
+        needed = quantity(len(shape) - place, "entry", "entries")
         raise ShapeError(
-            f"`window_shape` and `strides` of `sliding_window` need {len(shape) - place} entries,"
+            f"`window_shape` and `strides` of `sliding_window` need {needed},"
             f" got {len(window)} and {len(strides)}",
             "bad-attribute",
         )

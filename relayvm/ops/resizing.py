@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import count
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dims import Dim, dim_mul
 from relayvm.base.dtypes import DType, dtype_of, number_of
 from relayvm.base.shapes import ShapeError, bad_value, require_equal
@@ -245,7 +245,7 @@ def _geometry(
     layout = data_layout(attrs["layout"], spatial, f"`layout` of `{name}`")
     size = require_known(attrs["size"], f"`size` of `{name}`")
     if len(size) != spatial:
-        wanted = count(spatial, "entry", "entries")
+        wanted = quantity(spatial, "entry", "entries")
         message = f"`size` of `{name}` must have {wanted}, got {len(size)}"
         raise ShapeError(message, "bad-attribute")
     way, region = read_way(name, attrs), read_region(name, attrs["roi"], spatial)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeGuard, get_args, get_type_hints
 
 from relayvm.base.attribute_kinds import given_text, kind_text
-from relayvm.base.diagnostics import count
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dims import AnyDim, Dim, DimExpr
 from relayvm.base.dtypes import (
     BOOL,
@@ -292,8 +292,7 @@ def check_operands(
     if len(types) != len(operands):
         names = ", ".join(f"`{o.name}`" for o in operands)
         listed = f" ({names})" if operands else ""
-        plural = "" if len(operands) == 1 else "s"
-        takes = f"`{op_name}` takes {len(operands)} operand{plural}{listed}"
+        takes = f"`{op_name}` takes {quantity(len(operands), 'operand')}{listed}"
         raise ShapeError(f"{takes}, got {len(types)}", "wrong-arity")
     check_known_operands(op_name, operands, types)
 
@@ -384,7 +383,7 @@ def _class_text(given: Type) -> str:
         case TensorType():
             return "a tensor"
         case TupleType(fields):
-            return f"a tuple of {count(len(fields), 'field')}" if fields else "the empty tuple"
+            return f"a tuple of {quantity(len(fields), 'field')}" if fields else "the empty tuple"
         case FuncType():
             return "a function"
         case RefType():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relayvm.base.diagnostics import count
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_max, dim_min, dim_sub
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
@@ -53,20 +53,21 @@ def slice_ranges(shape: Dims, spec: SliceSpec) -> tuple[_Range, ...]:
     if len(spec.end) != given:
         raise ShapeError(
             "`begin` and `end` of `strided_slice` differ in length:"
-            f" {given} and {count(len(spec.end), 'entry', 'entries')}",
+            f" {given} and {quantity(len(spec.end), 'entry', 'entries')}",
             "bad-attribute",
         )
     axes = spec.axes if spec.axes is not None else tuple(range(given))
     if max(len(axes), given) > len(shape) or (spec.axes is not None and given > len(axes)):
         raise ShapeError(
-            f"`begin` and `end` of `strided_slice` have {count(given, 'entry', 'entries')} for"
-            f" {count(min(len(axes), len(shape)), 'axis', 'axes')}",
+            f"`begin` and `end` of `strided_slice` have {quantity(given, 'entry', 'entries')} for"
+            f" {quantity(min(len(axes), len(shape)), 'axis', 'axes')}",
             "bad-attribute",
         )
     most = max(1, len(shape) if spec.axes is None else len(axes))
     if len(spec.strides) > most:
-        message = f"`strides` of `strided_slice` has {len(spec.strides)} entries for"
-        raise ShapeError(f"{message} {count(most, 'axis', 'axes')}", "bad-attribute")
+        strides = quantity(len(spec.strides), "entry", "entries")
+        message = f"`strides` of `strided_slice` has {strides} for {quantity(most, 'axis', 'axes')}"
+        raise ShapeError(message, "bad-attribute")
     ranges = [_Range(0, 1, dim) for dim in shape]
     for k, axis in enumerate(require_axes(axes, len(shape), "`axes` of `strided_slice`")):
         ranges[axis] = _axis_range(shape[axis], k, spec)

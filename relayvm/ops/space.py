@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_mod, dim_mul, dim_sub
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
@@ -184,7 +185,8 @@ def _blocks(name: str, data: TensorType, block_shape: Ints, pads: Pairs, attribu
         message = f"`block_shape` of `{name}` must be at least 1, got {list(block_shape)}"
         raise ShapeError(message, "bad-attribute")
     if len(pads) != count or any(min(pair) < 0 for pair in pads):
-        wanted = f"`{attribute}` of `{name}` must have {count} pairs of numbers of at least 0"
+        pairs = quantity(count, "pair")
+        wanted = f"`{attribute}` of `{name}` must have {pairs} of numbers of at least 0"
         raise ShapeError(f"{wanted}, got {[list(p) for p in pads]}", "bad-attribute")
     return int(np.prod(block_shape))
 

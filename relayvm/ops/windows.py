@@ -109,7 +109,8 @@ def read_window(
 def per_axis(name: str, attribute: str, values: Ints, spatial: int, least: int = 1) -> Ints:
     """Return one number an axis of space; one alone counts for all. Raises ShapeError."""
     if len(values) not in (1, spatial) or min(values) < least:
-        wanted = f"`{attribute}` of `{name}` must be 1 or {spatial} numbers of at least {least}"
+        numbers = "1 number" if spatial == 1 else f"1 or {spatial} numbers"
+        wanted = f"`{attribute}` of `{name}` must be {numbers} of at least {least}"
         raise ShapeError(f"{wanted}, got {list(values)}", "bad-attribute")
     return values if len(values) == spatial else values * spatial
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import count, error
+from relayvm.base.diagnostics import error, quantity
 from relayvm.compiler.api import load
 from relayvm.ir.module import Module as IrModule
 from relayvm.relay.ndarray import Device, NDArray, as_ndarray, cpu
@@ -259,7 +259,7 @@ class VirtualMachine:
         given = len(args) + len(named)
         if given != len(names):
             listed = ", ".join(f"`{n}`" for n in names) or "none"
-            wanted = count(len(names), "argument")
+            wanted = quantity(len(names), "argument")
             message = f"`{func_name}` takes {wanted}, {given} given; it has {listed}"
             raise error("wrong-argument", message)
         rest = iter(args)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from relayvm.base.diagnostics import Diagnostic, RelayError, count, error
+from relayvm.base.diagnostics import Diagnostic, RelayError, error, quantity
 from relayvm.base.dims import DimVar
 from relayvm.base.source import Source
 from relayvm.compiler.infer_types import infer_types
@@ -370,8 +370,8 @@ class IRModule:
         return self.astext(show_meta_data=False)
 
     def __repr__(self) -> str:
-        functions = count(len(self._functions), "function")
-        return f"<IRModule of {functions}, {count(len(self._types), 'type')}>"
+        functions = quantity(len(self._functions), "function")
+        return f"<IRModule of {functions}, {quantity(len(self._types), 'type')}>"
 
 
 def _read(path: Path) -> Module:

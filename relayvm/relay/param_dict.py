@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import RelayError, error
+from relayvm.base.diagnostics import RelayError, error, quantity
 from relayvm.base.dtypes import DTYPES, DType, dtype_of
 from relayvm.relay.ndarray import NDArray, as_ndarray
 from relayvm.relay.node import as_dtype
@@ -98,7 +98,8 @@ class _Reader:
             raise self.fault("an array begins otherwise")
         dtype = _dtype(code, bits, lanes)
         if dtype is None:
-            raise self.fault(f"there is no dtype of code {code}, {bits} bits and {lanes} lanes")
+            size = f"{quantity(bits, 'bit')} and {quantity(lanes, 'lane')}"
+            raise self.fault(f"there is no dtype of code {code}, {size}")
         if rank < 0:
             raise self.fault(f"a rank is {rank}")
         shape = self.unpack(struct.Struct(f"<{rank}q"))
@@ -107,7 +108,8 @@ class _Reader:
         for dim in shape:
             count *= dim
         if min(shape, default=0) < 0 or count * dtype.itemsize_bytes != length:
-            raise self.fault(f"an array of shape {shape} and {dtype} takes {length} bytes")
+            taken = quantity(length, "byte")
+            raise self.fault(f"an array of shape {shape} and {dtype} takes {taken}")
         data = np.frombuffer(self.take(length), dtype.numpy.newbyteorder("<"))
         return as_ndarray(data.astype(dtype.numpy).reshape(shape))
 
@@ -117,7 +119,8 @@ class _Reader:
     def take(self, length: int) -> bytes:
         end = self.place + length
         if length < 0 or end > len(self.data):
-            raise self.fault(f"{length} bytes are wanted where {len(self.data) - self.place} are")
+            rest = quantity(len(self.data) - self.place, "byte")
+            raise self.fault(f"{quantity(length, 'byte')} should come here, and the rest is {rest}")
         taken = self.data[self.place : end]
         self.place = end
         return taken

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any as AnyValue
 
-from relayvm.base.diagnostics import count, error
+from relayvm.base.diagnostics import error, quantity
 from relayvm.base.dims import ANY, AnyDim, DimVar
 from relayvm.base.source import Span
 from relayvm.compiler.kinds import RELATIONS
@@ -98,9 +98,9 @@ class TypeRelation(metaclass=NodeClass):
         name = str(getattr(func, "name", func)).removeprefix(_RELATION_PREFIX)
         parts = as_types(args, "a type relation")
         if num_inputs != len(parts) - 1:
-            known = count(len(parts) - 1, "input")
-            message = f"{count(len(parts), 'type')} are {known} and a result"
-            raise error("bad-node", f"{message}, not {count(num_inputs, 'input')}")
+            known = quantity(len(parts) - 1, "input")
+            message = f"{quantity(len(parts), 'type')} are {known} and a result"
+            raise error("bad-node", f"{message}, not {quantity(num_inputs, 'input')}")
         return ir.TypeRelation(RELATIONS.get(name, name), parts, as_attrs(attrs) or None)
 
 

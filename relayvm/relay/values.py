@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import count
+from relayvm.base.diagnostics import quantity
 from relayvm.compiler import evaluate
 from relayvm.compiler.host import values as host
 from relayvm.ir.expr import Constant, Constructor
@@ -47,7 +47,7 @@ class ADT(Sequence[Any]):
         return iter(self.fields)
 
     def __repr__(self) -> str:
-        return f"ADT({self.tag}, {count(len(self), 'field')})"
+        return f"ADT({self.tag}, {quantity(len(self), 'field')})"
 
 
 class ConstructorValue(ADT):
@@ -69,7 +69,7 @@ class ConstructorValue(ADT):
         return self.constructor.name if self.constructor else ""
 
     def __repr__(self) -> str:
-        return f"ConstructorValue({self.name_hint or self.tag}, {count(len(self), 'field')})"
+        return f"ConstructorValue({self.name_hint or self.tag}, {quantity(len(self), 'field')})"
 
 
 class RefValue:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.abi import MAX_RANK
-from relayvm.base.diagnostics import RelayError, count, error
+from relayvm.base.diagnostics import RelayError, error, quantity
 from relayvm.base.dtypes import BY_NAME, DType
 from relayvm.base.narrow import host
 from relayvm.base.narrow.arrays import as_bytes
@@ -63,7 +63,7 @@ def describe(value: Any, depth: int = 3) -> str:
     if isinstance(value, (bool, int, float)):
         return f"the number {value!r}"
     if isinstance(value, tuple) and (tag := getattr(value, "tag", 0)):
-        return f"an ADT of tag {tag} with {count(len(value), 'field')}"
+        return f"an ADT of tag {tag} with {quantity(len(value), 'field')}"
     if isinstance(value, tuple) and len(value) <= 8 and depth:
         inside = ", ".join(describe(v, depth - 1).strip("`") for v in value)
         return f"`({inside}{',' * (len(value) == 1)})`"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from relayvm.base.diagnostics import count
+from relayvm.base.diagnostics import quantity
 from relayvm.vm.arrays import wrong
 from relayvm.vm.manifest import Constructor, DataType, ValueType, list_shape
 from relayvm.vm.program import LayoutKind
@@ -251,7 +251,7 @@ class Builder(ABC, Generic[Made]):
         for constructor in data_type.constructors:
             if constructor.name == name and fields is not None:
                 if len(fields) != len(constructor.fields):
-                    takes = count(len(constructor.fields), "field")
+                    takes = quantity(len(constructor.fields), "field")
                     raise wrong(where, type_, value, f"`{name}` takes {takes}")
                 return self._fields(value, fields, data_type, constructor, where)
         raise wrong(where, type_, value)

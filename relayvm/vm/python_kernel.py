@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relayvm.base.abi import Access, KernelSignature, Operand, TrapCode
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import error, quantity
 from relayvm.base.dims import dim_value
 from relayvm.vm.library import ffi, keep_exception, lib
 
@@ -31,7 +31,8 @@ def bind_python_kernel(executable: Executable, kernel: int, phases: Sequence[Pha
     addresses = [int(ffi.cast("uintptr_t", c)) for c in callbacks]
     given = ffi.new("uint64_t[]", addresses)
     if not lib.rvm_kernel_bind(executable.handle, kernel, given, len(addresses)):
-        raise error("bad-option", f"there is no kernel {kernel} with {len(addresses)} phases")
+        bound = quantity(len(addresses), "phase")
+        raise error("bad-option", f"there is no kernel {kernel} with {bound}")
     executable.__dict__.setdefault("_python_kernels", {})[kernel] = callbacks
 
 

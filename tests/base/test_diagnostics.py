@@ -11,6 +11,7 @@ from relayvm.base.diagnostics import (
     RelayError,
     Trap,
     error,
+    quantity,
 )
 from relayvm.base.source import Source, Span
 
@@ -89,3 +90,9 @@ def test_positions_at_line_ends() -> None:
     assert SOURCE.line_column(len(TEXT)) == (5, 1)
     assert SOURCE.line(5) == ""
     assert SOURCE.line_column(TEXT.index("\n")) == (1, 14)
+
+
+def test_a_quantity_has_the_noun_in_its_number() -> None:
+    assert quantity(1, "byte") == "1 byte"
+    assert quantity(0, "axis", "axes") == "0 axes"
+    assert quantity(12345, "byte") == "12,345 bytes"

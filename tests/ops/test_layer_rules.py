@@ -35,6 +35,7 @@ REFUSED: list[tuple[str, list[TensorType], dict[str, Any], str]] = [
     ("nn.conv2d", [IMAGE, WEIGHT], {"kernel_size": (3, 5)}, "taps.*differ: 3 and 5"),
     ("nn.conv2d", [IMAGE, WEIGHT], {"kernel_size": (3,)}, "`kernel_size`.* must have 2 entries"),
     ("nn.conv1d", [tensor(1, 4, 8), tensor(6, 4, 3)], {"kernel_size": (3, 3)}, "have 1 entry, got"),
+    ("nn.conv1d", [tensor(1, 4, 8), tensor(6, 4, 3)], {"strides": (1, 1)}, "be 1 number of at"),
     ("nn.conv2d", [IMAGE, WEIGHT], {"data_layout": "NCWW"}, "`data_layout` of `nn.conv2d`"),
     ("nn.conv2d", [IMAGE, WEIGHT], {"kernel_layout": "OIHW4o"}, "`kernel_layout` of `nn.conv2d`"),
     ("nn.conv2d", [IMAGE, tensor(6, 4, 10, 1)], {}, "result of `nn.conv2d` would have the size -1"),

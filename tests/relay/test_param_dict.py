@@ -65,3 +65,9 @@ def test_the_error_names_the_byte():
         "error[bad-parameters]: byte 16: these bytes are no parameters: they begin otherwise\n"
         "help: `relayvm explain bad-parameters`"
     )
+
+
+def test_the_error_counts_one_byte_as_one():
+    made = bytes(relay.save_param_dict({"a": np.zeros((), "int8")}))
+    with pytest.raises(RelayError, match="1 byte should come here, and the rest is 0 bytes"):
+        relay.load_param_dict(made[:-1])

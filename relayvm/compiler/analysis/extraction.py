@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relayvm.base.diagnostics import count, error
+from relayvm.base.diagnostics import error, quantity
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.ir.equal import structural_hash
 from relayvm.ir.expr import Call, Function
@@ -31,7 +31,7 @@ def intermediate(module: Module, number: int, name: str = "main") -> Module:
     function = module[name]
     calls = [node for node in post_order(function.body) if isinstance(node, Call)]
     if not 0 <= number < len(calls):
-        message = f"`@{name}` has {count(len(calls), 'call')}, so none is number {number}"
+        message = f"`@{name}` has {quantity(len(calls), 'call')}, so none is number {number}"
         raise error("bad-option", message)
     body = calls[number]
     used = set(free_vars(body))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from relayvm.base.diagnostics import count, error
+from relayvm.base.diagnostics import error, quantity
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.host.types import HostTypes
 from relayvm.compiler.host.values import DataValue, Reference, to_value
@@ -78,7 +78,7 @@ def bound(
     Raises RelayError `wrong-argument`, with the place of what is wrong inside the argument.
     """
     if len(args) > len(params):
-        takes = f"`{name}` takes {count(len(params), 'argument')}"
+        takes = f"`{name}` takes {quantity(len(params), 'argument')}"
         raise error("wrong-argument", f"{takes}, {len(args)} given")
     missing = ", ".join(f"`{p.name}`" for p in params[len(args) :])
     if missing:

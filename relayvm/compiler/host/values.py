@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import count
+from relayvm.base.diagnostics import quantity
 from relayvm.base.trampoline import Recursive, trampoline
 
 
@@ -23,7 +23,7 @@ class DataValue:
     fields: tuple[Any, ...]
 
     def __repr__(self) -> str:
-        return f"<{self.constructor} of {self.type_name}, {count(len(self.fields), 'field')}>"
+        return f"<{self.constructor} of {self.type_name}, {quantity(len(self.fields), 'field')}>"
 
 
 @dataclass(slots=True, eq=False)

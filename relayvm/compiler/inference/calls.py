@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relayvm.base.diagnostics import Note, count
+from relayvm.base.diagnostics import Note, quantity
 from relayvm.base.dims import DimVar
 from relayvm.base.source import Span
 from relayvm.compiler.inference.context import Context
@@ -61,7 +61,7 @@ def _has_arity(context: Context, call: Call, callee: FuncType) -> bool:
     if expected == given:
         return True
     noun = "field" if isinstance(call.op, Constructor) else "argument"
-    message = f"{callee_text(call.op)} takes {count(expected, noun)}, got {given}"
+    message = f"{callee_text(call.op)} takes {quantity(expected, noun)}, got {given}"
     context.reporter.report("wrong-arity", message, call.span, notes=_definition(context, call.op))
     return False
 
@@ -84,7 +84,7 @@ def _has_type_args(context: Context, call: Call, callee: FuncType) -> bool:
         return False  # What is wrong with it is reported.
     name = callee_text(call.op)
     if len(given) != len(expected):
-        message = f"{name} takes {count(len(expected), 'type argument')}, got {len(given)}"
+        message = f"{name} takes {quantity(len(expected), 'type argument')}, got {len(given)}"
         context.reporter.report("wrong-kind", message, call.span)
         return False
     for parameter, argument in zip(expected, given):

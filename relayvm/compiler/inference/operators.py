@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from relayvm.base.diagnostics import Note, count
+from relayvm.base.diagnostics import Note, quantity
 from relayvm.base.dims import ANY, Dim
 from relayvm.base.dtypes import DType
 from relayvm.base.shapes import ShapeError
@@ -211,7 +211,7 @@ def _well_formed(context: Context, op: Operator, call: Call) -> bool:
     """Check what depends on no type, so that it is reported even where types are unknown."""
     if len(call.args) != len(op.operands):
         names = ", ".join(f"`{o.name}`" for o in op.operands)
-        expected = count(len(op.operands), "operand") + (f" ({names})" if names else "")
+        expected = quantity(len(op.operands), "operand") + (f" ({names})" if names else "")
         message = f"`{op.name}` takes {expected}, got {len(call.args)}"
         context.reporter.report("wrong-arity", message, call.span)
         return False

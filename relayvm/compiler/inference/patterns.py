@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relayvm.base.diagnostics import assert_never, count
+from relayvm.base.diagnostics import assert_never, quantity
 from relayvm.base.source import Span
 from relayvm.compiler.inference.context import Context
 from relayvm.compiler.inference.holes import Owner, Reason, new_hole
@@ -68,7 +68,7 @@ def _tuple_fields(
     owner = Owner("a field of a tuple", span, derived=True)
     shape = TupleType(tuple(new_hole(owner) for _ in pattern.patterns))
     message = (
-        f"the pattern is a tuple of {count(len(shape.fields), 'field')}, the value is {{actual}}"
+        f"the pattern is a tuple of {quantity(len(shape.fields), 'field')}, the value is {{actual}}"
     )
     reason = Reason(span, message, type_, shape)
     context.solver.flow(type_, shape, reason)
@@ -88,7 +88,7 @@ def _constructor_fields(
         return None
     assert isinstance(scheme, FuncType)
     if len(pattern.patterns) != len(scheme.arg_types):
-        expected = count(len(scheme.arg_types), "field")
+        expected = quantity(len(scheme.arg_types), "field")
         message = f"`{constructor.name}` has {expected}, the pattern has {len(pattern.patterns)}"
         context.reporter.report("wrong-arity", message, span)
         return None

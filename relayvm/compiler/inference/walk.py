@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import Note, count
+from relayvm.base.diagnostics import Note, quantity
 from relayvm.base.dtypes import BOOL, dtype_of
 from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive
@@ -89,7 +89,7 @@ def project(context: Context, expr: TupleGetItem, type_: Type) -> Type:
         context.reporter.report("type-mismatch", message, expr.span)
         return POISON
     if not 0 <= expr.index < len(type_.fields):
-        message = f"a tuple of {count(len(type_.fields), 'field')} has no field {expr.index}"
+        message = f"a tuple of {quantity(len(type_.fields), 'field')} has no field {expr.index}"
         context.reporter.report("tuple-index", message, expr.span)
         return POISON
     return type_.fields[expr.index]

@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from relayvm.base.diagnostics import RelayError, error
+from relayvm.base.diagnostics import RelayError, error, quantity
 from relayvm.base.dims import ANY, DimVar
 from relayvm.base.dtypes import BY_NAME
 from relayvm.base.source import Source, Span
@@ -124,7 +124,7 @@ class _Decoder:
         except binascii.Error:
             raise _fault(where, "holds data that are not base64") from None
         if len(data) != prod(shape) * dtype.itemsize_bytes:
-            raise _fault(where, f"holds {len(data)} bytes for shape {shape} of {dtype}")
+            raise _fault(where, f"holds {quantity(len(data), 'byte')} for shape {shape} of {dtype}")
         array = np.frombuffer(data, dtype.numpy.newbyteorder("<")).astype(dtype.numpy)
         array = array.reshape(shape)
         array.flags.writeable = False

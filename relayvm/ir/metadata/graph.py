@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dims import ANY, AnyDim
 from relayvm.base.dtypes import BOOL, DTYPES
 from relayvm.ir.metadata.tensor_file import DamageError
@@ -225,7 +226,7 @@ def dumped_array(content: bytes) -> np.ndarray:
     known = [d for d in DTYPES if (d.dlpack, d.bits) == (code, bits)]
     dtype = known[0] if known else BOOL
     if not known and (code, bits) not in ((1, 1), (6, 8)):
-        raise DamageError(f"an array has element type code {code} with {bits} bits")
+        raise DamageError(f"an array has element type code {code} with {quantity(bits, 'bit')}")
     header = struct.calcsize("<QQiiiBBH")
     shape = struct.unpack_from(f"<{rank}q", content, header)
     (size,) = struct.unpack_from("<q", content, header + 8 * rank)
@@ -233,7 +234,8 @@ def dumped_array(content: bytes) -> np.ndarray:
     if any(d < 0 for d in shape) or not 0 <= size <= len(content) - start:
         raise DamageError("an array is cut short")
     if size != prod(shape) * dtype.itemsize_bytes:
-        raise DamageError(f"an array of {dtype} with dims {list(shape)[:16]} has {size} bytes")
+        given = quantity(size, "byte")
+        raise DamageError(f"an array of {dtype} with dims {list(shape)[:16]} has {given}")
     data = np.frombuffer(content[start : start + size], dtype.numpy.newbyteorder("<"))
     return data.reshape(shape).astype(dtype.numpy)
 

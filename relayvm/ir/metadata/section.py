@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dtypes import BY_NAME, dtype_of
 from relayvm.ir.metadata.graph import DAMAGE, Graph, MetaObject, described
 from relayvm.ir.metadata.tensor_file import DamageError, little_endian, native, read_tensors
@@ -133,7 +134,8 @@ def _constant(row: dict[str, object], tensors: dict[str, np.ndarray]) -> np.ndar
     expected = prod(shape) * dtype.itemsize_bytes
     if len(content) != expected:
         dims = ", ".join(map(str, shape))
+        takes = quantity(expected, "byte")
         raise DamageError(
-            f"`Tensor[({dims}), {dtype}]` takes {expected} bytes, and its data has {len(content)}"
+            f"`Tensor[({dims}), {dtype}]` takes {takes}, and its data has {len(content):,}"
         )
     return native(np.frombuffer(content, dtype.numpy.newbyteorder("<")).reshape(shape), dtype)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dtypes import BFLOAT16, BY_NAME, COMPUTED, STORED, DType, dtype_of
 
 _KINDS = {"bool": "BOOL", "int": "I", "uint": "U", "float": "F"}
@@ -103,7 +104,8 @@ def _array(name: str, row: Any, content: bytes, start: int) -> np.ndarray:
         raise DamageError(f"tensor `{name[:40]}` has a header that cannot be read")
     expected = prod(shape) * dtype.itemsize_bytes
     if end - begin != expected or start + end > len(content):
-        raise DamageError(f"tensor `{name[:40]}` has {end - begin} bytes, not {expected}")
+        given = quantity(end - begin, "byte")
+        raise DamageError(f"tensor `{name[:40]}` has {given}, not {expected:,}")
     little = dtype.numpy.newbyteorder("<")
     data = np.frombuffer(content, little, prod(shape), start + begin).reshape(shape)
     return native(data, dtype)

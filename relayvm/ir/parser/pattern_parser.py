@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
-from relayvm.base.diagnostics import DiagnosticSink, Note, count
+from relayvm.base.diagnostics import DiagnosticSink, Note, quantity
 from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive
 from relayvm.ir.expr import (
@@ -157,7 +157,7 @@ class PatternParser(AttributeParser):
         elif name not in self.unclear_constructors:
             self.report(
                 "wrong-arity",
-                f"constructor `{name}` has {count(len(constructor.inputs), 'field')}, "
+                f"constructor `{name}` has {quantity(len(constructor.inputs), 'field')}, "
                 f"but the pattern has {len(patterns)}",
                 whole,
                 notes=[Note(f"`{name}` is defined here", constructor.span)],

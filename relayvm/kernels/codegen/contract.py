@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relayvm.base.abi import Access, Direction, KernelSignature, Operand
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import error, quantity
 from relayvm.base.dims import Dim, DimExpr, DimTerm, DimVar, dim_substitute, symbol
 from relayvm.kernels.index.bounds import nest_broadcasts
 from relayvm.kernels.loops import Buffer, Expr, Nest
@@ -28,9 +28,9 @@ def check_contract(nest: Nest, signature: KernelSignature) -> None:
 
 def _difference(nest: Nest, signature: KernelSignature) -> str:
     if len(nest.dims) != len(signature.dim_vars):
-        return f"{len(nest.dims)} dims, not {len(signature.dim_vars)}"
+        return f"{quantity(len(nest.dims), 'dim')}, not {len(signature.dim_vars)}"
     if len(nest.operands) != len(signature.operands):
-        return f"{len(nest.operands)} operands, not {len(signature.operands)}"
+        return f"{quantity(len(nest.operands), 'operand')}, not {len(signature.operands)}"
     variables = dict(zip(nest.dims, signature.dim_vars))
 
     def dims(exprs: tuple[Expr, ...]) -> tuple[Dim, ...] | None:

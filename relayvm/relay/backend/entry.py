@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import count as counted
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import error, quantity
 from relayvm.base.dtypes import dtype_of
 from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from relayvm.ir.module import Module
@@ -43,7 +42,7 @@ class Entry:
         """Return all arguments in order; raises RelayError `wrong-argument`."""
         names = [p.name for p in self.function.params]
         if len(args) > len(names):
-            most = counted(len(names), "argument")
+            most = quantity(len(names), "argument")
             raise error("wrong-argument", f"`{self.name}` takes {most}, not more")
         values = dict(enumerate(args))
         for name, value in named.items():

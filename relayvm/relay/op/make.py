@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import error, quantity
 from relayvm.base.shapes import ShapeError
 from relayvm.ir.expr import NO_ATTRS, Attrs, Call, Constant, Expr, Tuple
 from relayvm.ops import OPS
@@ -128,5 +128,6 @@ def padding(value: Any, axes: int) -> Sequence[int]:
     if len(given) == 2 * axes:
         return given
     wanted = ", ".join(str(n) for n in sorted({1, axes, 2 * axes}))
-    message = f"`padding` over {axes} axes is a list of {wanted} numbers, not of {len(given)}"
+    over = quantity(axes, "axis", "axes")
+    message = f"`padding` over {over} is a list of {wanted} numbers, not of {len(given)}"
     raise error("bad-attribute", message)

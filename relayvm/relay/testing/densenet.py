@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import error, quantity
 from relayvm.ir.expr import Expr, Function
 from relayvm.relay.expr import var
 from relayvm.relay.module import IRModule
@@ -107,7 +107,8 @@ def get_net(
     """Return the network of 121, 161, 169 or 201 layers."""
     if densenet_size not in SPECS:
         known = ", ".join(str(size) for size in SPECS)
-        raise error("bad-option", f"there is no DenseNet of {densenet_size} layers; known: {known}")
+        wanted = quantity(densenet_size, "layer")
+        raise error("bad-option", f"there is no DenseNet of {wanted}; known: {known}")
     first, growth, blocks = SPECS[densenet_size]
     return dense_net(first, growth, blocks, (batch_size, *image_shape), dtype, classes=classes)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import error, quantity
 from relayvm.compiler.passes import run_passes
 from relayvm.ir.expr import Function
 from relayvm.ir.types import TensorType
@@ -76,7 +76,8 @@ class Xavier(Initializer):
 
     def _init_weight(self, name: str, arr: np.ndarray) -> None:
         if arr.ndim < 2:
-            raise error("bad-option", f"weight `{name}` has {arr.ndim} axes, not two or more")
+            axes = quantity(arr.ndim, "axis", "axes")
+            raise error("bad-option", f"weight `{name}` has {axes}, not two or more")
         window = math.prod(arr.shape[2:])
         fan_in, fan_out = arr.shape[1] * window, arr.shape[0] * window
         factor = {"avg": (fan_in + fan_out) / 2, "in": fan_in, "out": fan_out}[self.factor_type]

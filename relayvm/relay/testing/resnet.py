@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from relayvm.base.diagnostics import error
+from relayvm.base.diagnostics import error, quantity
 from relayvm.ir.expr import Expr, Function
 from relayvm.relay.expr import var
 from relayvm.relay.module import IRModule
@@ -207,7 +207,8 @@ def _small_plan(num_layers: int) -> tuple[Shape, Shape, bool]:
 
 
 def _no_plan(num_layers: int) -> Exception:
-    return error("bad-option", f"there is no plan for a residual network of {num_layers} layers")
+    layers_wanted = quantity(num_layers, "layer")
+    return error("bad-option", f"there is no plan for a residual network of {layers_wanted}")
 
 
 def get_workload(

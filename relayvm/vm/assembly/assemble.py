@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 
 from relayvm.base.abi import MAX_BYTES, MAX_RANK, Kernel
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dtypes import BY_NAME
 from relayvm.base.source import Source
 from relayvm.vm.assembly.code import CodeReader
@@ -157,10 +158,10 @@ class _Assembler(TextReader):
         self.check_rank(len(shape))
         if self.accept("..."):
             self.refuse("the contents of this constant were left out of the text")
-        count = dtype.itemsize_bytes * prod(shape)
+        size = dtype.itemsize_bytes * prod(shape)
         if self.accept("late"):
-            if count > MAX_BYTES:
-                self.refuse(f"a constant of {count} bytes is too large")
+            if size > MAX_BYTES:
+                self.refuse(f"a constant of {quantity(size, 'byte')} is too large")
             total = self.take("bytes", "a checksum in hexadecimal")
             if len(total.text) != 17:
                 self.refuse("a checksum has 16 digits", total)
@@ -168,8 +169,8 @@ class _Assembler(TextReader):
             return
         token = self.take("bytes", "contents in hexadecimal")
         content = bytes.fromhex(token.text[1:])
-        if count != len(content):
-            self.refuse(f"{count} bytes expected, not {len(content)}", token)
+        if size != len(content):
+            self.refuse(f"{quantity(size, 'byte')} expected, not {len(content):,}", token)
         self.constants.append(np.frombuffer(content, dtype.numpy).reshape(shape))
 
     # --- kernels -------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from relayvm.base.abi import TrapCode
+from relayvm.base.diagnostics import quantity
 from relayvm.base.dtypes import DTYPES
 from relayvm.vm.assembly.tokens import WORD_LIMIT, TextReader, Token
 from relayvm.vm.isa import ISA, Kind
@@ -91,11 +92,10 @@ class CodeReader:
         token = self.reader.take("name", "a register")
         if not REGISTER.fullmatch(token.text):
             self.reader.refuse(f"`{token.text}` is not a register", token)
-        count = self.banks[token.text[0]]
-        if int(token.text[1:]) >= count:
-            self.reader.refuse(
-                f"the function has {count} registers of this bank, not `{token.text}`", token
-            )
+        size = self.banks[token.text[0]]
+        if int(token.text[1:]) >= size:
+            there = quantity(size, "register")
+            self.reader.refuse(f"the function has {there} of this bank, not `{token.text}`", token)
         return token.text
 
     def use(self) -> str:

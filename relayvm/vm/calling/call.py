@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import Diagnostic, Note, RelayError, Trap, error
+from relayvm.base.diagnostics import Diagnostic, Note, RelayError, Trap, error, quantity
 from relayvm.base.dtypes import BY_CODE, BY_NAME, DType
 from relayvm.vm.arrays import Symbols, buffer_of, host_dtype
 from relayvm.vm.calling.arguments import (
@@ -367,8 +367,7 @@ class Call:
         """Return all arguments in order; raises RelayError `wrong-argument` for a wrong count."""
         name = self.entry.name
         if len(args) > self.count:
-            plural = "s" * (self.count != 1)
-            message = f"`{name}` takes {self.count} argument{plural}, {len(args)} given"
+            message = f"`{name}` takes {quantity(self.count, 'argument')}, {len(args)} given"
             raise error("wrong-argument", message)
         values = dict(zip(self.names, args))
         for key, value in named.items():
@@ -394,9 +393,8 @@ class Call:
         count = len(self.rows)
         outs = (out,) if count == 1 else out
         if not isinstance(outs, (tuple, list)) or len(outs) != count:
-            message = (
-                f"`out` of `{self.entry.name}` is a tuple of {count} arrays or None, one a result"
-            )
+            wanted = f"a tuple of {quantity(count, 'array')} or None, one a result"
+            message = f"`out` of `{self.entry.name}` is {wanted}"
             raise error("wrong-argument", message)
         found: list[Any] = []
         for i, (array, row) in enumerate(zip(outs, self.rows)):

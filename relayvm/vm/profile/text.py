@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from relayvm.base.diagnostics import quantity
+
 if TYPE_CHECKING:
     from relayvm.vm.profile.model import Profile
 
@@ -36,7 +38,8 @@ def tables(profile: Profile) -> list[Table]:
 def shown(profile: Profile) -> str:
     """Return the tables as text; those of kernels come first."""
     engine = f" on `{profile.engine}`" if profile.engine else ""
-    first = f"{profile.entry}{engine}: {profile.time_ns / 1000:,.1f} us, {profile.steps:,} steps"
+    steps = quantity(profile.steps, "step")
+    first = f"{profile.entry}{engine}: {profile.time_ns / 1000:,.1f} us, {steps}"
     blocks = [_lines(table) for table in tables(profile) if table.rows or table.sums]
     return "\n\n".join("\n".join(block) for block in [[first, *blocks[0]], *blocks[1:]])
 
@@ -171,8 +174,7 @@ def _allocations(profile: Profile) -> Table:
         (_count(row.count), _none() if row.bytes is None else _count(row.bytes), _name(row.name))
         for row in profile.allocations
     )
-    note = f"at most {profile.peak_bytes:,} bytes were held; the system was asked for more "
-    note += (
-        f"{profile.system_calls:,} times; {profile.reused_cells:,} cells took a dead one's memory"
-    )
+    times, cells = quantity(profile.system_calls, "time"), quantity(profile.reused_cells, "cell")
+    held = f"at most {quantity(profile.peak_bytes, 'byte')} were held"
+    note = f"{held}; the system was asked for more {times}; {cells} took a dead one's memory"
     return Table("Allocations", columns, rows, note=note)
