@@ -4,7 +4,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 
 from relayvm.base.dims import Dim, DimVar, dim_variables, symbol
 from relayvm.base.trampoline import Recursive, trampoline
@@ -29,7 +29,7 @@ from relayvm.ir.types import (
     TypeRelation,
     TypeVar,
 )
-from relayvm.ir.visit import TypeVariables
+from relayvm.ir.visit import TypeVariables, with_own_params
 from relayvm.ir.visit import type_children as parts
 from relayvm.ir.visit import with_type_children as with_parts
 
@@ -135,6 +135,13 @@ def substitute(
 
     caught: set[TypeParam] = set()
 
+    def renamed(inner: Type, new: Mapping[TypeParam, Type | Dim]) -> Type:
+        own_types = {p: v for p, v in new.items() if isinstance(p, TypeVar) and isinstance(v, Type)}
+        own_dims = {
+            p: v for p, v in new.items() if isinstance(p, DimVar) and not isinstance(v, Type)
+        }
+        return substitute(inner, own_types, own_dims, variables)
+
     def scope(part: Type) -> Type | None:
         if variables.has_none_of(part, replaced):
             return None
@@ -147,30 +154,9 @@ def substitute(
                 caught.update(variables(prune(value)))
             for dim in dims.values():
                 caught.update(dim_variables(dim))
-        return part if caught.isdisjoint(part.type_params) else _with_own_params(part, variables)
+        return part if caught.isdisjoint(part.type_params) else with_own_params(part, renamed)
 
     return rebuild(type_, leaf, {}, scope)
-
-
-def _with_own_params(type_: FuncType, parameters: Parameters) -> FuncType:
-    """Return a polymorphic function type with type parameters that stand nowhere else."""
-    types: dict[TypeVar, Type] = {}
-    dims: dict[DimVar, Dim] = {}
-    params: list[TypeParam] = []
-    for param in type_.type_params:
-        if isinstance(param, TypeVar):
-            types[param] = own = TypeVar(param.name, param.kind)
-            params.append(own)
-        else:
-            size = DimVar(param.name)
-            dims[param] = symbol(size)
-            params.append(size)
-    bare = FuncType(type_.arg_types, type_.ret_type, (), type_.type_constraints)
-    inner = substitute(bare, types, dims, parameters)
-    assert isinstance(inner, FuncType)
-    return FuncType(
-        inner.arg_types, inner.ret_type, tuple(params), inner.type_constraints, span=type_.span
-    )
 
 
 def resolve(type_: Type, memo: Memo) -> Type:

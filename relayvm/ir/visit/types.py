@@ -296,10 +296,13 @@ def substitute_in_type(type_: Type, values: Mapping[TypeParam, Type | Dim]) -> T
     return rewrite_type(type_, change, scope) if values else type_
 
 
-def with_own_params(type_: FuncType) -> FuncType:
+def with_own_params(
+    type_: FuncType,
+    substitute: Callable[[Type, Mapping[TypeParam, Type | Dim]], Type] = substitute_in_type,
+) -> FuncType:
     """Return a polymorphic function type with type parameters that stand nowhere else."""
     params, fresh = renewed_params(type_.type_params)
-    inner = substitute_in_type(replace(type_, type_params=()), fresh)
+    inner = substitute(replace(type_, type_params=()), fresh)
     return replace(cast(FuncType, inner), type_params=params)
 
 
