@@ -554,8 +554,7 @@ class Tiling:
 
         def step(k: n.Expr, mask: n.Expr | None, run: int = 0) -> None:
             first = len(emitter.statements)
-            shared, emitter.share_loads = emitter.share_loads, True
-            decides, emitter.decides = emitter.decides, True
+            emitter.share_loads = emitter.decides = True
             for number, cell in enumerate(cells, run):
                 for record, rule, tile in zip(records[cell], rules, tiles):
                     held = n.TileLoad(tile, n.const(number))
@@ -565,7 +564,7 @@ class Tiling:
                     if mask is not None and rule.group == 1:
                         value = n.select(mask, value, held)
                     emitter.statements.append(n.TileStore(tile, n.const(number), value))
-            emitter.share_loads, emitter.run, emitter.decides = shared, None, decides
+            emitter.run = None
             if mask is None:
                 emitter.statements[first:] = with_fetches(emitter.statements[first:], ahead)
 

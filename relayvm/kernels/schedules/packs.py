@@ -199,13 +199,12 @@ class PackedTiling(ColumnTiling):
         (tile,) = cleared(emitter, [rule], len(records))
 
         def step(k: n.Expr, mask: n.Expr | None) -> None:
-            shared, emitter.share_loads = emitter.share_loads, True
+            emitter.share_loads = True
             known: Known = {}
             for number, record in enumerate(records):
                 held = n.TileLoad(tile, n.const(number))
                 value = self._step(emitter, record, k, held, known)
                 emitter.statements.append(n.TileStore(tile, n.const(number), value))
-            emitter.share_loads = shared
 
         outer, emitter.mask = emitter.mask, None
         lane_loop(emitter, length, step, lanes=GROUP)

@@ -98,7 +98,7 @@ class Partials:
         partial = emitter.context.names.var("l")
         with emitter.block() as body:
             emitter.prover.add_range(partial, n.const(0), count)
-            shared, emitter.share_loads = emitter.share_loads, True
+            emitter.share_loads = True
             for cell, records in enumerate(self.records):
                 place = s.add(s.mul(partial, n.const(cells)), n.const(cell))
                 for record, tile in zip(records, sums):
@@ -107,7 +107,6 @@ class Partials:
                         at = s.add(k, s.add(partial, n.const(number * n.LANES)))
                         held = advanced(emitter, record, at, held)
                     emitter.statements.append(n.TileStore(tile, place, held))
-            emitter.share_loads = shared
         emitter.statements.append(n.For(partial, n.const(0), count, 1, tuple(body)))
 
     def _cast(self, folded: list[list[n.Expr]]) -> list[list[n.Expr]]:
