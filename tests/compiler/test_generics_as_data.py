@@ -188,7 +188,8 @@ def test_types_that_are_only_mentioned_become_data_too(body, before):
     after = run_passes(module, [*before, "defunctionalize", "infer_types"], verify=True)
     assert not has_functions(after)
     # What instances were before is not forgotten.
-    assert set(closed.attrs.get("instances", ())) <= set(after.attrs["instances"])
+    for names in ("instances", "constructors"):
+        assert set(closed.attrs.get(names, ())) <= set(after.attrs[names])
     machine = relayvm.VirtualMachine(relayvm.compile(after, entries=["main"]))
     for args in ARGS:
         expected = plain(Evaluator(module).call("main", args))

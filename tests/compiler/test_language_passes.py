@@ -137,16 +137,18 @@ def test_uniform_layouts_can_be_asked_for(monkeypatch):
 
 def test_renamed_types_and_constructors_are_listed():
     module = typed("def @main(%x: int32, %y: float32) { (Cons(%x, Nil), Cons(%y, Nil)) }")
-    names = dict(instantiate(module).attrs["instances"])
-    assert names["List_int32"] == "List[int32]"
-    assert names["Cons_float32"] == "Cons"
+    attrs = instantiate(module).attrs
+    assert dict(attrs["instances"])["List_int32"] == "List[int32]"
+    assert dict(attrs["constructors"])["Cons_float32"] == "Cons"
 
 
 def test_a_type_and_a_constructor_of_one_name_have_instances_of_two_names():
     text = """type Box[A] { Box(A) }
     def @main(%x: int32, %y: float32) { (Box(%x), Box(%y)) }"""
-    names = dict(instantiate(typed(text)).attrs["instances"])
-    assert sorted(names.values()) == ["Box", "Box", "Box[float32]", "Box[int32]"]
+    attrs = instantiate(typed(text)).attrs
+    types, constructors = dict(attrs["instances"]), dict(attrs["constructors"])
+    assert sorted(types.values()) == ["Box[float32]", "Box[int32]"]
+    assert list(constructors.values()) == ["Box", "Box"] and not types.keys() & constructors.keys()
     result = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text))).run(1, np.float32(2))
     assert [(str(box.type_name), box.fields[0].item()) for box in result] == [
         ("Box[int32]", 1),

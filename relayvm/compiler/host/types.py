@@ -44,11 +44,8 @@ class HostTypes:
         self.module = module
         self.data_types: dict[str, manifest.DataType] = {}
         self._value_types: dict[tuple[Type, int | None], manifest.ValueType] = {}
-        instances = module.attrs.get("instances") or ()
-        assert isinstance(instances, tuple)
-        # Both kinds of names may be one name; only those of types have arguments.
-        self.types: dict[str, str] = {new: old for new, old in instances if "[" in old}
-        self.constructors: dict[str, str] = {new: old for new, old in instances if "[" not in old}
+        self.types = _old_names(module, "instances")
+        self.constructors = _old_names(module, "constructors")
 
     def layout_of(self, kind: Type) -> int:
         """Return the layout of values of a type; of the first constructor, for a data type."""
@@ -136,6 +133,13 @@ class HostTypes:
             written = self.constructors.get(constructor.name, constructor.name)
             constructors.append(manifest.Constructor(written, number, tuple(fields)))
         return manifest.DataType(name, tuple(constructors))
+
+
+def _old_names(module: Module, attribute: str) -> dict[str, str]:
+    """Return the names that types or constructors had before they were instances."""
+    pairs = module.attrs.get(attribute) or ()
+    assert isinstance(pairs, tuple)
+    return dict(pairs)
 
 
 def _filled(old: str, args: str) -> str:

@@ -22,6 +22,7 @@ from relayvm.compiler.transforms.instances import (
 )
 from relayvm.ir.expr import (
     Attrs,
+    AttrValue,
     Call,
     Constructor,
     Expr,
@@ -101,15 +102,21 @@ class Instantiation:
         named += [(shapes.name, new) for shapes, new in self.data_names.items()]
         library = frozenset(new for old, new in named if old in self.old.library)
         library |= self.old.library & {ARRAY_NAME}
-        before = self.old.attrs.get("instances")
-        pairs = (*(before if isinstance(before, tuple) else ()), *self.described())
-        attrs = Attrs(self.old.attrs, instances=pairs)
+        attrs = Attrs(
+            self.old.attrs,
+            instances=self._named_before("instances") + self.described_types(),
+            constructors=self._named_before("constructors") + self.described_constructors(),
+        )
         new = Module(functions, self.types, library, attrs)
         # Widened dims change the types of what is taken out of data.
         return infer_types(new, late=True) if self.data.are_widened else new
 
-    def described(self) -> tuple[tuple[str, str], ...]:
-        """Return pairs of new and old names, of data types with arguments and of constructors.
+    def _named_before(self, attribute: str) -> tuple[AttrValue, ...]:
+        before = self.old.attrs.get(attribute)
+        return before if isinstance(before, tuple) else ()
+
+    def described_types(self) -> tuple[AttrValue, ...]:
+        """Return pairs of new and old names of data types with arguments.
 
         `R[n]` of `R[Tensor[(n), float32]]` has the old name `R[Tensor[(_0_), float32]]`.
         """
@@ -118,11 +125,16 @@ class Instantiation:
             if shapes.args:
                 args = ", ".join(print_type(a) for a in self.data.described_args(shapes))
                 pairs.append((new, f"{shapes.name}[{args}]"))
-            for old in self.old.types[shapes.name].constructors:
-                own = self.constructors[new, old.index].name
-                if own != old.name:
-                    pairs.append((own, old.name))
         return tuple(pairs)
+
+    def described_constructors(self) -> tuple[AttrValue, ...]:
+        """Return pairs of new and old names of constructors."""
+        renamed = (
+            (self.constructors[new, old.index].name, old.name)
+            for shapes, new in self.data_names.items()
+            for old in self.old.types[shapes.name].constructors
+        )
+        return tuple(pair for pair in renamed if pair[0] != pair[1])
 
     def make_function(self, name: str, args: Args) -> Function:
         """Return an instance of a function."""
