@@ -60,7 +60,8 @@ from relayvm.compiler.host.arguments import ArgumentTypes, bound
 from relayvm.compiler.host.values import DataValue, Reference
 from relayvm.ir.expr import Call, Constructor, Expr, Function
 from relayvm.ir.module import Module
-from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ir.types import TensorType, TupleType, Type, TypeParam
+from relayvm.ir.visit import substitute_in_type
 from relayvm.ops.operator import Operator
 
 
@@ -128,7 +129,19 @@ class Evaluator:
         """Return arguments of a function as its values; raises RelayError `wrong-argument`."""
         if self._types is None:
             self._types = ArgumentTypes(self.module)
-        return bound(self._types, name, function.params, args, _fits_function)
+        return bound(
+            self._types, name, function.params, args, _fits_function, self._type_of_function
+        )
+
+    def _type_of_function(self, value: Any) -> Type | None:
+        """Return the type of a function value, with the sizes known where it was made."""
+        if isinstance(value, GlobalName):
+            return self.module[value.name].checked_type
+        if not isinstance(value, Closure) or value.code.function.checked_type is None:
+            return None
+        sizes: dict[TypeParam, Type | Dim] = {}
+        sizes.update((value.dims or {}).items())
+        return substitute_in_type(value.code.function.checked_type, sizes)
 
     def evaluate(self, expr: Expr) -> Any:
         """Return the value of a closed expression."""

@@ -69,7 +69,9 @@ def describe(value: Any, depth: int = 3) -> str:
         return f"`({inside}{',' * (len(value) == 1)})`"
     name = getattr(value, "type_name", None) or getattr(getattr(value, "type", None), "text", None)
     if isinstance(name, str):
-        return f"`{name}`"
+        known = getattr(value, "sizes", {}).items()
+        told = [f"`{n}` = {size}" for n, size in known if re.search(rf"\b{n}\b", name)]
+        return f"`{name}`{' with ' * bool(told)}{', '.join(told)}"
     return f"a value of Python type {type(value).__name__}"
 
 

@@ -42,7 +42,7 @@ class Builder(ABC, Generic[Made]):
         """Return the value of a type that has no parts."""
 
     @abstractmethod
-    def ready_data(self, value: Any, data_type: DataType) -> Made | None:
+    def ready_data(self, value: Any, type_: ValueType, where: str) -> Made | None:
         """Return what `value` already is, None for what is to be made of its fields."""
 
     @abstractmethod
@@ -129,8 +129,7 @@ class Builder(ABC, Generic[Made]):
                 return self._open_reference(value, type_, where)
             case "array":
                 return self._open_array(value, type_, where)
-        data_type = self.data_type(type_.name)
-        ready = self.ready_data(value, data_type)
+        ready = self.ready_data(value, type_, where)
         if ready is not None:
             return ready
         if isinstance(value, (list, tuple)) and not hasattr(value, "constructor_in"):

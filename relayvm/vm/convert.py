@@ -21,11 +21,15 @@ from relayvm.vm.building import Builder
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.manifest import Constructor, DataType, ValueType
 from relayvm.vm.program import LayoutKind
+from relayvm.vm.sizes import Pairs
 from relayvm.vm.values import (
+    NO_SIZES,
     Closure,
     DataValue,
     NativeValue,
     Reference,
+    Sizes,
+    TypedValue,
     TypeNamespace,
 )
 
@@ -60,9 +64,7 @@ class Converter(Builder[int]):
         self.program = executable.handle
         self.types = {t.name: t for t in executable.manifest.types}
         self._layouts: dict[int, LayoutRow] = {}
-        self._constructors = {
-            c.layout: (t, c) for t in executable.manifest.types for c in t.constructors
-        }
+        self._pairs: dict[tuple[object, ...], Pairs] = {}
 
     def layout(self, number: int) -> LayoutRow:
         """Return a layout by number; raises RelayError `bad-executable` where there is none."""
@@ -132,6 +134,22 @@ class Converter(Builder[int]):
             raise wrong(where, type_, value)
         if self.layout(value.layout).signature != type_.signature:
             raise wrong(where, type_, value)
+        return self._of_sizes(value, type_, where)
+
+    def _of_sizes(self, value: TypedValue, type_: ValueType, where: str) -> int:
+        """Return the object of a value with the layout of `type_`, with one more count.
+
+        Raises RelayError `wrong-argument` if it has not the sizes that `type_` declares.
+        """
+        given = value.type
+        if given is type_ or (given.kind == "data" and given.name == type_.name):
+            return value.retained()
+        key = id(given), id(type_), *sorted(value.sizes.items())
+        pairs = self._pairs.get(key)
+        if pairs is None:  # It keeps both types alive.
+            pairs = self._pairs[key] = Pairs(self.data_type, given, type_, value.sizes)
+        if not pairs.accept(value.address):
+            pairs.refuse(value, where)
         return value.retained()
 
     def field_words(
@@ -154,16 +172,12 @@ class Converter(Builder[int]):
     def _is_mine(self, value: NativeValue) -> bool:
         return bool(value.converter.program == self.program)
 
-    def ready(self, value: Any, data_type: DataType) -> int:
-        """Return the object that `value` already is here, with one more count, or 0."""
+    def ready_data(self, value: Any, type_: ValueType, where: str) -> int | None:
         if isinstance(value, DataValue) and self._is_mine(value):
-            first = data_type.constructors[0].layout
-            if first <= value.layout < first + len(data_type.constructors):
-                return value.retained()
-        return 0
-
-    def ready_data(self, value: Any, data_type: DataType) -> int | None:
-        return self.ready(value, data_type) or None
+            constructors = self.data_type(type_.name).constructors
+            if 0 <= value.layout - constructors[0].layout < len(constructors):
+                return self._of_sizes(value, type_, where)
+        return None
 
     def ready_reference(self, value: Any, type_: ValueType, where: str) -> int | None:
         if not isinstance(value, Reference):
@@ -173,11 +187,7 @@ class Converter(Builder[int]):
             raise wrong(where, type_, value, help)
         if value.layout != type_.layout:
             raise wrong(where, type_, value)
-        if value.type.text != type_.text:  # Types that differ in sizes have one layout.
-            words = self.field_words(type_.layout, LayoutKind.REF, type_.fields)
-            name = f"the content of {where}"
-            self.drop([self.to_place(value.read(), type_.fields[0], words[0], name)], words)
-        return value.retained()
+        return self._of_sizes(value, type_, where)
 
     def content(self, value: Any) -> Any:
         return value
@@ -207,29 +217,46 @@ class Converter(Builder[int]):
         )
 
     def construct(
-        self, constructor: Constructor, words: tuple[bool, ...], names: tuple[str, ...], values: Any
+        self,
+        type_: ValueType,
+        constructor: Constructor,
+        words: tuple[bool, ...],
+        names: tuple[str, ...],
+        values: Any,
     ) -> DataValue:
         """Return a data-type value of as many fields as it has, which `names` names in errors."""
         made = self.collect(values, constructor.fields, words, names)
-        return DataValue(self, self._cell(constructor.layout, made), constructor.layout)
+        item = self._cell(constructor.layout, made)
+        return DataValue(self, item, constructor.layout, type_, None)
 
     # --- machine to Python ------------------------------------------------------------------------
 
-    def to_python(self, item: int, type_: ValueType, machine: VirtualMachine | None) -> Any:
-        """Return the Python value of an object, which is consumed."""
+    def to_python(
+        self,
+        item: int,
+        type_: ValueType,
+        machine: VirtualMachine | None,
+        sizes: Sizes = NO_SIZES,
+    ) -> Any:
+        """Return the Python value of an object, which is consumed.
+
+        `sizes` are the numbers of names in its type, where it may have functions.
+        """
         info = ffi.new("rvm_value_info *")
         lib.rvm_value_inspect(item, info)
         if info.kind == TENSOR:
             return take_array(item, info)
         if info.kind == REFERENCE:
-            return Reference(self, item, info.layout, type_, machine)
+            return Reference(self, item, info.layout, type_, machine, sizes)
         if info.kind != ARRAY and info.layout_kind == LayoutKind.CONSTRUCTOR:
-            return DataValue(self, item, info.layout, machine)
+            return DataValue(self, item, info.layout, type_, machine, sizes)
         if info.kind != ARRAY and info.layout_kind == LayoutKind.CLOSURE:
-            return Closure(self, item, info.layout, type_, machine)
-        return self._nested_value(item, type_, machine)
+            return Closure(self, item, info.layout, type_, machine, sizes)
+        return self._nested_value(item, type_, machine, sizes)
 
-    def _nested_value(self, item: int, type_: ValueType, machine: VirtualMachine | None) -> Any:
+    def _nested_value(
+        self, item: int, type_: ValueType, machine: VirtualMachine | None, sizes: Sizes
+    ) -> Any:
         """Return the tuple or the list that an object is, without recursion."""
         stack: list[_Taken] = []
         pending: tuple[int, ValueType] | None = (item, type_)
@@ -250,7 +277,7 @@ class Converter(Builder[int]):
                 if not is_word:
                     lib.rvm_value_retain(word)
                 if is_word or kind.kind not in _HELD_BY_PYTHON:
-                    frame.values.append(self.from_place(word, kind, is_word, machine))
+                    frame.values.append(self.from_place(word, kind, is_word, machine, sizes))
                 else:
                     pending = (word, kind)
         except BaseException:
@@ -281,11 +308,16 @@ class Converter(Builder[int]):
         return _Taken(item, is_list, left, [])
 
     def from_place(
-        self, item: int, type_: ValueType, is_word: bool, machine: VirtualMachine | None
+        self,
+        item: int,
+        type_: ValueType,
+        is_word: bool,
+        machine: VirtualMachine | None,
+        sizes: Sizes,
     ) -> Any:
         """Return the value of a word, or of an object that is consumed."""
         if not is_word:
-            return self.to_python(item, type_, machine)
+            return self.to_python(item, type_, machine, sizes)
         if type_.kind != "tensor" or type_.dims:
             raise error("bad-executable", f"the manifest calls a number `{type_.text}`")
         return from_word(item, type_)
@@ -296,6 +328,7 @@ class Converter(Builder[int]):
         words: Sequence[bool],
         types: Sequence[ValueType],
         machine: VirtualMachine | None,
+        sizes: Sizes,
     ) -> tuple[Any, ...]:
         """Return the fields of a cell that the caller keeps."""
         fields = ffi.new("uint64_t[]", len(words) or 1)
@@ -304,14 +337,17 @@ class Converter(Builder[int]):
         for i, (is_word, type_) in enumerate(zip(words, types)):
             if not is_word:
                 lib.rvm_value_retain(fields[i])
-            values.append(self.from_place(fields[i], type_, is_word, machine))
+            values.append(self.from_place(fields[i], type_, is_word, machine, sizes))
         return tuple(values)
 
-    def constructor(self, layout: int) -> tuple[DataType, Constructor]:
-        """Return the data type and constructor of a layout number."""
-        if layout not in self._constructors:
-            raise error("bad-executable", f"the manifest has no constructor of layout {layout}")
-        return self._constructors[layout]
+    def constructor(self, type_name: str, layout: int) -> Constructor:
+        """Return the constructor of a layout number in a data type."""
+        data_type = self.types.get(type_name)
+        for constructor in data_type.constructors if data_type else ():
+            if constructor.layout == layout:
+                return constructor
+        message = f"the manifest has no constructor of layout {layout} in `{type_name}`"
+        raise error("bad-executable", message)
 
 
 @dataclass(slots=True)

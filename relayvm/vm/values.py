@@ -5,7 +5,8 @@ Passing one back costs nothing. Conversion is `convert`'s job.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from relayvm.vm.program import LayoutKind
 if TYPE_CHECKING:
     from relayvm.vm.convert import Converter
     from relayvm.vm.machine import VirtualMachine
+
+Sizes = Mapping[str, int]
+NO_SIZES: Sizes = MappingProxyType({})
 
 REPR_DEPTH = 3
 REPR_FIELDS = 8
@@ -42,6 +46,11 @@ class NativeValue:
         lib.rvm_program_retain(converter.program)  # a cycle may be collected program first
         self._item = item
 
+    @property
+    def address(self) -> int:
+        """The object, lent: the same number for the same object as long as a value holds it."""
+        return self._item
+
     def retained(self) -> int:
         """Return the object with one more count, which the caller owns."""
         lib.rvm_value_retain(self._item)
@@ -60,7 +69,28 @@ class NativeValue:
             lib.rvm_value_drop(self._item, self.converter.program)
 
 
-class DataValue(NativeValue):
+class TypedValue(NativeValue):
+    """A value that knows its type: the layout alone does not tell it, as types of several sizes
+    have one. `sizes` are the numbers of names in it, where functions may need them.
+    """
+
+    __slots__ = ("sizes", "type")
+
+    def __init__(
+        self,
+        converter: Converter,
+        item: int,
+        layout: int,
+        type_: ValueType,
+        machine: VirtualMachine | None,
+        sizes: Sizes = NO_SIZES,
+    ) -> None:
+        super().__init__(converter, item, layout, machine)
+        self.type = type_
+        self.sizes = sizes
+
+
+class DataValue(TypedValue):
     """A value of a data type: `constructor`, `type_name`, `tag` and `fields`.
 
     Immutable. Field arrays are fresh copies at each access. Two values are equal if their
@@ -78,7 +108,7 @@ class DataValue(NativeValue):
     @property
     def type_name(self) -> str:
         """The name of the data type, as in `List[int32]`."""
-        return self.converter.constructor(self.layout)[0].name
+        return self.type.name
 
     @property
     def tag(self) -> int:
@@ -88,9 +118,9 @@ class DataValue(NativeValue):
     @property
     def fields(self) -> tuple[Any, ...]:
         """The values of the fields, in order."""
-        constructor = self.converter.constructor(self.layout)[1]
-        words = self.converter.field_words(self.layout, LayoutKind.CONSTRUCTOR, constructor.fields)
-        return self.converter.lent_fields(self._item, words, constructor.fields, self.machine)
+        types = self.converter.constructor(self.type.name, self.layout).fields
+        words = self.converter.field_words(self.layout, LayoutKind.CONSTRUCTOR, types)
+        return self.converter.lent_fields(self._item, words, types, self.machine, self.sizes)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DataValue):
@@ -122,23 +152,6 @@ def _show_all(values: Sequence[Any], depth: int) -> str:
     return ", ".join(shown + ["..."] * (len(values) > REPR_FIELDS))
 
 
-class TypedValue(NativeValue):
-    """A value that knows its type: the layout alone does not tell it."""
-
-    __slots__ = ("type",)
-
-    def __init__(
-        self,
-        converter: Converter,
-        item: int,
-        layout: int,
-        type_: ValueType,
-        machine: VirtualMachine | None,
-    ) -> None:
-        super().__init__(converter, item, layout, machine)
-        self.type = type_
-
-
 class Closure(TypedValue):
     """A function value that a program returned; call it like a Python function.
 
@@ -167,11 +180,20 @@ class Reference(TypedValue):
 
     def read(self) -> Any:
         """Return the present value; raises RelayError `empty-reference` while it is taken out."""
+        contents = self.contents()
+        if not contents:
+            raise error("empty-reference", "the reference has no value at present")
+        return contents[0]
+
+    def contents(self) -> tuple[Any, ...]:
+        """Return the present value, if there is one."""
         is_word = self._word_content()
         content = ffi.new("uint64_t *")
         if not lib.rvm_value_read_reference(self._item, content):
-            raise error("empty-reference", "the reference has no value at present")
-        return self.converter.from_place(content[0], self.type.fields[0], is_word, self.machine)
+            return ()
+        type_ = self.type.fields[0]
+        convert = self.converter.from_place
+        return (convert(content[0], type_, is_word, self.machine, self.sizes),)
 
     def write(self, value: Any) -> None:
         """Replace the value; raises RelayError `wrong-argument`."""
@@ -190,8 +212,11 @@ class TypeNamespace:
 
     def __init__(self, converter: Converter, data_type: DataType) -> None:
         self._data_type = data_type
+        first = data_type.constructors[0].layout if data_type.constructors else -1
+        name = data_type.name
+        type_ = ValueType("data", name, layout=first, name=name)
         for row in data_type.constructors:
-            self.__dict__[row.name] = ConstructorFunction(converter, data_type.name, row)
+            self.__dict__[row.name] = ConstructorFunction(converter, type_, row)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"`{self._data_type.name}` has no constructor `{name}`")
@@ -209,9 +234,10 @@ class ConstructorFunction:
     Where it has no fields it may be passed itself, for the one value that it builds.
     """
 
-    def __init__(self, converter: Converter, type_name: str, constructor: Constructor) -> None:
+    def __init__(self, converter: Converter, type_: ValueType, constructor: Constructor) -> None:
         self._converter = converter
-        self._type_name = type_name
+        self._type = type_
+        self._type_name = type_.name
         self._constructor = constructor
         fields = constructor.fields
         self._names = tuple(f"field {i} of `{constructor.name}`" for i in range(len(fields)))
@@ -225,7 +251,8 @@ class ConstructorFunction:
                 f"`{self._constructor.name}` of `{self._type_name}` takes {count} "
                 f"field{'s' * (count != 1)}, {len(fields)} given",
             )
-        return self._converter.construct(self._constructor, self._words, self._names, fields)
+        made_of = self._constructor, self._words, self._names
+        return self._converter.construct(self._type, *made_of, fields)
 
     def alone(self, type_: ValueType, where: str) -> DataValue:
         """Return the value that the constructor itself stands for in a place of `type_`.

@@ -42,7 +42,7 @@ def test_a_section_that_a_file_does_not_have_is_named() -> None:
 @pytest.mark.filterwarnings("error")
 def test_a_value_that_was_never_made_is_dropped_silently() -> None:
     with pytest.raises(AttributeError):
-        DataValue("converter", 0, 0)
+        DataValue("converter", 0, 0, None, None)
 
 
 @pytest.mark.parametrize(

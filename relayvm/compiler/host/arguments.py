@@ -17,9 +17,12 @@ from relayvm.vm.arrays import Symbols, array_argument, wrong
 from relayvm.vm.building import Builder
 from relayvm.vm.manifest import Constructor, DataType, ValueType
 from relayvm.vm.program import LayoutKind
+from relayvm.vm.sizes import Pairs
 
 FitsFunction = Callable[[Any, int], bool]
+TypeOfFunction = Callable[[Any], Type | None]
 _LONGEST_TEXT = 1000
+_MOST_PAIRS = 1000
 
 
 class ArgumentTypes(HostTypes):
@@ -72,9 +75,11 @@ def bound(
     params: Sequence[Var],
     args: Sequence[Any],
     fits_function: FitsFunction,
+    type_of_function: TypeOfFunction,
 ) -> list[Any]:
     """Return the values of all parameters of the function `name`.
 
+    `type_of_function` is None where nothing is known of the type of a function value.
     Raises RelayError `wrong-argument`, with the place of what is wrong inside the argument.
     """
     if len(args) > len(params):
@@ -83,16 +88,19 @@ def bound(
     missing = ", ".join(f"`{p.name}`" for p in params[len(args) :])
     if missing:
         raise error("wrong-argument", f"{missing} of `{name}` is not given")
-    builder = _Arguments(types, fits_function)
+    builder = _Arguments(types, fits_function, type_of_function)
     return [builder.argument(v, p, f"`{p.name}` of `{name}`") for p, v in zip(params, args)]
 
 
 class _Arguments(Builder[Any]):
     """Makes the arguments of one call."""
 
-    def __init__(self, types: ArgumentTypes, fits_function: FitsFunction) -> None:
+    def __init__(
+        self, types: ArgumentTypes, fits_function: FitsFunction, type_of_function: TypeOfFunction
+    ) -> None:
         self.types = types
         self.fits_function = fits_function
+        self.type_of_function = type_of_function
         self.symbols: Symbols = {}
         # By identity: what is shared stays so, and references may be reached from themselves.
         self._made: dict[tuple[int, str], tuple[Any, Any]] = {}
@@ -125,10 +133,16 @@ class _Arguments(Builder[Any]):
             return to_value(value)
         if not self.fits_function(value, len(type_.fields) - 1):
             raise wrong(where, type_, value)
+        kind = self.type_of_function(value)
+        if kind is not None:
+            given = self.types.value_type(kind)
+            if not Pairs(self.data_type, given, type_, most=_MOST_PAIRS).fits:
+                message = f"{where} is `{type_.text}`, but `{given.text}` was given"
+                raise error("wrong-argument", message)
         return value
 
-    def ready_data(self, value: Any, data_type: DataType) -> Any:
-        return self._made.get((id(value), data_type.name), (None, None))[0]
+    def ready_data(self, value: Any, type_: ValueType, where: str) -> Any:
+        return self._made.get((id(value), type_.name), (None, None))[0]
 
     def ready_reference(self, value: Any, type_: ValueType, where: str) -> Any:
         if not isinstance(value, Reference):

@@ -43,7 +43,8 @@ class PythonProgram:
 
         Raises Trap where the run stops, RelayError `wrong-argument`.
         """
-        values = bound(self._types, name, self.module[name].params, args, _fits_function)
+        params = self.module[name].params
+        values = bound(self._types, name, params, args, _fits_function, lambda value: None)
         return self._apply(self._names[self._function_names[name]], values)
 
     def _apply(self, function: Callable[..., Any], values: Sequence[Any]) -> Any:

@@ -29,8 +29,9 @@ from relayvm.vm.calling.usual import COPIED, LENT, OTHER, WORD, entry_of
 from relayvm.vm.convert import TENSOR
 from relayvm.vm.library import ffi, lib, lost_exception
 from relayvm.vm.manifest import Entry, Parameter, ValueType
+from relayvm.vm.sizes import names_in_functions
 from relayvm.vm.traps import trap_error
-from relayvm.vm.values import Closure
+from relayvm.vm.values import NO_SIZES, Closure
 
 if TYPE_CHECKING:
     from relayvm.vm.machine import VirtualMachine
@@ -76,6 +77,7 @@ class Call:
             self.objects.insert(0, 0)
         self.setters = [self._setter(i, p) for i, p in enumerate(entry.parameters)]
         self.aimed = any(row.kind == LENT for row in self.rows)
+        self.names_sizes = names_in_functions(machine.converter.data_type, entry.result)
         self.free: list[Record] = []
         self.batch: list[Record] = []
         self.calls: Any = None
@@ -130,6 +132,8 @@ class Call:
         self.run_many: Callable[..., Any] = lambda tuples: None
         if self.skip:
             return self.__call__  # which is told the closure
+        if self.names_sizes:
+            return lambda *args, out=None, **named: self(args, named, out)
         record = self.record()
         convert = [self._object_of(parameter) for parameter in self.entry.parameters]
         rows = [(row.kind, row.type) for row in self.rows]
@@ -145,11 +149,11 @@ class Call:
         where = f"`{parameter.name}` of `{self.entry.name}`"
         if type_.kind != "data":
             return lambda value: convert(value, type_, where)
-        ready, data_type = self.machine.converter.ready, self.machine.converter.data_type
+        ready = self.machine.converter.ready_data
 
         def object_of(value: Any) -> int:
             # What is an object of the program already is the usual case.
-            return ready(value, data_type(type_.name)) or convert(value, type_, where)
+            return ready(value, type_, where) or convert(value, type_, where)
 
         return object_of
 
@@ -259,6 +263,9 @@ class Call:
             setter(record, value, symbols)
         if closure is not None:
             record.slots[0].word = closure.retained()
+        if self.names_sizes:
+            known = closure.sizes if closure is not None else NO_SIZES
+            record.sizes = {**known, **{name: size for name, (size, _) in symbols.items()}}
 
     def _aim(self, record: Record, outs: Sequence[Any] | None) -> None:
         """Give each result the destination that it has in the general case."""
@@ -328,7 +335,7 @@ class Call:
             if self.rows[i].kind == OTHER and results[i]:
                 word, results[i] = results[i], 0
                 convert, machine = self.machine.converter.to_python, self.machine
-                values[i] = convert(word, self.rows[i].type, machine)
+                values[i] = convert(word, self.rows[i].type, machine, record.sizes)
         return values
 
     def _room(self, record: Record, i: int, out: Any) -> Any:

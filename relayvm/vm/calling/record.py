@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relayvm.vm.library import ffi
+from relayvm.vm.values import NO_SIZES
 
 
 class Record:
@@ -23,6 +24,7 @@ class Record:
         "kept",
         "memory",
         "results",
+        "sizes",
         "slots",
         "typed",
     )
@@ -39,6 +41,7 @@ class Record:
         self.memory: list[Any] = []  # of `arrays`
         self.homes: list[Any] = [None] * num_results  # where small results go
         self.copies: tuple[Any, ...] = ()
+        self.sizes = NO_SIZES  # of names in types of functions among the results
         self.typed: list[Any] = [None] * num_params
         call.args, call.results, call.infos = self.args, self.results, self.infos
         call.destinations = self.destinations

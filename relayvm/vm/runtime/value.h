@@ -95,6 +95,21 @@ int rvm_value_equal(uint64_t a, uint64_t b);
 uint64_t rvm_value_new_list(const rvm_program *program, uint32_t nil, uint32_t cons, uint32_t item,
                             const uint64_t *items, uint64_t count);
 
+/* value_sizes.c: 1 if a value has the sizes that a type declares, 0 if not, -1 if memory ran out. Where it is 0, `misfit`
+ * tells of the first part that has not, unless it is null. The type is rows of numbers, each named by where it starts:
+ * FIT (all values do), DIFFER (none does), TENSOR (rank, sizes, -1 for any),
+ * CELL (layout of the first constructor, their number, where the fields of each start: their number, a row for each),
+ * ARRAY and REFERENCE (row of the items, or of the content). */
+enum { RVM_SIZES_FIT, RVM_SIZES_DIFFER, RVM_SIZES_TENSOR, RVM_SIZES_CELL, RVM_SIZES_ARRAY, RVM_SIZES_REFERENCE };
+
+typedef struct rvm_misfit {
+    uint64_t row;
+    uint32_t rank; /* of a tensor, with its sizes */
+    int64_t dims[RVM_MAX_RANK];
+} rvm_misfit;
+
+int rvm_value_has_sizes(uint64_t value, const int64_t *rows, uint64_t root, rvm_misfit *misfit);
+
 /* What the host needs to know of a program. */
 typedef struct rvm_function_info {
     uint32_t num_params, num_results;
