@@ -44,7 +44,8 @@ class Access(IntEnum):
     """How a kernel reaches an operand.
 
     DENSE: row-major, its dims alone say where an element is. STRIDED: `rank` element strides
-    follow in `dims`, in operand order after the dim variables; an axis of size 1 has stride 0.
+    follow in `dims`, in operand order after the dim variables; an axis of size 1 has stride 0, any
+    other that of a row-major tensor, which is 1 for the last.
     SCALAR: pointer to a register slot holding the value's own bits.
     """
 

@@ -39,6 +39,14 @@ def emitted(text: str) -> list[str]:
     return nest_functions(parse_nest(text), "kernel", (), cpu).splitlines()
 
 
+def loaded(text: str) -> LoadedImage:
+    """Return the code of a nest of one phase."""
+    cpu = without_extras(target_cpu(Target()))
+    functions = nest_functions(parse_nest(text), "kernel", (), cpu)
+    code = compile_object(module_text(functions, cpu), cpu)
+    return LoadedImage(link_object(code, cpu.triple, cpu.features, {"kernel": ("kernel.0",)}))
+
+
 def loops(lines: list[str]) -> list[list[str]]:
     """Return the instructions of each loop without another inside, whose label it jumps back to."""
     found = []
@@ -120,9 +128,60 @@ def test_what_is_called_has_the_bits_of_what_is_written_in_place() -> None:
     data = np.concatenate([np.linspace(-1e6, 1e6, 319), [np.inf]])
     with np.errstate(invalid="ignore"):
         (expected,) = interpret(nest, [data], {})
-    cpu = without_extras(target_cpu(Target()))
-    code = compile_object(module_text(nest_functions(nest, "kernel", (), cpu), cpu), cpu)
-    image = LoadedImage(link_object(code, cpu.triple, cpu.features, {"kernel": ("kernel.0",)}))
     found = np.empty_like(data)
-    assert image.call("kernel", [data, found], extents=(2,)) == 0
+    assert loaded(_sines(20)).call("kernel", [data, found], extents=(2,)) == 0
     assert same_bits(found, expected).all()
+
+
+CHECKED_TWICE = """nest @twice {
+  dims $n
+  input in0: float32[$n]
+  input in1: int64[4]
+  output out0: float32[4]
+  phase b0 < 4 {
+    out0[b0] = (in0[index(trap, in1[b0], $n)] + in0[index(trap, in1[b0], $n)])
+  }
+}
+"""
+
+
+def test_a_condition_that_was_asked_is_not_asked_again() -> None:
+    text = CHECKED_TWICE.replace("out0[b0]", "let v0 = in1[b0]\n    out0[b0]")
+    text = text.replace("trap, in1[b0]", "trap, v0")
+    assert sum(line.startswith("miss") for line in emitted(text)) == 1
+    # What is read from memory may have changed.
+    assert sum(line.startswith("miss") for line in emitted(CHECKED_TWICE)) == 2
+
+
+def test_a_condition_that_was_asked_in_an_arm_is_asked_again_behind_it() -> None:
+    access = "in0[index(trap, v0, $n)]"
+    text = CHECKED_TWICE.replace(
+        "out0[b0] = (in0[index(trap, in1[b0], $n)] + in0[index(trap, in1[b0], $n)])",
+        f"let v0 = in1[b0]\n    if less(b0, 2) {{ out0[b0] = {access} }}\n    out0[b0] = {access}",
+    )
+    assert sum(line.startswith("miss") for line in emitted(text)) == 2
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bool", "float16", "float32", "int64"])
+@pytest.mark.parametrize("mask", ["", "?mask((3 - b0), 32)"], ids=["whole", "masked"])
+def test_an_axis_of_size_1_is_read_once_for_all_lanes(dtype: str, mask: str) -> None:
+    text = f"""nest @rows {{
+  input in0: {dtype}[4, 32] strided
+  output out0: {dtype}[4, 32]
+  phase b0 < 4 {{
+    out0[b0, 0] = in0[b0, 0]:32{mask}
+  }}
+}}
+"""
+    lines = emitted(text)
+    assert not [line for line in lines if "masked.gather" in line]
+    image = loaded(text)
+    rows = (np.arange(128).reshape(4, 32) % 3).astype(dtype)
+    for array in (rows, np.broadcast_to(rows[:, :1], rows.shape)):
+        wanted = np.zeros_like(rows)
+        for k, row in enumerate(array):
+            passed = max(3 - k, 0) if mask else 32
+            wanted[k, :passed] = row[:passed]
+        found, strides = np.empty_like(rows), [s // array.itemsize for s in array.strides]
+        assert image.call("kernel", [array, found], strides, extents=(4,)) == 0
+        assert same_bits(found, wanted).all()

@@ -61,14 +61,16 @@ _NAME = re.compile(r"%\w+")
 class _Scope:
     """What is computed where a block may not have run, by the text of its instruction.
 
-    `before` are lines that run once before a loop: what does not change in it goes there.
+    `before` are lines that run once before a loop: what does not change in it goes there. `true`
+    are the conditions without which the block had ended.
     """
 
-    __slots__ = ("before", "known")
+    __slots__ = ("before", "known", "true")
 
     def __init__(self, before: list[str] | None = None) -> None:
         self.before = before
         self.known: dict[str, str] = {}
+        self.true: set[str] = set()
 
 
 class Emitter:
@@ -176,13 +178,21 @@ class Emitter:
         weights = '!{!"branch_weights", i32 1048576, i32 1}'
         self.do(f"br i1 {condition}, label %{then}, label %{otherwise}, !prof {weights}")
 
-    def trap_unless(self, condition: str, status: int, first: str, second: str) -> None:
-        """Go on where a condition holds, else to the block `trap` with what it tells."""
+    def trap_unless(self, condition: str, told: Callable[[], tuple[int, str, str]]) -> None:
+        """Go on where a condition holds, else to the block `trap` with a status and two values,
+        which are computed there.
+
+        Nothing is written where the same was asked before: a nest checks each index it uses.
+        """
+        if any(condition in scope.true for scope in self._scopes):
+            return
         after, miss = self.fresh("inside"), self.fresh("miss")
         self.expect(condition, after, miss)
         self.label(miss)
-        self.trap(status, first, second)
+        with self.scope():
+            self.trap(*told())
         self.label(after)
+        self._scopes[-1].true.add(condition)
 
     def trap(self, status: int, first: str, second: str) -> None:
         """End the block, which belongs to this trap alone, with a jump to the block `trap`."""

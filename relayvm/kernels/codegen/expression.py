@@ -240,10 +240,7 @@ class ExpressionEmitter:
             fine = e.value(f"icmp ult i64 {value}, {size}")
         else:
             fine = e.value(f"icmp sgt i64 {extent}, 0")
-        if index.told is None:
-            e.trap_unless(fine, trap_status(index.reason), value, extent)
-        else:
-            self._trap_unless(fine, index.reason, index.told)
+        e.trap_unless(fine, lambda: self._told(index, value, extent))
         if index.mode == "trap":
             return value
         if index.mode == "wrap":
@@ -255,16 +252,12 @@ class ExpressionEmitter:
         low = e.value(f"call i64 @llvm.smax.i64(i64 {value}, i64 0)")
         return e.value(f"call i64 @llvm.smin.i64(i64 {low}, i64 {last})")
 
-    def _trap_unless(self, fine: str, reason: str, told: tuple[Expr, Expr]) -> None:
-        """Go on where a condition holds; what a trap tells is computed where it does not."""
-        e = self.emitter
-        after, miss = e.fresh("inside"), e.fresh("miss")
-        e.expect(fine, after, miss)
-        e.label(miss)
-        with e.scope():
-            first, second = (self._as_word(t) for t in told)
-            e.trap(trap_status(reason, told[0].dtype == UINT64), first, second)
-        e.label(after)
+    def _told(self, index: Index, value: str, extent: str) -> tuple[int, str, str]:
+        """Return the status of a trap and what it tells, which is computed where it is met."""
+        if index.told is None:
+            return trap_status(index.reason), value, extent
+        first, second = (self._as_word(t) for t in index.told)
+        return trap_status(index.reason, index.told[0].dtype == UINT64), first, second
 
     def _as_word(self, expr: Expr) -> str:
         text = self.emit(expr)
@@ -334,27 +327,35 @@ class ExpressionEmitter:
         return self._zero_slot
 
     def _strided_load(self, load: Load) -> str:
-        """Load along an axis of run-time stride: 1 reads a row, else one element a lane."""
+        """Load along the last axis, whose stride is 1, or 0 where its size is 1."""
         e, buffer, lanes = self.emitter, load.buffer, load.lanes
         pointer = element_pointer(self, buffer, load.indices)
         mask = None if load.mask is None else self.emit(load.mask)
         stride = self.strides[buffer.name][-1]
-        row, apart, after = e.fresh("row"), e.fresh("apart"), e.fresh("done")
-        e.branch_if(e.value(f"icmp eq i64 {stride}, 1"), row, apart)
+        row, one, after = e.fresh("row"), e.fresh("one"), e.fresh("done")
+        e.branch_if(e.value(f"icmp eq i64 {stride}, 1"), row, one)
         e.label(row)
         with e.scope():
             contiguous = self._load_at(buffer.dtype, lanes, pointer, mask)
         e.branch(after)
-        e.label(apart)
+        e.label(one)
         with e.scope():
-            numbers = "<" + ", ".join(f"i64 {k}" for k in range(lanes)) + ">"
-            wide = e.splat(stride, "i64", lanes)
-            steps = e.value(f"mul <{lanes} x i64> {wide}, {numbers}")
-            spread = self._gather_at(buffer.dtype, lanes, pointer, steps, mask)
+            single = self._one_for_all(load, pointer, mask)
         e.branch(after)
         e.label(after)
         type_ = type_text(buffer.dtype, lanes)
-        return e.phi(type_, (contiguous, row), (spread, apart))
+        return e.phi(type_, (contiguous, row), (single, one))
+
+    def _one_for_all(self, load: Load, pointer: str, mask: str | None) -> str:
+        """Return the one element of an axis of size 1 in all lanes that a mask lets pass."""
+        e, dtype, lanes = self.emitter, load.buffer.dtype, load.lanes
+        type_, any_lane = type_text(dtype), None
+        if mask is not None:
+            any_lane = e.value(f"call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> {mask})")
+        everywhere = e.splat(self._load_at(dtype, 1, pointer, any_lane), type_, lanes)
+        if mask is None:
+            return everywhere
+        return LlvmMachine(e, lanes).choose(mask, everywhere, "zeroinitializer", dtype)
 
     def _gather(self, gather: Gather) -> str:
         buffer, lanes = gather.buffer, gather.lanes
