@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from relayvm.kernels import loops as n
 
 KINDS = ("bool", "int", "uint")
-LOOK_WORK = 20_000_000  # SLICED_WORK of vm/runtime/kernel_phases.c
+LOOK_WORK = 4_000_000  # FIRST_WORK of vm/runtime/kernel_phases.c; later steps follow the clock
 
 Sizes = dict[str, int]
 FUNCTIONS = {

@@ -113,6 +113,13 @@ def test_the_trap_of_the_lowest_index_is_reported(threads):
         assert (vm.run(zeros(40)) == np.arange(40)).all()
 
 
+def test_rounds_that_take_longer_than_their_work_tells_are_run_one_by_one():
+    phases().set_delay(10 * MS)
+    steps = set(VirtualMachine(rounds("first"), num_threads=1).run(zeros(40)).tolist())
+    # From the second step on the clock has told: half as many at once, down to one.
+    assert steps >= set(range(34, 40))
+
+
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_another_thread_interrupts_a_kernel_on_all_its_threads(threads):
     phases().set_delay(2 * MS)

@@ -12,7 +12,7 @@
 
 static _Atomic int32_t gate;      /* 1 holds `hold` in its first round */
 static _Atomic int32_t in_gate;   /* how many are held */
-static _Atomic int64_t delay_ns;  /* of each round of `who` */
+static _Atomic int64_t delay_ns;  /* of each round of most */
 
 void set_gate(int32_t value) {
     atomic_store(&gate, value);
@@ -56,6 +56,7 @@ int32_t first(void *const *args, const int64_t *dims, int64_t begin, int64_t end
             int64_t *values) {
     int64_t *out = args[1];
     for (int64_t i = begin; i < end; i++) {
+        linger();
         out[i] = begin;
     }
     return 0;

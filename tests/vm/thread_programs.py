@@ -23,7 +23,7 @@ kernel k0 "rounds" {
   input dense int64 (d0)
   output dense int64 (d0)
   phase d0
-  work d0 * 1000000
+  work d0 * 200000
   | rounds
 }
 function f0 "main" (b) -> (o) registers 0 1 1 {

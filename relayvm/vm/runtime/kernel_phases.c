@@ -4,7 +4,13 @@
 
 #include "pool.h"
 
-#define SLICED_WORK 20000000 /* about 20 ms of one core; longer phases are cut so that the host can interrupt */
+/* Phases are cut into steps, between which the host can end the run. How long a round takes shows when it has run: a
+ * scalar operation takes from a hundredth of a nanosecond to many, and memory that is touched first 0.2 ns a byte. So
+ * steps begin small by estimate, and then follow the clock, up to what is estimated to take 20 ms. */
+#define FIRST_WORK 4000000
+#define SLICED_WORK 20000000
+#define SHORT_STEP_NS 2000000
+#define LONG_STEP_NS 8000000
 #define UNITS_PER_NS 100     /* what one core does at best: scalar operations of a product, bytes from its cache */
 #ifdef RVM_STRESS
 #define SLICE_UNITS 1 /* whatever has two rounds is shared out */
@@ -17,8 +23,9 @@ typedef struct phase_run {
     rvm_machine *machine; /* for the caller alone */
     const rvm_kernel *kernel;
     rvm_phase phase;
-    int64_t extent, step; /* after each `step` rounds there is a look at the host */
-    int64_t chain;        /* so many rounds are one thread's, in order */
+    int64_t extent;
+    int64_t first_step, most_step; /* after so many rounds there is a look at the host, at first and at most */
+    int64_t chain;                 /* so many rounds are one thread's, in order */
     uint32_t parts;
     _Atomic uint64_t first_trap; /* part and status of the first slice that trapped, or NO_TRAP */
     int64_t (*values)[2];        /* what each part says of its trap */
@@ -60,6 +67,14 @@ static int64_t chains_of(const phase_run *run) {
     return run->extent / run->chain + (run->extent % run->chain != 0);
 }
 
+/* How many rounds the step after one of `step` rounds has, which took so long. */
+static int64_t next_step(const phase_run *run, int64_t step, int64_t took_ns) {
+    if (took_ns < SHORT_STEP_NS) {
+        return step < run->most_step / 2 ? 2 * step : run->most_step;
+    }
+    return took_ns > LONG_STEP_NS && step > 1 ? step / 2 : step;
+}
+
 static void run_part(void *context, uint32_t part, bool is_caller) {
     phase_run *run = context;
     const rvm_machine *m = run->machine;
@@ -71,11 +86,17 @@ static void run_part(void *context, uint32_t part, bool is_caller) {
     const int64_t begins = share * part + (part < more ? part : more);
     const int64_t ends = begins + share + (part < more);
     const int64_t first = begins * run->chain, last = ends < chains ? ends * run->chain : run->extent;
+    int64_t step = run->first_step, began_ns = 0;
     for (int64_t begin = first, end; begin < last; begin = end) {
-        end = last - begin > run->step ? begin + run->step : last;
         if ((begin > 0 || part > 0) && is_over(run, part, is_caller)) {
             return;
         }
+        if (last - begin > step) { /* not where one step does all: a look at the clock is not free */
+            const int64_t now_ns = machine_clock_ns();
+            step = began_ns ? next_step(run, step, now_ns - began_ns) : step;
+            began_ns = now_ns;
+        }
+        end = last - begin > step ? begin + step : last;
         int32_t status = run->phase(args, m->kernel_dims, begin, end, m->scratch, run->values[part]);
         if (status) {
             note_trap(run, part, status);
@@ -127,6 +148,10 @@ static void share_out(phase_run *run, uint64_t units) {
     pool_end(shared);
 }
 
+static int64_t rounds_of(int64_t extent, int64_t steps) {
+    return extent / steps + (extent % steps != 0);
+}
+
 static int32_t run_long_phase(rvm_machine *m, const rvm_kernel *kernel, uint32_t phase, int64_t extent, int64_t work,
                               uint64_t units) {
     phase_run run = {.machine = m, .kernel = kernel, .phase = kernel->phases[phase], .extent = extent};
@@ -137,8 +162,8 @@ static int32_t run_long_phase(rvm_machine *m, const rvm_kernel *kernel, uint32_t
         return kernel_dim_trap(m, kernel, trap);
     }
     run.chain = run.chain < 1 ? 1 : run.chain;
-    const int64_t steps = work / SLICED_WORK + 1;
-    run.step = extent / steps + (extent % steps != 0);
+    run.first_step = rounds_of(extent, work / FIRST_WORK + 1);
+    run.most_step = rounds_of(extent, work / SLICED_WORK + 1);
     run.parts = slices(&run, units);
     atomic_init(&run.first_trap, NO_TRAP);
     atomic_init(&run.stop, 0);
@@ -161,7 +186,7 @@ static int32_t run_phase(rvm_machine *m, const rvm_kernel *kernel, uint32_t phas
     if (extent <= 0) {
         return 0;
     }
-    if (units >= 2 * SLICE_UNITS || work >= SLICED_WORK) {
+    if (units >= 2 * SLICE_UNITS || work >= FIRST_WORK) {
         return run_long_phase(m, kernel, phase, extent, work, units);
     }
     const int32_t status = kernel->phases[phase](m->kernel_args, m->kernel_dims, 0, extent, m->scratch, m->kernel_values);
