@@ -19,8 +19,11 @@ _FACTORS = 64
 _BLOCK = 1024
 # Lines of so many elements are transformed by rounds, each of which does such a part of a pass.
 _LONG, _PART = 1 << 14, 1 << 12
-# What is known of a transform between rounds: the rest, the stride, and the side of the room.
-_STATE = 3
+# What is known of a transform between rounds: the rest, the stride, the side of the room, and
+# whether the result is copied.
+_STATE = 4
+# Operations for each element of a pass, at least.
+_PASS_WORK = 8
 
 Complex = tuple[ScalarExpr, ScalarExpr]
 
@@ -55,13 +58,28 @@ def transformed(re: Tensor, im: Tensor, inverse: bool) -> tuple[Tensor, ...]:
             passes = _Passes(w, size, group, lines, waves, rooms, lost, turn)
             with w.when(turn.begins):
                 passes.copy_in(first, given)
-            side = passes.run(length[0], state)
+            side, ends = passes.run(length[0], state)
             scale = w.let(te.cast(te.scalar("divide", 1.0, _float(size, FLOAT64)), dtype))
-            with w.when(turn.ends):
+            with w.when(ends):
                 passes.copy_out(first, results, side, scale if inverse else None)
 
     kinds = [(re.shape, dtype)] * 2
-    return te.program(kinds, [re, im], build, dim_mul(dim_mul(count, size), _FACTORS), "fourier")
+    work = dim_mul(dim_mul(count, size), (_passes(size) + 2) * _PASS_WORK)
+    return te.program(kinds, [re, im], build, work, "fourier")
+
+
+def _passes(size: Dim) -> int:
+    """Return how many passes a transform has at most."""
+    if not isinstance(size, int):
+        return _FACTORS
+    count, rest, factor = 0, size, 4
+    while rest > 1:
+        if rest % factor:
+            factor = 2 if factor == 4 else factor + (1 if factor == 2 else 2)
+            factor = rest if factor * factor > rest and factor > 4 else factor
+            continue
+        count, rest = count + 1, rest // factor
+    return count
 
 
 def _rounds(size: Dim) -> tuple[Dim, Dim]:
@@ -69,7 +87,7 @@ def _rounds(size: Dim) -> tuple[Dim, Dim]:
     short lines; for others one for each block of a copy, of each pass and of the copy back.
     """
     blocks = dim_floordiv(dim_add(size, _PART - 1), _PART)
-    whole = dim_mul(blocks, _FACTORS + 2)
+    whole = dim_mul(blocks, _passes(size) + 2)
     if isinstance(size, int):
         return (1, 1) if size < _LONG else (blocks, whole)
     is_long = dim_min(dim_floordiv(size, _LONG), 1)
@@ -81,10 +99,12 @@ def _rounds(size: Dim) -> tuple[Dim, Dim]:
 
 @dataclass(frozen=True)
 class _Turn:
-    """What a round does: a block of the copy, of a pass, or of the copy back; or all of them."""
+    """What a round does: a block of the copy, of a pass, or of the copy back, until that is done;
+    or all of them.
+    """
 
     begins: ScalarExpr
-    ends: ScalarExpr
+    whole: ScalarExpr
     passes: ScalarExpr  # at most so many
     block: ScalarExpr
     blocks: Dim
@@ -96,13 +116,10 @@ class _Turn:
             yes = te.const(True, BOOL)
             return _Turn(yes, yes, te.const(_FACTORS, INT64), te.const(0, INT64), 1)
         whole = w.let(te.dim(rounds).equal(1))
-        stage = w.let(number // te.dim(blocks))
-        begins = w.let(stage.equal(0))
-        ends = w.let(te.scalar("logical_or", whole, stage > _FACTORS))
-        between = te.scalar("logical_not", te.scalar("logical_or", begins, ends))
-        one = te.select(between, te.const(1, INT64), te.const(0, INT64))
+        begins = w.let(number < te.dim(blocks))
+        one = te.select(begins, te.const(0, INT64), te.const(1, INT64))
         passes = w.let(te.select(whole, te.const(_FACTORS, INT64), one))
-        return _Turn(begins, ends, passes, w.let(number % te.dim(blocks)), blocks)
+        return _Turn(begins, whole, passes, w.let(number % te.dim(blocks)), blocks)
 
     @property
     def is_last_block(self) -> ScalarExpr:
@@ -198,15 +215,21 @@ class _Passes:
 
         w.vectors(0, self.lines, step)
 
-    def run(self, length: ScalarExpr, state: Memory) -> ScalarExpr:
-        """Write the passes of a round; return the side of the room on which the result lies."""
+    def run(self, length: ScalarExpr, state: Memory) -> tuple[ScalarExpr, ScalarExpr]:
+        """Write the passes of a round; return the side of the room on which the result lies, and
+        whether the round copies it.
+        """
         w, turn = self.w, self.turn
-        kept = [w.cell(length), w.cell(self.lines), w.cell(te.const(0, INT64))]
-        rest, stride, side = kept
+        firsts = length, self.lines, te.const(0, INT64), te.const(0, INT64)
+        kept = [w.cell(first) for first in firsts]
+        rest, stride, side, done = kept
         with w.when(te.scalar("logical_not", turn.begins)):
             for number, cell in enumerate(kept):
                 cell.value = state[self.group, number]
         going = w.cell(rest.value > 1)
+        over = te.scalar("logical_not", te.scalar("logical_or", going.value, turn.begins))
+        over = te.scalar("logical_and", over, done.value.equal(0))
+        ends = w.let(te.scalar("logical_or", turn.whole, over))
         with w.loop_while(0, turn.passes, going):
             n, s = rest.value, stride.value
             source = w.let(te.index(side.value, 2, "clip"))
@@ -222,9 +245,11 @@ class _Passes:
                 stride.value = s * p
                 side.value = 1 - source
                 going.value = n > p
+        with w.when(te.scalar("logical_and", ends, turn.is_last_block)):
+            done.value = te.const(1, INT64)
         for number, cell in enumerate(kept):
             state[self.group, number] = cell.value
-        return w.let(te.index(side.value, 2, "clip"))
+        return w.let(te.index(side.value, 2, "clip")), ends
 
     def _find(self, n: ScalarExpr, factor: Cell) -> None:
         """Set the least factor of a number."""
