@@ -52,6 +52,7 @@ from relayvm.kernels.compute import (
 )
 from relayvm.kernels.index import simplify as s
 from relayvm.kernels.index.bounds import ensure_bounds
+from relayvm.kernels.scalar_ops import cast_work, scalar_work
 from relayvm.kernels.schedules.emit import Context, Emitter, Names
 from relayvm.kernels.schedules.moves import moves_all
 from relayvm.kernels.schedules.plan import (
@@ -339,7 +340,9 @@ def work_estimate(outputs: tuple[Tensor, ...]) -> Dim:
 
 
 def _body_work(body: ScalarExpr, kept: set[Tensor]) -> Dim:
-    """Count operators on data, each shared one once; what only makes an index costs nothing."""
+    """Count what operators on data take, each shared one once; what only makes an index costs
+    nothing.
+    """
     total: Dim = 0
     seen: set[int] = set()
     stack: list[tuple[ScalarExpr, Dim]] = [(body, 1)]
@@ -355,7 +358,18 @@ def _body_work(body: ScalarExpr, kept: set[Tensor]) -> Dim:
         if isinstance(expr, (Reduce, ArgReduce)):
             for axis in expr.axes:
                 times = dim_mul(times, axis.extent)
-        if isinstance(expr, (Scalar, Cast, Select, Reduce, ArgReduce)):
-            total = dim_add(total, times)
+        total = dim_add(total, dim_mul(times, _own_work(expr)))
         stack += [(node, times) for node in operands(expr)]
     return total
+
+
+def _own_work(expr: ScalarExpr) -> int:
+    match expr:
+        case Scalar():
+            return scalar_work(expr.name, expr.args[0].dtype)
+        case Cast():
+            return cast_work(expr.value.dtype, expr.dtype)
+        case Select() | Reduce() | ArgReduce():
+            return 1
+        case _:
+            return 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from relayvm.base.dtypes import (
     dtype_of,
 )
 from relayvm.kernels.scalars import arithmetic, conversion, elementary, trigonometry
+from relayvm.kernels.scalars.cost import count_operations
 from relayvm.kernels.scalars.numpy_machine import run_program
 from relayvm.kernels.scalars.value import Value, fma
 
@@ -71,6 +73,19 @@ class ScalarOp:
         """Return the function of numpy arrays of one dtype, broadcast against each other."""
         operands = [np.asarray(a) for a in arrays]
         return run_program(self.program, operands, [dtype_of(a.dtype) for a in operands])
+
+
+@cache
+def scalar_work(name: str, dtype: DType) -> int:
+    """Return how many operations a scalar function of operands of `dtype` takes, about."""
+    row = SCALAR_OPS[name]
+    return count_operations(row.program, *(dtype,) * row.arity)
+
+
+@cache
+def cast_work(source: DType, target: DType) -> int:
+    """Return how many operations a conversion takes, about."""
+    return count_operations(lambda x: conversion.cast(x, target), source)
 
 
 def cast_array(array: Any, dtype: DType) -> Array:
@@ -194,4 +209,13 @@ SCALAR_OPS: Mapping[str, ScalarOp] = {
     row.name: row for row in (*_ROWS, *(_bits_as(d) for d in WHOLE_BYTES))
 }
 
-__all__ = ["FLOAT16", "FLOAT32", "FLOAT64", "SCALAR_OPS", "ScalarOp", "cast_array"]
+__all__ = [
+    "FLOAT16",
+    "FLOAT32",
+    "FLOAT64",
+    "SCALAR_OPS",
+    "ScalarOp",
+    "cast_array",
+    "cast_work",
+    "scalar_work",
+]

@@ -90,7 +90,16 @@ def test_work_counts_the_products_of_a_contraction():
     (state, *_, weight, _) = case.computation.inputs
     products = state.shape[0] * weight.shape[0] * weight.shape[1]
     work = signature(case.computation).work
-    assert 2 * products <= work <= 5 * products
+    assert 2 * products <= work <= 8 * products
+
+
+def test_work_counts_functions_as_what_they_take():
+    (n, x), works = rows(), {}
+    for name in ("negative", "sqrt", "exp", "tan"):
+        y = c.compute(x.shape, lambda i, j, f=name: c.scalar(f, x[i, j]))
+        works[name] = dim_value(signature(Computation(name, (x,), (y,), (n,))).work, {n: 10}) / 40
+    assert works["negative"] == 2
+    assert works["negative"] < works["sqrt"] < works["exp"] < works["tan"] < 100
 
 
 def test_only_a_product_that_is_worth_it_is_shared_out():

@@ -171,12 +171,13 @@ def test_nothing_is_left_of_the_functions_of_inlined_kernels():
     assert len(code) > len(compile_assembly(apart, host.triple, host.cpu, host.features))
 
 
-@pytest.mark.parametrize("size", [4096, 4097])
-def test_kernels_of_at_most_4096_operations_are_inlined(size):
+@pytest.mark.parametrize(("size", "inlined"), [(2048, True), (2049, False)])
+def test_kernels_of_at_most_4096_operations_are_inlined(size, inlined):
     kind = f"Tensor[({size}), float32]"
-    exe = relayvm.compile(relayvm.parse(f"def @main(%x: {kind}) -> {kind} {{ exp(%x) }}"))
+    exe = relayvm.compile(relayvm.parse(f"def @main(%x: {kind}) -> {kind} {{ negative(%x) }}"))
     (kernel,) = exe.program().kernels
-    assert bool(inlined_kernels(exe)) == (kernel.signature.work <= 4096)
+    assert kernel.signature.work == 2 * size
+    assert bool(inlined_kernels(exe)) == inlined
     of_engines(exe, "main", np.linspace(-3, 3, size, dtype=np.float32))
 
 
