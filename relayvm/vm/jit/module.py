@@ -105,6 +105,7 @@ def module_text(
     parts.append('!1 = !{!"branch_weights", i32 1000000, i32 1}\n')
     parts.append('!2 = !{!"branch_weights", i32 1, i32 1000000}\n')
     parts.append(f'!3 = !{{!"{host.stack_register}"}}\n')
+    parts.append('!4 = distinct !{!4, !{!"llvm.loop.align", i32 64}}\n')
     functions = {k: inlined_text(k, (texts or {})[k]) for k in sorted(called)}
     parts += [declaration(function) for function in functions.values()]
     return "\n".join(parts), kernels_module(functions.values(), host.triple)

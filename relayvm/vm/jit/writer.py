@@ -63,6 +63,7 @@ class Writer:
         self.lines: list[str] = []
         self.cold: list[str] = []
         self.count = 0
+        self.repeats = False  # whether the block `again` is written
         self.list_words = 1
         self.places: set[tuple[int, int]] = set()  # lists of numbers that calls of kernels take
         self.shapes: set[tuple[int, ...]] = set()  # dims of tensors that are made
