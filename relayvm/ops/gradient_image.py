@@ -12,10 +12,10 @@ from relayvm.ops.dilation import dilation2d
 from relayvm.ops.dilation_grads import dilation2d_change, dilation2d_grad
 from relayvm.ops.elementwise import cast
 from relayvm.ops.gradient_elementwise import Gradients
-from relayvm.ops.gradient_expressions import require_gradient
 from relayvm.ops.indexing import take
 from relayvm.ops.movement import stack, transpose
 from relayvm.ops.operator import GradientCall, Operator
+from relayvm.ops.region_picks import roi_align_pick, roi_pool_pick
 from relayvm.ops.regions import roi_align, roi_pool, yolo_reorg
 from relayvm.ops.regions_grads import roi_align_grad, roi_pool_grad
 from relayvm.ops.reshaping import reshape, reshape_like
@@ -43,14 +43,31 @@ def _(call: GradientCall, g: Expr) -> Gradients:
 
 @roi_align_grad.gradient
 def _(call: GradientCall, g: Expr) -> Gradients:
-    # Means of samples are linear in the image; which sample is the greatest depends on it.
-    require_gradient("vision.roi_align_grad", call.mode == "avg", "maxima")
-    return roi_align(g, call.rois, **call.attrs), None, None
+    # Both are linear in the slopes: which sample is the greatest changes by jumps.
+    if call.mode == "avg":
+        return roi_align(g, call.rois, **call.attrs), None, None
+    attrs = {name: value for name, value in call.attrs.items() if name != "mode"}
+    return roi_align_pick(g, call.data, call.rois, **attrs), None, None
+
+
+@roi_align_pick.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return roi_align_grad(g, call.data, call.rois, **call.attrs, mode="max"), None, None
 
 
 @roi_pool.gradient
 def _(call: GradientCall, g: Expr) -> Gradients:
     return roi_pool_grad(g, call.data, call.rois, **call.attrs), None
+
+
+@roi_pool_grad.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return roi_pool_pick(g, call.data, call.rois, **call.attrs), None, None
+
+
+@roi_pool_pick.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    return roi_pool_grad(g, call.data, call.rois, **call.attrs), None, None
 
 
 def _add_resize(forward: Operator, backward: Operator) -> None:

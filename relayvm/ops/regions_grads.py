@@ -19,6 +19,7 @@ from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.kernels.schedules.program import LONG_STEPS, Memory, Writer
 from relayvm.ops.axes import product, require_rank
 from relayvm.ops.formulas import ARRAYS, SCALARS, Reading
+from relayvm.ops.layouts import Layout
 from relayvm.ops.loads import wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, Operator, operator
@@ -38,7 +39,6 @@ from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import Float, Ints, SameDtype, like
 
 _ALIGN, _POOL = "vision.roi_align_grad", "vision.roi_pool_grad"
-_SECOND = "only first derivatives"
 
 
 def _type(
@@ -108,7 +108,7 @@ def _(grad: Array, data: Array, rois: Array, **attrs: Any) -> Array:
         ends = [np.array(v) for v in row[1:]]
         image = images[region]
         for part in np.ndindex(*attrs["pooled_size"]):
-            sides = [_array_side(k, ends, part, sizes, attrs, kind) for k in (0, 1)]
+            sides = array_sides(ends, part, sizes, attrs, kind)
             slope = g[region, :, part[0], part[1]][:, None, None]
             share = _shares(sampled_array(x[image], sides, sizes), slope, attrs["mode"])
             (_, _, f, inside), (_, _, across, beside) = sides
@@ -129,11 +129,15 @@ def _weight(share: Array, which: int) -> Array:
     return share if which else np.asarray(share.dtype.type(1) - share)
 
 
-def _array_side(k: int, ends: Any, part: Any, sizes: Any, attrs: Any, kind: DType) -> Any:
-    span = span_of(ARRAYS, ends[1 - k], ends[3 - k], attrs["pooled_size"][k], attrs, kind)
-    number = np.array(float(part[k]), kind.numpy)
-    at = place_of(ARRAYS, span, number, np.arange(int(span[2])), kind)
-    return between(ARRAYS, at, sizes[k], kind)
+def array_sides(ends: Any, part: Any, sizes: Any, attrs: Any, kind: DType) -> list[Any]:
+    """Return the places of the samples of a part of a region along both sides."""
+    sides = []
+    for k in (0, 1):
+        span = span_of(ARRAYS, ends[1 - k], ends[3 - k], attrs["pooled_size"][k], attrs, kind)
+        number = np.array(float(part[k]), kind.numpy)
+        at = place_of(ARRAYS, span, number, np.arange(int(span[2])), kind)
+        sides.append(between(ARRAYS, at, sizes[k], kind))
+    return sides
 
 
 def _shares(samples: Array, slope: Array, mode: str) -> Array:
@@ -141,17 +145,17 @@ def _shares(samples: Array, slope: Array, mode: str) -> Array:
     if mode == "avg":
         return np.broadcast_to(slope / slope.dtype.type(samples[0].size), samples.shape)
     flat = samples.reshape(len(samples), -1)
-    first = np.arange(flat.shape[1]) == _first_of_greatest(flat)[:, None]
+    first = np.arange(flat.shape[1]) == first_of_greatest(flat)[:, None]
     return np.asarray(np.where(first.reshape(samples.shape), slope, slope.dtype.type(0)))
 
 
-def _first_of_greatest(rows: Array) -> Array:
+def first_of_greatest(rows: Array) -> Array:
     """Return the column of the greatest number of each row, 0 where there is none."""
     return np.asarray(np.where(np.isnan(rows), -np.inf, rows).argmax(1))
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """A part of a region in a channel: its place in `grad`, its number along each side, its image
     and the ends of the region.
     """
@@ -163,12 +167,53 @@ class _Part:
     ends: tuple[ScalarExpr, ...]
 
 
+class Samples:
+    """The samples of one part of a region, `counts` of them along each side."""
+
+    def __init__(
+        self, w: Writer, part: Part, layout: Layout, sizes: tuple[Dim, Dim], attrs: Any, kind: DType
+    ) -> None:
+        self.w, self.part, self.layout, self.sizes, self.kind = w, part, layout, sizes, kind
+        self._spans = []
+        for k, parts in enumerate(attrs["pooled_size"]):
+            span = span_of(SCALARS, part.ends[1 - k], part.ends[3 - k], parts, attrs, kind)
+            self._spans.append([w.let(v) for v in span])
+        self._numbers = [w.let(te.cast(n, kind)) for n in part.numbers]
+        self.counts = self._spans[0][2], self._spans[1][2]
+
+    def sides(self, i: ScalarExpr, j: ScalarExpr) -> list[Any]:
+        """Return where a sample lies along both sides."""
+        found = []
+        for k, sample in enumerate((i, j)):
+            at = place_of(SCALARS, self._spans[k], self._numbers[k], sample, self.kind)
+            found.append(between(SCALARS, self.w.let(at), self.sizes[k], self.kind))
+        return found
+
+    def value(self, x: Memory, i: ScalarExpr, j: ScalarExpr) -> Any:
+        """Return what an image has at a sample."""
+        place = self.part.image, self.part.channel
+        return loaded(x, self.layout, place, self.sides(i, j), self.sizes)
+
+    def first_of_greatest(self, x: Memory) -> tuple[ScalarExpr, ScalarExpr]:
+        """Return which sample of an image is the first of the greatest, the first where none is."""
+        w, (rows, columns) = self.w, self.counts
+        most = w.cell(te.const(float("-inf"), self.kind))
+        best = w.cell(te.const(0, INT64))
+        with w.loop(0, rows) as i, w.loop(0, columns) as j:
+            value = w.let(self.value(x, i, j))
+            better = w.let(te.scalar("greater", value, most.value))
+            best.value = te.select(better, i * columns + j, best.value)
+            most.value = te.select(better, value, most.value)
+        at = w.let(best.value)
+        return at // columns, at - at // columns * columns
+
+
 def _by_parts(
     name: str,
     operands: tuple[Tensor, Tensor, Tensor],
     attrs: Any,
     steps: int,
-    add: Callable[[Writer, Memory, Memory, Memory, _Part], None],
+    add: Callable[[Writer, Memory, Memory, Memory, Part], None],
 ) -> Tensor:
     """Return what `add` puts in place of zeros, for one part of a region after the other; a part
     takes so many `steps`. Channels are independent of each other.
@@ -188,7 +233,7 @@ def _by_parts(
             image = w.let(te.index(te.cast(rois[region, te.dim(0)], INT64), batch))
             ends = tuple(te.cast(rois[region, te.dim(k)], kind) for k in range(1, 5))
             own = layout.arranged((region, channel, *numbers))
-            add(w, g, x, result, _Part(tuple(own), tuple(numbers), image, channel, ends))
+            add(w, g, x, result, Part(tuple(own), tuple(numbers), image, channel, ends))
 
     work, label = dim_mul(product(grad.shape), steps), name.rpartition(".")[2]
     (total,) = te.program([(data.shape, kind)], [grad, data, rois], build, work, label)
@@ -200,26 +245,14 @@ def _by_parts(
 def _(grad: Tensor, data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
     layout, kind = region_layout(_ALIGN, attrs["layout"]), wide(data.dtype)
     _, _, *size = layout.canonical(data.shape)
-    sizes, pooled = (size[0], size[1]), attrs["pooled_size"]
+    sizes = size[0], size[1]
 
-    def add(w: Writer, g: Memory, x: Memory, result: Memory, part: _Part) -> None:
-        spans = []
-        for k in (0, 1):
-            sides = part.ends[1 - k], part.ends[3 - k]
-            span = span_of(SCALARS, *sides, pooled[k], attrs, kind)
-            spans.append([w.let(v) for v in span])
-        numbers = [w.let(te.cast(n, kind)) for n in part.numbers]
+    def add(w: Writer, g: Memory, x: Memory, result: Memory, part: Part) -> None:
+        samples = Samples(w, part, layout, sizes, attrs, kind)
         slope = w.let(te.cast(g[part.place], kind))
 
-        def sampled(i: ScalarExpr, j: ScalarExpr) -> Any:
-            found = []
-            for k, sample in enumerate((i, j)):
-                at = w.let(place_of(SCALARS, spans[k], numbers[k], sample, kind))
-                found.append(between(SCALARS, at, sizes[k], kind))
-            return found
-
         def spread(i: ScalarExpr, j: ScalarExpr, share: ScalarExpr) -> None:
-            sides = sampled(i, j)
+            sides = samples.sides(i, j)
             counts = te.scalar("logical_and", sides[0][3], sides[1][3])
             given = w.let(te.select(counts, share, 0.0))
             for row, column, weight in _corners(SCALARS, sides):
@@ -227,22 +260,13 @@ def _(grad: Tensor, data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
                 place = layout.arranged((part.image, part.channel, *(w.let(v) for v in at)))
                 result[place] = result[place] + given * weight
 
-        rows, columns = spans[0][2], spans[1][2]
-        if attrs["mode"] == "avg":
-            share = w.let(te.scalar("divide", slope, te.cast(rows * columns, kind)))
-            with w.loop(0, rows) as i, w.loop(0, columns) as j:
-                spread(i, j, share)
+        if attrs["mode"] == "max":
+            spread(*samples.first_of_greatest(x), slope)
             return
-        most = w.cell(te.const(float("-inf"), kind))
-        best = w.cell(te.const(0, INT64))
+        rows, columns = samples.counts
+        share = w.let(te.scalar("divide", slope, te.cast(rows * columns, kind)))
         with w.loop(0, rows) as i, w.loop(0, columns) as j:
-            index = (part.image, part.channel)
-            value = w.let(loaded(x, layout, index, sampled(i, j), sizes))
-            better = w.let(te.scalar("greater", value, most.value))
-            best.value = te.select(better, i * columns + j, best.value)
-            most.value = te.select(better, value, most.value)
-        at = w.let(best.value)
-        spread(at // columns, at - at // columns * columns, slope)
+            spread(i, j, share)
 
     return _by_parts(_ALIGN, (grad, data, rois), attrs, 128, add)
 
@@ -256,7 +280,7 @@ def _(grad: TensorType, data: TensorType, rois: TensorType, **attrs: Any) -> Dim
 # -- Pooled ---------------------------------------------------------------------------------------
 
 
-@operator(_POOL, fusion=Fusion.OPAQUE, ulp=4, no_gradient=_SECOND, value_traps=True)
+@operator(_POOL, fusion=Fusion.OPAQUE, ulp=4, value_traps=True)
 def roi_pool_grad(
     grad: Float,
     data: SameDtype,
@@ -287,24 +311,54 @@ def _(grad: Array, data: Array, rois: Array, **attrs: Any) -> Array:
     x, g = (a.transpose(layout.places).astype(kind.numpy) for a in (data, grad))
     result = np.zeros_like(x)
     images = batch_array(rois, x.shape[0])
-    pooled = attrs["pooled_size"]
     for region, row in enumerate(rois.astype(kind.numpy)):
         ends = [np.array(v) for v in row[1:]]
-        for part in np.ndindex(*pooled):
-            window = []
-            for k in (0, 1):
-                number, sides = np.array(float(part[k]), kind.numpy), (ends[1 - k], ends[3 - k])
-                size = int(x.shape[2 + k])
-                pair = part_of(ARRAYS, *sides, number, pooled[k], size, attrs, kind)
-                window.append(slice(*(int(v) for v in pair)))
+        for part in np.ndindex(*attrs["pooled_size"]):
+            window = array_window(ends, part, x.shape[2:], attrs, kind)
             inside = x[images[region], :, window[0], window[1]]
             if not (inside.shape[1] and inside.shape[2]):
                 continue
-            flat = _first_of_greatest(inside.reshape(len(inside), -1))
+            flat = first_of_greatest(inside.reshape(len(inside), -1))
             rows, columns = np.divmod(flat, inside.shape[2])
             place = (np.arange(len(inside)), rows + window[0].start, columns + window[1].start)
             result[images[region]][place] += g[region, :, part[0], part[1]]
     return np.asarray(result.transpose(layout.arranged((0, 1, 2, 3))).astype(grad.dtype))
+
+
+def array_window(ends: Any, part: Any, sizes: Any, attrs: Any, kind: DType) -> Any:
+    """Return the rows and the columns of a part of a region."""
+    window = []
+    for k in (0, 1):
+        number, sides = np.array(float(part[k]), kind.numpy), (ends[1 - k], ends[3 - k])
+        parts, size = attrs["pooled_size"][k], int(sizes[k])
+        pair = part_of(ARRAYS, *sides, number, parts, size, attrs, kind)
+        window.append(slice(*(int(v) for v in pair)))
+    return window
+
+
+def greatest_element(
+    w: Writer, x: Memory, part: Part, layout: Layout, sizes: tuple[Dim, Dim], attrs: Any
+) -> tuple[ScalarExpr, Any]:
+    """Return whether a part has elements, and the place of the first of the greatest."""
+    window, kind = [], wide(x.dtype)
+    for k in (0, 1):
+        number, sides = te.cast(part.numbers[k], kind), (part.ends[1 - k], part.ends[3 - k])
+        parts = attrs["pooled_size"][k]
+        found = part_of(SCALARS, *sides, number, parts, sizes[k], attrs, kind)
+        window.append([w.let(v) for v in found])
+    (top, bottom), (left, right) = window
+    most = w.cell(te.const(float("-inf"), kind))
+    best = [w.cell(begin) for begin, _ in window]
+    with w.loop(top, bottom) as i, w.loop(left, right) as j:
+        inner = [te.index(v, n, "clip") for v, n in zip((i, j), sizes)]
+        value = w.let(te.cast(x[layout.arranged((part.image, part.channel, *inner))], kind))
+        better = w.let(te.scalar("greater", value, most.value))
+        for cell, v in zip(best, (i, j)):
+            cell.value = te.select(better, v, cell.value)
+        most.value = te.select(better, value, most.value)
+    held = [te.index(cell.value, n, "clip") for cell, n in zip(best, sizes)]
+    at = layout.arranged((part.image, part.channel, *(w.let(v) for v in held)))
+    return te.scalar("logical_and", top < bottom, left < right), at
 
 
 @roi_pool_grad.compute
@@ -312,31 +366,12 @@ def _(grad: Array, data: Array, rois: Array, **attrs: Any) -> Array:
 def _(grad: Tensor, data: Tensor, rois: Tensor, **attrs: Any) -> Tensor:
     layout, kind = region_layout(_POOL, attrs["layout"]), wide(data.dtype)
     _, _, *size = layout.canonical(data.shape)
-    sizes, pooled = (size[0], size[1]), attrs["pooled_size"]
+    sizes = size[0], size[1]
 
-    def add(w: Writer, g: Memory, x: Memory, result: Memory, part: _Part) -> None:
-        window = []
-        for k in (0, 1):
-            number = te.cast(part.numbers[k], kind)
-            sides = part.ends[1 - k], part.ends[3 - k]
-            found = part_of(SCALARS, *sides, number, pooled[k], sizes[k], attrs, kind)
-            window.append([w.let(v) for v in found])
-        (top, bottom), (left, right) = window
-        most = w.cell(te.const(float("-inf"), kind))
-        best = [w.cell(begin) for begin, _ in window]
-        with w.loop(top, bottom) as i, w.loop(left, right) as j:
-            inner = [te.index(v, n, "clip") for v, n in zip((i, j), sizes)]
-            value = w.let(te.cast(x[layout.arranged((part.image, part.channel, *inner))], kind))
-            better = w.let(te.scalar("greater", value, most.value))
-            for cell, v in zip(best, (i, j)):
-                cell.value = te.select(better, v, cell.value)
-            most.value = te.select(better, value, most.value)
-        filled = [begin < end for begin, end in window]
-        held = [te.index(cell.value, n, "clip") for cell, n in zip(best, sizes)]
-        at = layout.arranged((part.image, part.channel, *(w.let(v) for v in held)))
+    def add(w: Writer, g: Memory, x: Memory, result: Memory, part: Part) -> None:
+        filled, at = greatest_element(w, x, part, layout, sizes, attrs)
         slope = te.cast(g[part.place], kind)
-        given = te.select(te.scalar("logical_and", *filled), slope, 0.0)
-        result[at] = result[at] + given
+        result[at] = result[at] + te.select(filled, slope, 0.0)
 
     return _by_parts(_POOL, (grad, data, rois), attrs, 64, add)
 

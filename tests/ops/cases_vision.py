@@ -180,6 +180,34 @@ VISION_CASES: dict[str, list[Case]] = {
             {2: _ROIS[1]},
         ),
     ],
+    "vision.roi_align_pick": [
+        Case(
+            ((2, 2, 5, 6), (2, 2, 5, 6), (3, 5)),
+            {"pooled_size": (2, 3), "spatial_scale": 0.5},
+            {},
+            {2: _ROIS[1]},
+        ),
+        Case(
+            ((2, 5, 6, 2), (2, 5, 6, 2), (3, 5)),
+            {"pooled_size": (1, 2), "spatial_scale": 0.7, "layout": "NHWC", "sample_ratio": 2},
+            {},
+            {2: _ROIS[1]},
+        ),
+    ],
+    "vision.roi_pool_pick": [
+        Case(
+            ((2, 2, 5, 6), (2, 2, 5, 6), (3, 5)),
+            {"pooled_size": (2, 3), "spatial_scale": 0.5},
+            {},
+            {2: _ROIS[1]},
+        ),
+        Case(
+            ((2, 5, 6, 2), (2, 5, 6, 2), (3, 5)),
+            {"pooled_size": (2, 2), "spatial_scale": 1.0, "layout": "NHWC"},
+            {},
+            {2: _ROIS[1]},
+        ),
+    ],
     "vision.proposal": [
         _proposal(1, (2, 3, 2), iou_loss=False, rpn_pre_nms_top_n=9),
         _proposal(2, (1, 2, 3), iou_loss=True, rpn_pre_nms_top_n=-1),

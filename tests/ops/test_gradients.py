@@ -227,7 +227,6 @@ def test_no_gradient_is_built_of_an_integer_operand() -> None:
         ("scatter_elements_grad", "reduction", "mul", "products"),
         ("scatter_nd_grad", "mode", "mul", "products"),
         ("nn.correlation_grad", "is_multiply", False, "differences"),
-        ("vision.roi_align_grad", "mode", "max", "maxima"),
     ],
 )
 def test_what_has_no_second_gradient_is_refused(
