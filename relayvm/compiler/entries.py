@@ -18,7 +18,15 @@ from relayvm.base.narrow.host import name_of
 from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_type
-from relayvm.ir.types import FuncType, IncompleteType, TensorType, Type, TypeParam, TypeVar
+from relayvm.ir.types import (
+    UNIT,
+    FuncType,
+    IncompleteType,
+    TensorType,
+    Type,
+    TypeParam,
+    TypeVar,
+)
 from relayvm.ir.visit import global_vars, rebuild, substitute_types, type_children, type_walk
 
 MOST_NESTED = 10_000
@@ -29,7 +37,7 @@ def entry_names(module: Module) -> tuple[str, ...]:
 
     They are what the module's attribute `entries` lists, else `main` and every function that the
     program itself defines, unless it has type parameters of kind Type or parameters that no host
-    can hold.
+    can hold. Of `main` its parameters must tell the types.
     """
     chosen = module.attrs.get("entries")
     if isinstance(chosen, tuple):
@@ -38,9 +46,37 @@ def entry_names(module: Module) -> tuple[str, ...]:
         name
         for name, function in module.functions.items()
         if name not in module.library
-        and not any(isinstance(p, TypeVar) for p in function.type_params)
-        and (name == "main" or all(is_hostable(p.type_annotation) for p in function.params))
+        and (
+            not told_type_params(function)
+            if name == "main"
+            else not any(isinstance(p, TypeVar) for p in function.type_params)
+            and all(is_hostable(p.type_annotation) for p in function.params)
+        )
     )
+
+
+def told_type_params(function: Function) -> tuple[TypeVar, ...]:
+    """Return the type parameters of kind Type that arguments tell. Others may stand for any type:
+    there are no values of them.
+    """
+    types = [p.type_annotation or p.checked_type for p in function.params]
+    inside = {t for type_ in types if type_ is not None for t in type_walk(type_)}
+    return tuple(p for p in function.type_params if isinstance(p, TypeVar) and p in inside)
+
+
+def without_untold(function: Function) -> Function:
+    """Return a function without the type parameters that no argument tells: `()` is as good."""
+    told = told_type_params(function)
+    known: dict[TypeParam, Type | Dim] = {}
+    for param in function.type_params:
+        if isinstance(param, TypeVar) and param not in told:
+            known[param] = UNIT
+    if not known:
+        return function
+    left = tuple(p for p in function.type_params if p not in known)
+    fixed = substitute_types(replace(function, type_params=left), known)
+    assert isinstance(fixed, Function)
+    return replace(fixed, checked_type=None)
 
 
 def is_hostable(type_: Type | None) -> bool:

@@ -6,22 +6,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from relayvm.base.diagnostics import RelayError, error
-from relayvm.base.dims import Dim, DimVar
+from relayvm.base.dims import Dim, DimVar, symbol
 from relayvm.base.source import Source
 from relayvm.base.target import Target
 from relayvm.compiler.analysis.operand_values import check_operand_values
 from relayvm.compiler.analysis.tensor_sizes import check_sizes
 from relayvm.compiler.analysis.variables import check_variables
-from relayvm.compiler.entries import entry_names
+from relayvm.compiler.entries import entry_names, told_type_params
 from relayvm.compiler.passes import run_passes
 from relayvm.compiler.transforms.eta_expand import wrap_bound_generics
 from relayvm.compiler.transforms.instantiate import needs_uniform
 from relayvm.ir.expr import Attrs, Call, Function, GlobalVar, Var
 from relayvm.ir.module import Module
 from relayvm.ir.parser import parse_type
-from relayvm.ir.types import FuncType, TupleType, Type, TypeParam, TypeVar
+from relayvm.ir.types import UNIT, FuncType, ShapeArg, TupleType, Type, TypeParam, TypeVar
 from relayvm.ir.verify import verify_names
-from relayvm.ir.visit import substitute_in_type, type_walk
+from relayvm.ir.visit import substitute_in_type
 from relayvm.kernels.schedules.machine import dot_kind
 
 
@@ -99,7 +99,7 @@ def _is_polymorphic_main(module: Module) -> bool:
     """Tell whether the program has a `main` that no host can call, and names no entries itself."""
     main = module.functions.get("main")
     own = main is not None and "main" not in module.library and "entries" not in module.attrs
-    return own and main is not None and bool(_type_params(main))
+    return own and main is not None and bool(told_type_params(main))
 
 
 def _no_entry(module: Module) -> RelayError:
@@ -113,17 +113,10 @@ def _no_entry(module: Module) -> RelayError:
 
 
 def _polymorphic(name: str, function: Function, params: Sequence[TypeVar]) -> RelayError:
-    """Return the error for an entry with type parameters; one that no operand tells is named."""
-    kind = function.checked_type
-    types = kind.arg_types if isinstance(kind, FuncType) else ()
-    told = {t for given in types for t in type_walk(given)}
-    open_ = [p for p in params if p not in told]
+    """Return the error for an entry with type parameters."""
     example = f"{name}[{', '.join('int32' for _ in params)}]"
     message = f"`@{name}` has type parameters and nothing says which to compile it for"
     way = f"name an instance: `entries=[{example!r}]`"
-    if open_:
-        message = f"`@{name}` is polymorphic in `{open_[0].name}`, which no operand determines"
-        way = f"leave `{open_[0].name}` out, or {way}"
     return error("polymorphic-entry", message, function.span, help=way)
 
 
@@ -137,6 +130,9 @@ def _entry(module: Module, name: str) -> tuple[Module, str]:
     function = module[stem]
     params = _type_params(function)
     if not bracket:
+        if params and not told_type_params(function):
+            units: dict[TypeVar, Type] = dict.fromkeys(params, UNIT)
+            return _with_instance(module, stem, function, units)
         if params:
             example = f"{name}[{', '.join('int32' for _ in params)}]"
             message = f"`@{name}` has type parameters; name an instance as entry: `{example}`"
@@ -146,10 +142,17 @@ def _entry(module: Module, name: str) -> tuple[Module, str]:
     if len(args) != len(params):
         message = f"`@{stem}` has {len(params)} type parameters, `{name}` gives {len(args)}"
         raise error("polymorphic-entry", message, function.span)
-    own = f"{stem}_entry"
+    return _with_instance(module, stem, function, dict(zip(params, args)))
+
+
+def _with_instance(
+    module: Module, name: str, function: Function, values: dict[TypeVar, Type]
+) -> tuple[Module, str]:
+    """Return the module with an instance of a function, and the name of it."""
+    own = f"{name}_entry"
     while own in module.functions:
         own += "_"
-    wrapper = _instance(stem, function, dict(zip(params, args)))
+    wrapper = _instance(name, function, values)
     return module.with_functions({**module.functions, own: wrapper}), own
 
 
@@ -173,11 +176,13 @@ def _instance(name: str, function: Function, values: dict[TypeVar, Type]) -> Fun
     )
     shapes = tuple(p for p in function.type_params if isinstance(p, DimVar))
     callee = GlobalVar(name, span=function.span, checked_type=FuncType(args, result))
-    given = tuple(values[p] for p in function.type_params if isinstance(p, TypeVar))
+    given = tuple(
+        values[p] if isinstance(p, TypeVar) else ShapeArg(symbol(p)) for p in function.type_params
+    )
     body = Call(
         callee,
         params,
-        type_args=given if not shapes else (),
+        type_args=given,
         span=function.span,
         checked_type=result,
     )

@@ -70,8 +70,7 @@ def test_an_entry_without_its_type_arguments_says_how_to_write_them() -> None:
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        ("main[m](%l: List[int32])", "`@main` is polymorphic in `m`, which no operand determines"),
-        ("main[A, m](%l: A)", "`@main` is polymorphic in `m`, which no operand determines"),
+        ("main[A, m](%l: A)", "`@main` has type parameters and nothing says which"),
         ("main[A](%l: A)", "`@main` has type parameters and nothing says which"),
     ],
 )
@@ -81,6 +80,24 @@ def test_a_polymorphic_main_beside_another_entry_is_refused(head: str, message: 
         relayvm.compile(relayvm.parse(text))
     assert caught.value.code == "polymorphic-entry"
     assert relayvm.compile(relayvm.parse(text), entries=["other"]).entries == ("other",)
+
+
+@pytest.mark.parametrize("opt_level", [0, 3])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def @main[T](%x: Tensor[(2), float32]) { %x }",
+        "def @main[T, n: ShapeVar](%x: Tensor[(2), float32]) { %x }",
+        "def @main[T, n](%x: Tensor[(n), float32]) -> Tensor[(n), float32] { %x }",
+        "def @main[T](%x: Tensor[(2), float32]) { %x }\n"
+        "def @other(%x: Tensor[(2), float32]) { @main[int32](%x) }",
+        "def @main[T](%x: Tensor[(2), float32]) { let %l: List[T] = Nil; %x }",
+    ],
+)
+def test_a_type_parameter_that_no_argument_tells_needs_no_type(text: str, opt_level: int) -> None:
+    exe = relayvm.compile(relayvm.parse(text), opt_level=opt_level)
+    x = np.ones(2, np.float32)
+    np.testing.assert_array_equal(relayvm.VirtualMachine(exe).run(x), x)
 
 
 def test_a_size_that_a_constant_fixes_is_fixed_for_all_parameters() -> None:

@@ -120,6 +120,21 @@ def test_a_polymorphic_function_runs_on_what_is_given(kind: str) -> None:
     assert result[0] == result[1] == 4
 
 
+def test_a_type_parameter_that_no_argument_tells_needs_no_type(kind: str) -> None:
+    text = """
+    type B[n: ShapeVar] { B(Tensor[(n), float32]) }
+    def @make(%x: Tensor[(2), float32]) -> B[2] { B(%x) }
+    def @main[T, U, m](%b: B[m], %y: U) -> (List[T], Tensor[(m), float32], U) {
+      match (%b) { B(%x) => (Nil, %x, %y) }
+    }
+    """
+    mod = relay.fromtext(text)
+    executor = relay.create_executor(kind, mod=mod)
+    given = executor.evaluate(mod.get_global_var("make"))(np.ones(2, np.float32))
+    empty, x, y = executor.evaluate()(given, np.int32(3))
+    assert (empty.name_hint, x.numpy().tolist(), int(y.numpy())) == ("Nil", [1, 1], 3)
+
+
 def test_values_of_data_types_are_constructor_values(kind: str) -> None:
     call = program(kind)
     items = call("main")(3)

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.diagnostics import error, quantity
+from relayvm.base.dims import DimVar
 from relayvm.base.dtypes import dtype_of
+from relayvm.compiler.entries import without_untold
 from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import IncompleteType, TensorType, TupleType, Type, TypeVar
@@ -75,11 +77,17 @@ class Entry:
         typed = replace(
             function, params=params, body=substitute(function.body, old_new), checked_type=None
         )
-        module = self.module.with_functions({**self.module.functions, self.name: typed})
+        functions = {**self.module.functions, self.name: typed}
+        module = self.module.with_functions(functions)
         if not any(isinstance(p, TypeVar) for p in function.type_params):
             return Entry(module, self.name)
+        if (closed := without_untold(typed)) is not typed:
+            own = next(n for n in _entry_names() if n not in functions)
+            return Entry(module.with_functions({**functions, own: closed}), own).closed_over(types)
         fresh = tuple(Var(p.name, t or p.type_annotation) for p, t in zip(params, types))
-        return entry_of(module, Function(fresh, Call(GlobalVar(self.name), fresh)))
+        sizes = tuple(p for p in function.type_params if isinstance(p, DimVar))
+        call = Call(GlobalVar(self.name), fresh)
+        return entry_of(module, Function(fresh, call, type_params=sizes))
 
 
 def _is_open(param: Var) -> bool:
