@@ -12,7 +12,7 @@ import pytest
 
 import relayvm
 from relayvm.base.diagnostics import RelayError
-from relayvm.base.dtypes import DTYPES
+from relayvm.base.dtypes import DTYPES, dtype_of
 from relayvm.ir.build import call, const, function, tuple_, var
 from relayvm.ir.equal import structural_equal
 from relayvm.ir.expr import Attrs, Constant
@@ -88,13 +88,45 @@ def test_saving_where_nothing_can_be_written_is_an_error(tmp_path):
 
 
 def test_the_safetensors_package_reads_our_files_and_we_read_its(tmp_path):
-    package = pytest.importorskip("safetensors.numpy")
-    write_tensors(tmp_path / "ours", arrays())
-    package.save_file(arrays(), tmp_path / "theirs", metadata={"made": "here"})
-    for read in (package.load_file(tmp_path / "ours"), read_tensors(tmp_path / "theirs")):
-        for name, data in arrays().items():
-            assert read[name].dtype == data.dtype and read[name].shape == data.shape
-            assert read[name].tobytes() == data.tobytes()
+    package = pytest.importorskip("safetensors.numpy", reason="`make peers` installs it")
+    whole = {str(d) for d in DTYPES if d.is_bool or d.bits >= 8}
+    known = {name: a for name, a in arrays().items() if name.rpartition("_")[0] in whole}
+    write_tensors(tmp_path / "ours", known)
+    # Its own arrays are left out: numpy has no dtypes for some of them.
+    rows = dict(package.deserialize((tmp_path / "ours").read_bytes()))
+    package.save_file(known, tmp_path / "theirs", metadata={"made": "here"})
+    read = read_tensors(tmp_path / "theirs")
+    assert rows.keys() == read.keys() == known.keys()
+    for name, data in known.items():
+        assert read[name].dtype == data.dtype
+        assert tuple(rows[name]["shape"]) == read[name].shape == data.shape
+        assert bytes(rows[name]["data"]) == read[name].tobytes() == data.tobytes()
+
+
+def test_files_of_tensors_are_those_of_the_format(tmp_path):
+    header = {
+        "__metadata__": {"made": "elsewhere"},
+        "w": {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 8]},
+        "b": {"dtype": "F8_E5M2FNUZ", "shape": [3], "data_offsets": [8, 11]},
+        "none": {"dtype": "I64", "shape": [0], "data_offsets": [11, 11]},
+    }
+    content = struct.pack("<2f", 1.5, -2) + b"\x00\x40\xbf"
+    for row in ({}, header):  # a header may end at any byte
+        text = json.dumps(header | row, indent=len(row)).encode()
+        (tmp_path / "t").write_bytes(len(text).to_bytes(8, "little") + text + content)
+        read = read_tensors(tmp_path / "t")
+        assert list(read) == ["w", "b", "none"] and read["w"].tolist() == [[1.5, -2.0]]
+        assert read["b"].tobytes() == content[8:] and read["b"].dtype.name == "float8_e5m2fnuz"
+        assert read["none"].dtype == np.int64 and read["none"].shape == (0,)
+
+
+def test_tensors_of_bytes_that_have_a_name_by_now_are_read_by_the_old_one(tmp_path):
+    write_tensors(tmp_path / "t", {"a": np.zeros(1, dtype_of("float8_e4m3fnuz").numpy)})
+    whole = (tmp_path / "t").read_bytes()
+    assert b'"F8_E4M3FNUZ"' in whole
+    text = whole[8:-1].replace(b"F8_E4M3FNUZ", b"FLOAT8_E4M3FNUZ_BYTES")
+    (tmp_path / "t").write_bytes(len(text).to_bytes(8, "little") + text + whole[-1:])
+    assert read_tensors(tmp_path / "t")["a"].dtype.name == "float8_e4m3fnuz"
 
 
 def test_tensors_are_aligned_and_read_only(tmp_path):

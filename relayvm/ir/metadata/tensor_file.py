@@ -20,14 +20,17 @@ from relayvm.base.dtypes import BFLOAT16, BY_NAME, COMPUTED, STORED, DType, dtyp
 
 _KINDS = {"bool": "BOOL", "int": "I", "uint": "U", "float": "F"}
 _NAMES = {d: _KINDS[d.kind] + ("" if d.is_bool else str(d.bits)) for d in COMPUTED}
+# The format has no names for some, of which each element takes a byte.
+_OWN_NAMES = {f"{d.name.upper()}_BYTES": d for d in STORED}
 _NAMES |= {
     BFLOAT16: "BF16",
-    # The format has no names for most of them, of which each element takes a byte.
-    **{d: f"{d.name.upper()}_BYTES" for d in STORED},
+    **{dtype: name for name, dtype in _OWN_NAMES.items()},
     BY_NAME["float8_e4m3fn"]: "F8_E4M3",
     BY_NAME["float8_e5m2"]: "F8_E5M2",
+    BY_NAME["float8_e4m3fnuz"]: "F8_E4M3FNUZ",
+    BY_NAME["float8_e5m2fnuz"]: "F8_E5M2FNUZ",
 }
-_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+_DTYPES = {**_OWN_NAMES, **{name: dtype for dtype, name in _NAMES.items()}}
 
 
 def little_endian(data: np.ndarray) -> bytes:
