@@ -16,7 +16,6 @@ QUICK = ["--benchmark-only", "--benchmark-min-rounds=1", "--benchmark-max-time=0
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(p.name for p in (ROOT / "bench").glob("test_*.py")))
 def test_benchmarks_run(name: str) -> None:
-    pytest.importorskip("pytest_benchmark")
     command = [sys.executable, "-m", "pytest", "-q", *QUICK, f"bench/{name}"]
     # Inside a worker of pytest-xdist benchmarks would turn themselves off.
     settings = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
