@@ -6,12 +6,16 @@ import pytest
 
 import relayvm
 from relayvm.base.diagnostics import RelayError
+from relayvm.base.dtypes import dtype_of
 from relayvm.compiler.analysis import variables
 from relayvm.compiler.autodiff import first_order_gradient, gradient
 from relayvm.compiler.infer_types import infer_types, needs_check
 from relayvm.compiler.inference import unify
 from relayvm.compiler.passes import PASSES, run_passes
 from relayvm.compiler.to_python import to_python
+from relayvm.compiler.transforms.size_casts import SizeCasts
+from relayvm.ir.expr import Tuple, Var
+from relayvm.ir.module import Module
 from relayvm.ir.types import TensorType, TupleType, Type
 from relayvm.ir.visit import post_order
 
@@ -75,6 +79,27 @@ def test_python_that_checks_each_size_is_refused() -> None:
     text = f"def @main{types}](%x: {LAST}, %y: Tensor[(n), float32]) {{ %y }}"
     with pytest.raises(RelayError, match="too-large-type"):
         to_python(infer_types(relayvm.parse(text)))
+
+
+def nested(size: int, levels: int, width: int) -> Type:
+    """Return a type of tuples, each of `width` fields of the one inside."""
+    kind: Type = TensorType((size,), dtype_of("float32"))
+    for _ in range(levels):
+        kind = TupleType((kind,) * width)
+    return kind
+
+
+def test_values_of_other_sizes_that_would_be_made_of_each_part_are_refused() -> None:
+    value = Var("v", nested(3, LEVELS, 2))
+    with pytest.raises(RelayError, match="too-large-type"):
+        SizeCasts(Module({}), set()).run(value, nested(3, LEVELS, 2), nested(4, LEVELS, 2))
+
+
+def test_values_of_other_sizes_are_made_anew_from_far_inside() -> None:
+    casts, kind = SizeCasts(Module({}), set()), nested(3, 10_000, 1)
+    value = Var("v", kind)
+    assert isinstance(casts.run(value, kind, nested(4, 10_000, 1)), Tuple)
+    assert casts.run(value, kind, nested(3, 10_000, 1)) is value
 
 
 def test_gradients_of_each_part_are_refused() -> None:
