@@ -81,6 +81,7 @@ def _portable(
         request.outputs,
         tuple(variable for variable, _, _ in request.dim_sources),
         request.strided,
+        lower.joined_sizes(request.inputs, request.strided, request.checks),
     )
     sources = tuple(DimSource(operand, axis) for _, operand, axis in request.dim_sources)
     cache = kernel_cache()

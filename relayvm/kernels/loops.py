@@ -446,7 +446,11 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A kernel: operands (inputs, then outputs, as in `args`), dims and phases in ABI order."""
+    """A kernel: operands (inputs, then outputs, as in `args`), dims and phases in ABI order.
+
+    `joined` holds sizes broadcast at run time that no axis and no loop has, `select(m == 1, 8, m)`:
+    what is joined with a number extends to it, and the loop over it has the number alone.
+    """
 
     name: str
     dims: tuple[str, ...]
@@ -454,6 +458,7 @@ class Nest:
     scratch: tuple[Buffer, ...]
     phases: tuple[Phase, ...]
     private: tuple[Buffer, ...] = ()
+    joined: tuple[Expr, ...] = ()
 
     @property
     def inputs(self) -> tuple[Buffer, ...]:

@@ -24,6 +24,8 @@ from relayvm.base.abi import (
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import (
     Dim,
+    DimExpr,
+    DimTerm,
     DimVar,
     dim_add,
     dim_broadcast,
@@ -74,7 +76,8 @@ from relayvm.kernels.schedules.reduction import serial
 class Computation:
     """What one kernel computes: its inputs (placeholders), outputs and dim variables in ABI order.
 
-    `strided` holds the numbers of inputs that are reached through strides.
+    `strided` holds the numbers of inputs that are reached through strides, `joined` sizes with the
+    numbers to which they may be broadcast at run time.
     """
 
     name: str
@@ -82,6 +85,22 @@ class Computation:
     outputs: tuple[Tensor, ...]
     dim_vars: tuple[DimVar, ...] = ()
     strided: frozenset[int] = frozenset()
+    joined: tuple[tuple[Dim, int], ...] = ()
+
+
+def joined_sizes(
+    inputs: tuple[Tensor, ...], strided: frozenset[int], checks: tuple[DimCheck, ...]
+) -> tuple[tuple[Dim, int], ...]:
+    """Return what checks join with a number, of the sizes that strided inputs have."""
+    sizes = {d for number in strided for d in inputs[number].shape}
+    found: dict[tuple[Dim, int], None] = {}
+    for check in checks:
+        match check.a:
+            case DimExpr(((((DimTerm("broadcast", a, b), 1),), 1),)):
+                for size, whole in ((a, b), (b, a)):
+                    if isinstance(whole, int) and whole > 1 and size in sizes:
+                        found[size, whole] = None
+    return tuple(found)
 
 
 def distinct_outputs(computation: Computation) -> tuple[Tensor, ...]:
@@ -118,6 +137,7 @@ class Skeleton:
     operands: tuple[n.Buffer, ...]
     scratch: list[n.Buffer]
     outputs: tuple[Tensor, ...]
+    joined: tuple[n.Expr, ...] = ()
     private: list[n.Buffer] = field(default_factory=list)
 
 
@@ -133,15 +153,21 @@ def skeleton(
         operands.append(_buffer(context, f"in{number}", tensor, "input", access))
     for number, tensor in enumerate(outputs):
         operands.append(_buffer(context, f"out{number}", tensor, "output", _access(tensor)))
+    joined = tuple(_joined(context, size, whole) for size, whole in computation.joined)
     if computation.strided:
-        context.broadcast_along(topological(outputs))
+        context.broadcast_along(topological(outputs), joined)
     chosen = plan(outputs, forced, partial(moves_all, context))
     scratch: list[n.Buffer] = []
     for tensor in chosen.kept:
         if tensor not in context.buffers:
             name = f"tmp{len(scratch)}"
             scratch.append(_buffer(context, name, tensor, "scratch", Access.DENSE))
-    return Skeleton(context, chosen.stages, tuple(operands), scratch, outputs)
+    return Skeleton(context, chosen.stages, tuple(operands), scratch, outputs, joined)
+
+
+def _joined(context: Context, size: Dim, whole: int) -> n.Expr:
+    own = context.dim(size)
+    return n.select(n.call("equal", own, n.const(1)), n.const(whole), own)
 
 
 def _buffer(context: Context, name: str, tensor: Tensor, role: str, access: Access) -> n.Buffer:
@@ -167,7 +193,8 @@ def finish(name: str, parts: Skeleton, phases: list[n.Phase]) -> n.Nest:
     """Return the nest, every access of it proved or checked."""
     dims = tuple(parts.context.dims.values())
     scratch, private = tuple(parts.scratch), tuple(parts.private)
-    return ensure_bounds(n.Nest(name, dims, parts.operands, scratch, tuple(phases), private))
+    nest = n.Nest(name, dims, parts.operands, scratch, tuple(phases), private, parts.joined)
+    return ensure_bounds(nest)
 
 
 def naive_phase(context: Context, tensor: Tensor) -> n.Phase:

@@ -138,6 +138,11 @@ class _Parser:
                 self.dims += (self._dim_name(),)
         while self.peek() in n.ROLES:
             self._buffer()
+        joined: tuple[n.Expr, ...] = ()
+        if self.take("joined"):
+            joined = (self.expr(),)
+            while self.take(","):
+                joined += (self.expr(),)
         phases = []
         while self.take("phase"):
             phases.append(self._phase())
@@ -148,7 +153,7 @@ class _Parser:
         operands = tuple(b for b in buffers if b.role in ("input", "output"))
         scratch = tuple(b for b in buffers if b.role == "scratch")
         private = tuple(b for b in buffers if b.role == "private")
-        return n.Nest(name, self.dims, operands, scratch, tuple(phases), private)
+        return n.Nest(name, self.dims, operands, scratch, tuple(phases), private, joined)
 
     def _dim_name(self) -> str:
         self.expect("$")

@@ -19,6 +19,8 @@ def print_nest(nest: n.Nest) -> str:
         shape = ", ".join(print_expr(e) for e in buffer.shape)
         access = "" if buffer.access is Access.DENSE else f" {buffer.access.name.lower()}"
         lines.append(f"  {buffer.role} {buffer.name}: {buffer.dtype}[{shape}]{access}")
+    if nest.joined:
+        lines.append("  joined " + ", ".join(print_expr(e) for e in nest.joined))
     for phase in nest.phases:
         chain = f" chain {print_expr(phase.chain)}" if phase.chain != n.const(1) else ""
         lines.append(f"  phase {phase.var.name} < {print_expr(phase.extent)}{chain} {{")

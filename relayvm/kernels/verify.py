@@ -9,7 +9,7 @@ from relayvm.base.abi import Access
 from relayvm.base.diagnostics import assert_never, error
 from relayvm.base.dtypes import BOOL, FLOAT64, INT32, INT64, UINT64
 from relayvm.kernels import loops as n
-from relayvm.kernels.index.bounds import ensure_bounds, is_size, nest_broadcasts
+from relayvm.kernels.index.bounds import broadcast_extents, ensure_bounds, is_size, nest_broadcasts
 from relayvm.kernels.index.prover import Prover
 from relayvm.kernels.scalar_ops import SCALAR_OPS
 
@@ -50,6 +50,9 @@ class _Verifier:
         self.require(roles == sorted(roles), "inputs must come before outputs")
         for buffer in self.buffers.values():
             self._buffer(buffer)
+        for size in self.nest.joined:
+            self._size(size, "a joined size")
+            self.require(bool(broadcast_extents([size])), "a joined size is no broadcast")
         broadcasts = nest_broadcasts(self.nest)
         for phase in self.nest.phases:
             self._size(phase.extent, f"the extent of phase `{phase.var.name}`")

@@ -18,7 +18,7 @@ def load_broadcast(tensor: Tensor, shape: Sequence[Dim], index: Index) -> Scalar
 
     An axis that may turn out to have size 1 only at run time is read at the full index where the
     tensor is an operand of the kernel, which is then passed strided, and the size of the result is
-    a broadcast of its own; otherwise the index is clipped, which is right in any case.
+    a number or a broadcast of its own; otherwise the index is clipped, which is right in any case.
     """
     skipped = len(shape) - tensor.rank
     places: list[ScalarExpr | int] = []
@@ -37,7 +37,10 @@ def _reaches(tensor: Tensor, extent: Dim, whole: Dim) -> bool:
     """Return whether an axis of size `extent` can be read at any index below `whole`."""
     if dims_equal(extent, whole) is True:
         return True
-    return is_placeholder(tensor) and is_broadcast_of(whole, extent)
+    if not is_placeholder(tensor):
+        return False
+    # The rule of the operator lets only 1 and the number itself pass.
+    return (isinstance(whole, int) and whole > 1) or is_broadcast_of(whole, extent)
 
 
 def is_placeholder(tensor: Tensor) -> bool:

@@ -10,11 +10,12 @@ from dataclasses import replace
 
 from relayvm.base.abi import Access, Direction, KernelSignature, Operand
 from relayvm.base.diagnostics import error, quantity
-from relayvm.base.dims import Dim, DimExpr, DimTerm, DimVar, dim_substitute, symbol
+from relayvm.base.dims import Dim, DimExpr, DimTerm, DimVar
 from relayvm.kernels.index.bounds import nest_broadcasts
 from relayvm.kernels.loops import Buffer, Expr, Nest
 from relayvm.kernels.lower import expr_dim, memory_layout
 from relayvm.kernels.printer import print_expr
+from relayvm.kernels.stored import decode_dim, encode_dim
 
 
 def check_contract(nest: Nest, signature: KernelSignature) -> None:
@@ -118,10 +119,12 @@ def _may_share(signature: KernelSignature, pair: tuple[int, int]) -> bool:
 
 def signature_text(signature: KernelSignature) -> str:
     """Return a signature as text that depends on no name of a dim variable."""
-    names = {v: symbol(DimVar(f"d{k}")) for k, v in enumerate(signature.dim_vars)}
+    numbers = {v: k for k, v in enumerate(signature.dim_vars)}
+    names = [DimVar(f"d{k}") for k in range(len(numbers))]
 
     def dims(values: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        return tuple(dim_substitute(d, names) for d in values)
+        # As they are: `broadcast(m, 8)`, which a check compares with 8, must not become 8.
+        return tuple(decode_dim(encode_dim(d, numbers), names) for d in values)
 
     operands = tuple(replace(o, dims=dims(o.dims)) for o in signature.operands)
     checks = tuple((*dims((c.a, c.b)), c.what) for c in signature.checks)

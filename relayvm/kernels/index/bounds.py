@@ -57,7 +57,7 @@ def nest_broadcasts(nest: Nest) -> tuple[Select, ...]:
     """Return the sizes broadcast at run time to which an axis or a loop of the nest extends."""
     if not any(b.access is Access.STRIDED for b in nest.operands):
         return ()
-    sizes = [e for b in nest.buffers for e in b.shape]
+    sizes = [*nest.joined, *(e for b in nest.buffers for e in b.shape)]
     for phase in nest.phases:
         sizes += (phase.extent, phase.chain)
         sizes += _sizes_in(phase.body)

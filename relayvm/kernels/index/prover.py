@@ -380,11 +380,17 @@ class Prover:
         """A strided axis may be indexed as far as any axis it broadcasts to.
 
         Any size that is broadcast from its own is such an axis: what checks the operands of the
-        kernel lets no sizes pass that do not agree with it.
+        kernel lets no sizes pass that do not agree with it. So is a number in it that is not 1: the
+        axis has that size or 1.
         """
         key = (frozenset(value.items()), extent)
         if key not in self._below:
-            ends = [end for end in self.broadcasts if any(extent == d for d in _parts(end))]
+            ends = [
+                e
+                for end in self.broadcasts
+                if extent in broadcast_parts(end)
+                for e in _reached(end)
+            ]
             low = poly_add({(): -1}, value, -1)
             goals = [poly_add(polynomial(end), low) for end in (*ends, reach(extent))]
             self._below[key] = self._shown_by_search(*goals)
@@ -658,11 +664,19 @@ def variables_in(expr: Expr) -> frozenset[Var]:
 
 
 @lru_cache(maxsize=1 << 10)
-def _parts(end: Expr) -> tuple[Expr, ...]:
+def broadcast_parts(end: Expr) -> tuple[Expr, ...]:
     """Return the sizes that a broadcast one is made of, and itself."""
     if isinstance(end, Select):
-        return (end, *_parts(end.a), *_parts(end.b))
+        return (end, *broadcast_parts(end.a), *broadcast_parts(end.b))
     return (end,)
+
+
+@lru_cache(maxsize=1 << 10)
+def _reached(end: Expr) -> tuple[Expr, ...]:
+    """Return what sizes with a part in a broadcast one are, unless they are 1: the size itself, and
+    each number in it but 1.
+    """
+    return (end, *(e for e in broadcast_parts(end) if isinstance(e, Const) and e.value != 1))
 
 
 def _is_natural(atom: Expr) -> bool:

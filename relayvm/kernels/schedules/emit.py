@@ -107,10 +107,10 @@ class Context:
             return indices
         return tuple(s.sub(i, window[k]) if k in window else i for k, i in enumerate(indices))
 
-    def broadcast_along(self, tensors: Iterable[c.Tensor]) -> None:
-        """Know the sizes that the axes of tensors are broadcast to."""
+    def broadcast_along(self, tensors: Iterable[c.Tensor], joined: Iterable[n.Expr] = ()) -> None:
+        """Know the sizes that the axes of tensors are broadcast to, and those that are joined."""
         dims = dict.fromkeys(d for t in tensors for d in t.shape)
-        self.broadcasts = broadcast_extents(self.dim(d) for d in dims)
+        self.broadcasts = broadcast_extents((*joined, *(self.dim(d) for d in dims)))
 
     def dim(self, dim: Dim) -> n.Expr:
         """Return a dim as an index expression: each time the same one, which compares fast."""

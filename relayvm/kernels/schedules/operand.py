@@ -12,6 +12,7 @@ from relayvm.base.dtypes import INT8, INT32, UINT8
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
+from relayvm.kernels.index.prover import broadcast_parts
 from relayvm.kernels.lower import Computation, dim_names
 from relayvm.kernels.schedules.elementwise import is_small
 from relayvm.kernels.schedules.emit import (
@@ -312,7 +313,7 @@ class _Rebuild:
         its sign changed where it may be `moved`.
         """
         load = self._load(factor, moved)
-        if load is None or not has_dense_rows(load[0].buffer):
+        if load is None or not has_dense_rows(load[0].buffer, self.context.broadcasts):
             return False
         value, frame = load
         *outer, last = value.indices
@@ -338,14 +339,16 @@ class _Rebuild:
         return value, frame
 
 
-def has_dense_rows(buffer: n.Buffer) -> bool:
-    """Return whether the last axis of a buffer runs along memory, as one of a known size does: only
-    axes of size 1 are broadcast.
+def has_dense_rows(buffer: n.Buffer, broadcasts: tuple[n.Expr, ...]) -> bool:
+    """Return whether the last axis of a buffer runs along memory, as one does that nothing
+    broadcasts: a number, or a size that is in none of `broadcasts`.
     """
     if buffer.access is not Access.STRIDED:
         return buffer.access is Access.DENSE
-    last = buffer.shape[-1] if buffer.shape else None
-    return isinstance(last, n.Const) and last.value != 1
+    last = buffer.shape[-1] if buffer.shape else n.const(1)
+    if isinstance(last, n.Const):
+        return last.value != 1
+    return not any(last in broadcast_parts(end) for end in broadcasts)
 
 
 def _unmoved(value: n.Expr, statements: list[n.Stmt]) -> n.Expr:
