@@ -5,13 +5,14 @@ Negative indices count from the end; one that is outside traps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from relayvm.base.diagnostics import quantity
-from relayvm.base.dims import Dim, dim_add, dim_min, dim_mul
+from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_min, dim_mul
 from relayvm.base.dtypes import INT64, DType
 from relayvm.base.narrow.arrays import is_bfloat16
 from relayvm.base.narrow.bfloat16 import rounded, widened
@@ -19,7 +20,7 @@ from relayvm.base.shapes import ShapeError, bad_index, broadcast_shapes, require
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.kernels.schedules.program import Memory, Writer, copy_work
+from relayvm.kernels.schedules.program import WALKED, Memory, Writer, copy_work
 from relayvm.ops import numeric
 from relayvm.ops.axes import product, require_axis, require_rank
 from relayvm.ops.lines import other_dims
@@ -35,6 +36,10 @@ from relayvm.ops.schema import (
     Tensors,
     require_same_dtype,
 )
+
+# Elements of rows to which a scatter goes at once: of so many columns what it goes to stays in the
+# second cache, and whole rows of so many are moved in lanes.
+BESIDE, IN_LANES = 128, 512
 
 
 def counted(value: ScalarExpr, extent: Dim) -> ScalarExpr:
@@ -65,6 +70,19 @@ def counted_arrays(indices: Sequence[Array], extents: Sequence[int]) -> list[Arr
 def scattered_array(indices: Array, extent: int, axis: int) -> Array:
     """Return indices as loops meet them that go along an axis before they go on."""
     return np.moveaxis(counted_array(np.moveaxis(indices, axis, -1), extent), -1, axis)
+
+
+def _walked_array(indices: Array, extent: int, axis: int) -> Array:
+    """Return indices of `scatter_elements`; raises IndexError for the first that its loops meet."""
+    if axis == indices.ndim - 1:
+        return counted_array(indices, extent)
+    moved = np.moveaxis(indices, axis, -2)
+    *lines, last = moved.shape
+    width = max(1, min(last, BESIDE))
+    parts = -(-last // width)
+    padded = np.pad(moved, [(0, 0)] * len(lines) + [(0, parts * width - last)])
+    counted_array(np.moveaxis(padded.reshape(*lines, parts, width), -2, -3), extent)
+    return counted_array(indices, extent)
 
 
 def _require_within(indices: Dims, data: Dims, axis: int, name: str) -> None:
@@ -322,7 +340,7 @@ def scatter_elements(
 def _(data: Array, indices: Array, updates: Array, *, axis: int, reduction: str) -> Array:
     place = axis % data.ndim
     at: list[Any] = list(np.indices(indices.shape, sparse=True))
-    at[place] = scattered_array(indices, data.shape[place], place)
+    at[place] = _walked_array(indices, data.shape[place], place)
     result = np.array(data)
     scatter_into(result, tuple(np.broadcast_arrays(*at)), updates, reduction)
     return result
@@ -334,16 +352,40 @@ def _(data: Tensor, indices: Tensor, updates: Tensor, *, axis: int, reduction: s
     others, combine = other_dims(indices.shape, place), REDUCTIONS[reduction]
 
     def build(w: Writer, data: Memory, indices: Memory, updates: Memory, result: Memory) -> None:
-        w.copy(data, result)
-        with w.walk_lines(product(others), indices.shape[place]) as (line, k, _):
-            outer = unflattened(line, others)
+        def put(outer: tuple[ScalarExpr, ...], k: ScalarExpr) -> None:
             source = outer[:place] + (k,) + outer[place:]
             at = w.let(counted(indices[source], data.shape[place]))
             target = outer[:place] + (at,) + outer[place:]
             update = updates[source]
             result[target] = combine(result[target], update)
 
+        w.copy(data, result)
+        if place == data.rank - 1:
+            with w.walk_lines(product(others), indices.shape[place]) as (line, k, _):
+                put(unflattened(line, others), k)
+            return
+        size = indices.shape[place]
+        with _walk_rows(w, others, size, BESIDE) as (outer, k, begin, end), w.loop(begin, end) as j:
+            put((*outer, j), k)
+
     return _updated(data, indices, updates, build, product(indices.shape))
+
+
+@contextmanager
+def _walk_rows(
+    w: Writer, others: Dims, size: Dim, most: int
+) -> Iterator[tuple[tuple[ScalarExpr, ...], ScalarExpr, ScalarExpr, ScalarExpr]]:
+    """Run the body for each i below `size`, in order, and for `most` places of the last of `others`
+    at once, which lie side by side: with those of the other axes, i, and where they begin and end.
+    """
+    last = others[-1]
+    parts = dim_floordiv(dim_add(last, most - 1), most)
+    lines = (*others[:-1], parts)
+    with w.walk_lines(product(lines), size, block=WALKED // most) as (line, i, _):
+        *outer, part = unflattened(line, lines)
+        begin = w.let(part * most)
+        end = w.let(te.scalar("minimum", begin + most, te.dim(last)))
+        yield tuple(outer), i, begin, end
 
 
 def _updated(
@@ -418,13 +460,23 @@ def _(data: Tensor, indices: Tensor, updates: Tensor, *, mode: str) -> Tensor:
     rest, walked, combine = data.shape[count:], indices.shape[1:], REDUCTIONS[mode]
 
     def build(w: Writer, data: Memory, indices: Memory, updates: Memory, result: Memory) -> None:
-        w.copy(data, result)
-        with w.walk_lines(product(rest), product(walked)) as (flat, column, _):
-            inner, outer = unflattened(flat, rest), unflattened(column, walked)
+        def targets(outer: tuple[ScalarExpr, ...]) -> tuple[ScalarExpr, ...]:
             chosen = (indices[(te.dim(k),) + outer] for k in range(count))
-            places = tuple(w.let(counted(v, data.shape[k])) for k, v in enumerate(chosen))
-            update = updates[outer + inner]
-            result[places + inner] = combine(result[places + inner], update)
+            return tuple(w.let(counted(v, data.shape[k])) for k, v in enumerate(chosen))
+
+        def put(source: tuple[ScalarExpr, ...], target: tuple[ScalarExpr, ...]) -> None:
+            result[target] = combine(result[target], updates[source])
+
+        w.copy(data, result)
+        if not rest:
+            with w.walk(product(walked)) as (column, _):
+                outer = unflattened(column, walked)
+                put(outer, targets(outer))
+            return
+        with _walk_rows(w, rest, product(walked), IN_LANES) as (inner, column, begin, end):
+            outer = unflattened(column, walked)
+            source, target = outer + inner, targets(outer) + inner
+            w.vectors(begin, end, lambda j: put((*source, j), (*target, j)))
 
     return _updated(data, indices, updates, build, product(updates.shape))
 
