@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dims import Dim, dim_add, dim_max, dim_min, dim_sub
+from relayvm.base.dims import Dim, dim_add, dim_max, dim_min, dim_mul, dim_sub
 from relayvm.base.dtypes import INT64, DType, dtype_of, number_of
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
+from relayvm.kernels.schedules.program import Memory, Writer, copy_work
 from relayvm.ops import numeric
-from relayvm.ops.axes import require_axis, require_rank
+from relayvm.ops.axes import product, require_axis, require_rank
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
+from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import AnyTensor, Dims, Integer, SameDtype, like, require_same_dtype
 
 
@@ -114,7 +116,7 @@ def _band_place(i: tuple[ScalarExpr, ...], matrix: Dims, band: _Band) -> tuple[S
     return (*i[:-2], te.index(row, diagonals[-2], "clip"), column)
 
 
-@operator("matrix_set_diag", fusion=Fusion.INJECTIVE)
+@operator("matrix_set_diag", fusion=Fusion.OPAQUE)
 def matrix_set_diag(
     input: AnyTensor,
     diagonal: SameDtype,
@@ -158,13 +160,24 @@ def _(input: Array, diagonal: Array, **attrs: Any) -> Array:
 @like(matrix_set_diag.rule)
 def _(input: Tensor, diagonal: Tensor, **attrs: Any) -> Tensor:
     band = _Band(**attrs)
+    *outer, rows, columns = input.shape
+    lines = (*outer, band.k2 - band.k1 + 1)
 
-    def element(*i: ScalarExpr) -> ScalarExpr:
-        distance = i[-1] - i[-2]
-        inside = te.scalar("logical_and", distance >= band.k1, distance <= band.k2)
-        return te.select(inside, diagonal[_band_place(i, input.shape, band)], input[i])
+    def build(w: Writer, input: Memory, diagonal: Memory, result: Memory) -> None:
+        w.copy(input, result)
+        with w.phase(product(lines)) as line:
+            *at, number = unflattened(line, lines)
+            distance = w.let(band.k2 - number)
+            right, down = (te.scalar("maximum", d, 0) for d in (distance, 0 - distance))
+            length = te.scalar("minimum", te.dim(columns) - right, te.dim(rows) - down)
+            with w.loop(0, w.let(length)) as k:
+                row, column = te.index(k + down, rows, "clip"), te.index(k + right, columns, "clip")
+                place = (*at, row, column)
+                result[place] = diagonal[_band_place(place, input.shape, band)]
 
-    return te.compute(input.shape, element, "matrix_set_diag")
+    work = dim_add(copy_work(input.shape), dim_mul(product(diagonal.shape), 8))
+    results = [(input.shape, input.dtype)]
+    return te.program(results, [input, diagonal], build, work, in_place=((0, 0),))[0]
 
 
 @operator("matrix_set_diag_grad", fusion=Fusion.REDUCTION)
