@@ -39,6 +39,7 @@ LEFT_OUT = {
     "random.multinomial": "a sample is found in one go",
     "vision.roi_align": REGION,
     "vision.roi_align_grad": REGION,
+    "vision.roi_align_pick": REGION,
     "vision.all_class_non_max_suppression": "what was chosen of one class is copied in one go",
     "vision.get_valid_counts": BOX,
     "vision.multibox_transform_loc": BOX,
