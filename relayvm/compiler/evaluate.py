@@ -365,7 +365,7 @@ class _Run:
         try:
             if code.checked:
                 self.check_rule(code, args, attrs, node)
-            value = code.operator.apply("numpy", *args, **attrs)
+            value = code.operator.meaning(args, attrs)
         except ShapeError as reason:
             code_of_trap = "bad-value" if reason.code == "bad-value" else "run-time-shape"
             message = named_trap(code.operator.name, reason.message)

@@ -310,10 +310,38 @@ class Operator(Op):
     def evaluate(self, args: Sequence[Any], attrs: Mapping[str, AttrValue]) -> ArrayOrTuple:
         """Return the meaning of a call on numpy arrays; it never shares memory with `args`."""
         with np.errstate(all="ignore"):
-            result = self.apply("numpy", *args, **self.complete_attrs(attrs))
+            result = self.meaning(args, self.complete_attrs(attrs))
         if isinstance(result, tuple):
             return tuple(_own(r, args) for r in result)
         return _own(result, args)
+
+    def meaning(self, args: Sequence[Any], attrs: Mapping[str, Any]) -> ArrayOrTuple:
+        """Return what `.numpy` gives with all attributes; it may share memory with `args`.
+
+        What gives no element looks at no value that could end a run.
+        """
+        if self.value_traps or self.value_operands:
+            empty = self._empty_result(args, attrs)
+            if empty is not None:
+                return empty
+        result: ArrayOrTuple = self.apply("numpy", *args, **attrs)
+        return result
+
+    def _empty_result(
+        self, args: Sequence[Any], attrs: Mapping[str, AttrValue]
+    ) -> ArrayOrTuple | None:
+        """Return the results where none has an element, else None."""
+        if self.is_data_dependent:
+            result = self.value_type(args, attrs)
+        else:
+            result = self.result_type(list(map(_type_of_value, args)), attrs)
+        arrays = []
+        for tensor in result.fields if isinstance(result, TupleType) else (result,):
+            if not isinstance(tensor, TensorType) or 0 not in tensor.shape:
+                return None
+            shape = tuple(d for d in tensor.shape if isinstance(d, int))
+            arrays.append(np.zeros(shape, tensor.dtype.numpy))
+        return tuple(arrays) if isinstance(result, TupleType) else arrays[0]
 
     def lower(
         self, tensors: Sequence[Any], attrs: Mapping[str, AttrValue], dims: Sequence[Dim] = ()
@@ -405,6 +433,13 @@ def _type_of_operand(operand: Any) -> Type:
         return TensorType(operand.shape, dtype_of(operand.dtype))
     assert isinstance(operand, (TensorType, TupleType))
     return operand
+
+
+def _type_of_value(value: Any) -> Type:
+    if isinstance(value, tuple):
+        return TupleType(tuple(map(_type_of_value, value)))
+    array = np.asarray(value)
+    return TensorType(array.shape, dtype_of(array.dtype))
 
 
 def _own(result: Any, args: Sequence[Any]) -> np.ndarray:

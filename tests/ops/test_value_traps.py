@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -325,3 +326,58 @@ def test_values_that_leave_no_axes_are_looked_at_too(call: str, count: int) -> N
     with pytest.raises(Trap) as raised:
         machine.run(np.ones((2, 3), np.float32), places)
     assert raised.value.code == "bad-value"
+
+
+def emptied(case: Case) -> Iterator[Case]:
+    """Yield a case with one of its sizes 0, wherever that stands, or one axis of one operand."""
+
+    def part(shape: Any, change: Callable[[int, int], int]) -> Any:
+        if isinstance(shape, list):
+            return [part(s, change) for s in shape]
+        return tuple(change(axis, size) for axis, size in enumerate(shape))
+
+    flat = [s for shape in case.shapes for s in (shape if isinstance(shape, list) else [shape])]
+    for gone in sorted({size for shape in flat for size in shape}):
+
+        def zero(_: int, size: int, gone: int = gone) -> int:
+            return 0 if size == gone else size
+
+        yield replace(case, shapes=tuple(part(shape, zero) for shape in case.shapes))
+    for k, shape in enumerate(case.shapes):
+        for at in range(0 if isinstance(shape, list) else len(shape)):
+            own = part(shape, lambda axis, size, at=at: 0 if axis == at else size)
+            yield replace(case, shapes=(*case.shapes[:k], own, *case.shapes[k + 1 :]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(n for n in ASKED if OPS[n].value_traps))
+def test_what_gives_no_element_looks_at_no_value(name: str) -> None:
+    for case in emptied(CASES[name][0]):
+        args = list(operands(case, "float32", 100))
+        try:
+            result = OPS[name].result_type(list(map(type_of, args)), case.attrs)
+        except ShapeError:
+            continue
+        fields = result.fields if isinstance(result, TupleType) else (result,)
+        if not all(isinstance(t, TensorType) and 0 in t.shape for t in fields):
+            continue
+        for who, run in meanings(name, case, args):
+            found = outcome(run)
+            assert [(shape, dtype) for shape, dtype, _ in found] == [
+                (t.shape, t.dtype.numpy) for t in fields if isinstance(t, TensorType)
+            ], who
+
+
+def test_sizes_that_are_found_to_be_0_leave_values_alone() -> None:
+    text = """def @main(%g: Tensor[(?, ?, 1, 1), float32], %x: Tensor[(?, ?, 4, 4), float32],
+  %r: Tensor[(?, 5), float32]) {
+    vision.roi_pool_grad(%g, %x, %r, pooled_size=[1, 1], spatial_scale=1f)
+}"""
+    executable = relayvm.compile(relayvm.parse(text))
+    rois = np.full((2, 5), 9, np.float32)
+    for engine in ("interpreter", "jit"):
+        machine = relayvm.VirtualMachine(executable, engine=engine)
+        found = machine.run(np.ones((2, 0, 1, 1), "f4"), np.ones((3, 0, 4, 4), "f4"), rois)
+        assert found.shape == (3, 0, 4, 4)
+        with pytest.raises(Trap):
+            machine.run(np.ones((2, 1, 1, 1), "f4"), np.ones((3, 1, 4, 4), "f4"), rois)

@@ -26,7 +26,7 @@ OPERATOR_CALL = '''
 def op(name, *operands, **attrs):
     """Return what an operator of the table gives."""
     row = OPS[name]
-    return _arrays(row.apply("numpy", *map(_arrays, operands), **row.complete_attrs(attrs)))
+    return _arrays(row.meaning(list(map(_arrays, operands)), row.complete_attrs(attrs)))
 
 
 def _arrays(value):

@@ -34,6 +34,8 @@ def is_fixed(signature: KernelSignature, given: int) -> bool:
         return False
     if not all(_is_plain(operand) for operand in signature.operands):
         return False
+    if not any(prod(_dims(output)) for output in signature.outputs):
+        return False  # it is not run at all
     # Of other sizes, a tensor would be a view of what is reused, or changed while it may be needed.
     inputs, outputs = signature.inputs, signature.outputs
     pairs = _reused(signature, given).items()

@@ -15,6 +15,7 @@ typedef struct kernel_run {
     const uint16_t *inputs, *outputs; /* registers */
     uint32_t given;
     uint32_t reused; /* inputs whose tensor became an output */
+    bool gives;      /* whether any output has an element */
     rvm_tensor **results;
 } kernel_run;
 
@@ -225,6 +226,7 @@ static int32_t make_outputs(rvm_machine *m, kernel_run *run) {
         if (operand->access == RVM_ACCESS_SCALAR) {
             m->kernel_slots[i] = 0;
             m->kernel_args[i] = &m->kernel_slots[i];
+            run->gives = true;
             continue;
         }
         for (unsigned axis = 0; axis < operand->rank; axis++) {
@@ -236,6 +238,7 @@ static int32_t make_outputs(rvm_machine *m, kernel_run *run) {
         if (!tensor_count_elements(operand->rank, dims, operand->dtype, &elements)) {
             return dim_trap(m, run, RVM_TRAP_SIZE_OVERFLOW);
         }
+        run->gives |= elements > 0;
         run->results[o] = make_output(m, run, i, dims, elements);
         if (!run->results[o]) {
             return trap_out_of_memory(m);
@@ -406,6 +409,7 @@ int32_t kernel_call(rvm_machine *m, const rvm_kernel *kernel, uint32_t given, co
     run.outputs = outputs + 1;
     run.given = given;
     run.reused = 0;
+    run.gives = false;
     run.results = m->kernel_results;
     for (uint32_t o = 0; o < kernel->num_outputs; o++) {
         run.results[o] = NULL;
@@ -413,8 +417,10 @@ int32_t kernel_call(rvm_machine *m, const rvm_kernel *kernel, uint32_t given, co
     int32_t trap = take_inputs(m, &run);
     trap = trap ? trap : check_sizes(m, &run);
     trap = trap ? trap : make_outputs(m, &run);
-    trap = trap ? trap : need_memories(m, &run);
-    trap = trap ? trap : run_phases(m, &run);
+    if (run.gives) { /* what gives no element looks at no value */
+        trap = trap ? trap : need_memories(m, &run);
+        trap = trap ? trap : run_phases(m, &run);
+    }
     drop_given(m, &run);
     for (uint32_t o = 0; o < kernel->num_outputs; o++) {
         const rvm_operand *operand = &kernel->operands[kernel->num_inputs + o];
