@@ -75,7 +75,7 @@ fuzz: $(BUILT) $(TOOLS)  ## long runs of the fuzzers
 bench: $(BUILT) $(TOOLS)  ## benchmarks; ratios to named peers where these are installed
 	$(BIN)/python -m pytest --benchmark-only bench
 
-peers: $(READY)  ## install PyTorch and ONNX Runtime to compare with, and a cross compiler for tests of AArch64
+peers: $(READY)  ## install PyTorch, ONNX Runtime and safetensors to compare with, and a cross compiler for tests of AArch64
 	$(PIP) install --no-build-isolation --editable '.[peers,cross]'
 
 docs: generate  ## generated reference pages
