@@ -1,4 +1,4 @@
-"""What shape rules share: axes, ranks and products of dims."""
+"""What shape rules share: axes, ranks, products of dims, and least attributes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ def require_rank(tensor: TensorType, least: int, most: int, what: str) -> None:
         f"at least {least}" if most == 99 else f"{least} to {most}" if least < most else str(least)
     )
     raise ShapeError(f"{what} must have rank {wanted}, got {tensor.rank}")
+
+
+def require_least(name: str, attribute: str, value: float, least: int = 1) -> None:
+    """Raise ShapeError `bad-attribute` unless an attribute of operator `name` is so much; NaN is
+    not.
+    """
+    if not value >= least:
+        message = f"`{attribute}` of `{name}` must be at least {least}, got {value}"
+        raise ShapeError(message, "bad-attribute")
 
 
 def require_axis(axis: int, rank: int, what: str = "axis") -> int:

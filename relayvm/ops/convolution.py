@@ -14,7 +14,7 @@ from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, Type
 from relayvm.kernels.compute import Tensor
 from relayvm.ops import bilinear
-from relayvm.ops.axes import product, require_rank, sizes_of
+from relayvm.ops.axes import product, require_least, require_rank, sizes_of
 from relayvm.ops.bilinear import Plan
 from relayvm.ops.layouts import SPATIAL, data_layout, kernel_layout
 from relayvm.ops.numeric import Array
@@ -32,8 +32,7 @@ NO_PADDING: dict[int, Ints] = {1: (0, 0), 2: (0, 0), 3: (0, 0, 0)}
 def plan_of(name: str, spatial: int, attrs: Attributes) -> Plan:
     """Return the convolution that attributes describe; raises ShapeError `bad-attribute`."""
     groups = attrs["groups"]
-    if groups < 1:
-        raise ShapeError(f"`groups` of `{name}` must be at least 1, got {groups}", "bad-attribute")
+    require_least(name, "groups", groups)
     data = data_layout(attrs["data_layout"], spatial, f"`data_layout` of `{name}`")
     given = attrs["out_layout"]
     return Plan(

@@ -11,11 +11,11 @@ import numpy as np
 
 from relayvm.base.dims import Dim, dim_floordiv, dim_mod, dim_mul
 from relayvm.base.dtypes import DType, dtype_of
-from relayvm.base.shapes import ShapeError, require_equal
+from relayvm.base.shapes import require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.ops.axes import product, require_rank, sizes_of
+from relayvm.ops.axes import product, require_least, require_rank, sizes_of
 from relayvm.ops.bilinear import Plan
 from relayvm.ops.convolution import (
     plan_of,
@@ -69,9 +69,7 @@ def deformable_conv2d(
     x, o = plan.data.canonical(data.shape), plan.data.canonical(offset.shape)
     w = plan.weight.canonical(weight.shape)
     require_channels(_NAME, groups, x[1], w)
-    if deformable_groups < 1:
-        message = f"`deformable_groups` of `{_NAME}` must be at least 1, got {deformable_groups}"
-        raise ShapeError(message, "bad-attribute")
+    require_least(_NAME, "deformable_groups", deformable_groups)
     what = f"channels of `data` of `{_NAME}` modulo `deformable_groups`, and 0,"
     require_equal(dim_mod(x[1], deformable_groups), 0, what)
     out = w[0]

@@ -15,7 +15,7 @@ from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.kernels.schedules.program import Cell, Memory, Writer
-from relayvm.ops.axes import require_rank
+from relayvm.ops.axes import require_least, require_rank
 from relayvm.ops.boxes import BOXES, ArrayChoice, Choice, Rule, ordered
 from relayvm.ops.formulas import ARRAYS, SCALARS
 from relayvm.ops.loads import wide
@@ -307,12 +307,8 @@ def regular_non_max_suppression(
         ("max_detections", max_detections),
         ("num_classes", num_classes),
     ):
-        if value < 1:
-            message = f"`{attribute}` of `{name}` must be at least 1, got {value}"
-            raise ShapeError(message, "bad-attribute")
-    if not iou_threshold >= 0:
-        message = f"`iou_threshold` of `{name}` must be at least 0, got {iou_threshold}"
-        raise ShapeError(message, "bad-attribute")
+        require_least(name, attribute, value)
+    require_least(name, "iou_threshold", iou_threshold, 0)
     if isinstance(classes, int) and classes < num_classes:
         there = quantity(classes, "class", "classes")
         message = f"`num_classes` of `{name}` is {num_classes}, of {there} in `scores`"

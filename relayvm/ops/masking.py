@@ -16,7 +16,7 @@ from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.kernels.schedules.program import Memory, Writer, copy_work
 from relayvm.ops import numeric
-from relayvm.ops.axes import product, require_axis, require_rank
+from relayvm.ops.axes import product, require_axis, require_least, require_rank
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reshaping import unflattened
@@ -304,8 +304,7 @@ def one_hot(
     >>> one_hot(%i, %a, %b, depth=3)
     [[1, 0, 0], [0, 0, 1]]
     """
-    if depth < 0:
-        raise ShapeError(f"`depth` of `one_hot` must be at least 0, got {depth}", "bad-attribute")
+    require_least("one_hot", "depth", depth, 0)
     return one_hot_type(indices, on_value, off_value, depth, axis, dtype)
 
 

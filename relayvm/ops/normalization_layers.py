@@ -12,7 +12,7 @@ from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.ops.axes import product, require_axes, require_axis, require_rank
+from relayvm.ops.axes import product, require_axes, require_axis, require_least, require_rank
 from relayvm.ops.loads import Index, load_wide, wide
 from relayvm.ops.normalization import spread_along, widened
 from relayvm.ops.numeric import Array, mean_of
@@ -298,9 +298,7 @@ def group_norm(
     [[-1, 1, -1, 1]]
     """
     place = _channel_axis("nn.group_norm", axis, data.rank)
-    if num_groups < 1:
-        message = f"`num_groups` of `nn.group_norm` must be at least 1, got {num_groups}"
-        raise ShapeError(message, "bad-attribute")
+    require_least("nn.group_norm", "num_groups", num_groups)
     what = "channels of `nn.group_norm` modulo `num_groups`, and 0,"
     require_equal(dim_mod(data.shape[place], num_groups), 0, what)
     _require_vectors("nn.group_norm", data.shape[place], gamma=gamma, beta=beta)

@@ -14,7 +14,7 @@ from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import Tensor
 from relayvm.kernels.schedules.program import Memory, Writer
-from relayvm.ops.axes import product, require_rank
+from relayvm.ops.axes import product, require_least, require_rank
 from relayvm.ops.boxes import BOXES, ArrayChoice, Choice, Rule
 from relayvm.ops.formulas import ARRAYS, SCALARS, Reading
 from relayvm.ops.loads import wide
@@ -83,12 +83,8 @@ def proposal(
         ("feature_stride", feature_stride),
         ("rpn_post_nms_top_n", rpn_post_nms_top_n),
     ):
-        if value < 1:
-            message = f"`{attribute}` of `{_NAME}` must be at least 1, got {value}"
-            raise ShapeError(message, "bad-attribute")
-    if not threshold >= 0:
-        message = f"`threshold` of `{_NAME}` must be at least 0, got {threshold}"
-        raise ShapeError(message, "bad-attribute")
+        require_least(_NAME, attribute, value)
+    require_least(_NAME, "threshold", threshold, 0)
     batch, _, rows, columns = cls_prob.shape
     anchors = len(scales) * len(ratios)
     for operand, tensor, shape in (

@@ -15,7 +15,7 @@ from relayvm.kernels import compute as te
 from relayvm.kernels.compute import Tensor
 from relayvm.kernels.schedules.program import Memory, Writer
 from relayvm.ops import threefry
-from relayvm.ops.axes import product, require_known, require_rank, sizes_of
+from relayvm.ops.axes import product, require_known, require_least, require_rank, sizes_of
 from relayvm.ops.formulas import ARRAYS, SCALARS, Reading
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
@@ -295,9 +295,7 @@ def multinomial(key: AnyTensor, probs: Numeric, *, num_samples: int = 1) -> Tupl
     """
     _require_key(key, "random.multinomial")
     require_rank(probs, 1, 99, "`probs` of `random.multinomial`")
-    if num_samples < 0:
-        message = f"`num_samples` of `random.multinomial` must be at least 0, got {num_samples}"
-        raise ShapeError(message, "bad-attribute")
+    require_least("random.multinomial", "num_samples", num_samples, 0)
     return TupleType((_KEY, TensorType((*probs.shape[:-1], num_samples), INT32)))
 
 

@@ -14,7 +14,7 @@ from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.kernels.schedules.program import Memory, Writer
-from relayvm.ops.axes import product, require_rank
+from relayvm.ops.axes import product, require_least, require_rank
 from relayvm.ops.formulas import ARRAYS, SCALARS, Reading
 from relayvm.ops.layouts import Layout, data_layout
 from relayvm.ops.loads import wide
@@ -417,9 +417,7 @@ def yolo_reorg(data: Numeric, *, stride: int = 1) -> TensorType:
     [[[[1, 2]], [[3, 4]], [[5, 6]], [[7, 8]]]]
     """
     require_rank(data, 4, 4, f"`data` of `{_REORG}`")
-    if stride < 1:
-        message = f"`stride` of `{_REORG}` must be at least 1, got {stride}"
-        raise ShapeError(message, "bad-attribute")
+    require_least(_REORG, "stride", stride)
     n, c, rows, columns = data.shape
     for what, size, by in (
         ("channels", c, stride * stride),

@@ -24,7 +24,7 @@ from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.ops import numeric
-from relayvm.ops.axes import product, require_axes, require_axis, require_rank
+from relayvm.ops.axes import product, require_axes, require_axis, require_least, require_rank
 from relayvm.ops.loads import Index, load_wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
@@ -151,9 +151,7 @@ def repeat(data: AnyTensor, *, repeats: int, axis: int | None = None) -> TensorT
     >>> repeat(%x, repeats=2, axis=0)
     [1, 1, 2, 2]
     """
-    if repeats < 0:
-        message = f"`repeats` of `repeat` must be at least 0, got {repeats}"
-        raise ShapeError(message, "bad-attribute")
+    require_least("repeat", "repeats", repeats, 0)
     if axis is None:
         return TensorType((dim_mul(product(data.shape), repeats),), data.dtype)
     place = require_axis(axis, data.rank)

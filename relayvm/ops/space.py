@@ -12,7 +12,7 @@ from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
-from relayvm.ops.axes import product, require_axis, require_rank
+from relayvm.ops.axes import product, require_axis, require_least, require_rank
 from relayvm.ops.layouts import Layout, data_layout
 from relayvm.ops.loads import Index
 from relayvm.ops.numeric import Array
@@ -60,9 +60,7 @@ def _checked(name: str, data: TensorType, block: int, layout: str, mode: str) ->
     if mode not in ("DCR", "CRD"):
         message = f'`mode` of `{name}` must be "DCR" or "CRD", got "{mode}"'
         raise ShapeError(message, "bad-attribute")
-    if block < 1:
-        message = f"`block_size` of `{name}` must be at least 1, got {block}"
-        raise ShapeError(message, "bad-attribute")
+    require_least(name, "block_size", block)
     read = data_layout(layout, 2, f"`layout` of `{name}`")
     require_rank(data, 4, 4, f"`data` of `{name}`")
     return read

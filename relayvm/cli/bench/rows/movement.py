@@ -12,6 +12,12 @@ def _permuted(axes: tuple[int, ...], shape: tuple[Size, ...], dtype: str = "floa
     return Row("transpose", text, ((dtype, shape),), peer, note)
 
 
+def _taken(axis: int, note: str) -> Row:
+    text = f'take(%a, %b, axis={axis}, mode="clip")'
+    operands = (SQUARE, ("int64:side", ("side",)))
+    return Row("take", text, operands, lambda t, x, i: t.index_select(x, axis, i), note)
+
+
 MOVEMENT = (
     _permuted((1, 0), ("side", "side")),
     _permuted((1, 0), ("side", "side"), "int8"),
@@ -22,20 +28,8 @@ MOVEMENT = (
     _permuted((0, 3, 1, 2), (1, "image", 32, 64)),
     _permuted((0, 2, 1), (4, "half", "half")),
     _permuted((2, 1, 0), ("image", 64, 32)),
-    Row(
-        "take",
-        'take(%a, %b, axis=0, mode="clip")',
-        (SQUARE, ("int64:side", ("side",))),
-        lambda t, x, i: t.index_select(x, 0, i),
-        "rows",
-    ),
-    Row(
-        "take",
-        'take(%a, %b, axis=1, mode="clip")',
-        (SQUARE, ("int64:side", ("side",))),
-        lambda t, x, i: t.index_select(x, 1, i),
-        "columns",
-    ),
+    _taken(0, "rows"),
+    _taken(1, "columns"),
     Row(
         "take",
         'take(%a, %b, mode="clip")',

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.cli.bench.rows.row import IMAGE, VOLUME, Row, shaped
+from relayvm.cli.bench.rows.row import IMAGE, SQUARE, VOLUME, Operand, Row, shaped
 
 _BYTES = ("int8:100", ("side", "side"))
 _PLANES = ("int8:100", (1, 64, "image", 32))
@@ -125,6 +125,11 @@ def _joined(name: str, peer: str) -> Row:
     return Row(f"qnn.{name}", f"qnn.{name}(%a, %b, {_FLAT})", (_BYTES, _BYTES), compute)
 
 
+def _transformed(operand: Operand, note: str) -> Row:
+    compute = lambda t, x, y: t.fft.fft(t.complex(x, y))  # noqa: E731
+    return Row("dft", "dft(%a, %b)", (operand, operand), compute, note)
+
+
 VISION = (
     _sampled("bilinear"),
     _sampled("bilinear", "border"),
@@ -188,27 +193,9 @@ VISION = (
     shaped("vision.yolo_reorg", "stride=2", None, IMAGE),
 )
 SIGNALS = (
-    Row(
-        "dft",
-        "dft(%a, %b)",
-        (("float32", ("side", "side")), ("float32", ("side", "side"))),
-        lambda t, x, y: t.fft.fft(t.complex(x, y)),
-        "rows",
-    ),
-    Row(
-        "dft",
-        "dft(%a, %b)",
-        (("float32", ("planes", 1024)), ("float32", ("planes", 1024))),
-        lambda t, x, y: t.fft.fft(t.complex(x, y)),
-        "1024",
-    ),
-    Row(
-        "dft",
-        "dft(%a, %b)",
-        (("float32", ("planes", 1000)), ("float32", ("planes", 1000))),
-        lambda t, x, y: t.fft.fft(t.complex(x, y)),
-        "1000",
-    ),
+    _transformed(SQUARE, "rows"),
+    _transformed(("float32", ("planes", 1024)), "1024"),
+    _transformed(("float32", ("planes", 1000)), "1000"),
     Row(
         "stft",
         "stft(%a, %b, n_fft=256, hop_length=64, win_length=256)",
