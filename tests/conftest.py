@@ -24,6 +24,45 @@ settings.register_profile("long", max_examples=5000, **COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
+# Files that take long, the longest first. `make test` hands out whole files, and these before all
+# others: one that is begun last keeps a core busy while the others have nothing left.
+LONGEST = (
+    "ops/test_operators_on_the_machine.py",
+    "kernels/test_operator_schedules.py",
+    "stress/test_variants.py",
+    "packaging/test_benchmarks.py",
+    "ops/test_every_operator.py",
+    "packaging/test_without_compiler.py",
+    "packaging/test_c_library.py",
+    "fuzz/test_loader_fuzz.py",
+    "kernels/test_schedule.py",
+    "property/test_machine.py",
+    "property/test_passes_keep_meaning.py",
+    "ops/test_long_rounds.py",
+    "ops/test_region_gradients.py",
+    "kernels/test_generated_nests.py",
+    "property/test_special_values.py",
+    "property/test_effects.py",
+    "property/test_programs.py",
+    "fuzz/test_parser_fuzz.py",
+    "property/test_compiled_programs.py",
+    "kernels/test_joins.py",
+    "kernels/test_contraction_bits.py",
+    "compiler/test_doubling_types.py",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # pytest-xdist would begin with the files of most tests, however little these take.
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    place = {f"tests/{name}": k for k, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONGEST)))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden",

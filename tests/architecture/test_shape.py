@@ -67,3 +67,14 @@ def test_the_size_of_the_project_is_reported(capsys: pytest.CaptureFixture[str])
             lines = sum(len(p.read_text().splitlines()) for p in paths)
             print(f"\n  {name}: {len(paths)} files, {lines:,} lines", end="")
     assert PYTHON and C
+
+
+def test_files_that_begin_first_are_there() -> None:
+    tests = PACKAGE.parent / "tests"
+    (named,) = (
+        ast.literal_eval(node.value)
+        for node in ast.parse((tests / "conftest.py").read_text()).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LONGEST"
+    )
+    assert [n for n in named if not (tests / n).is_file()] == []
+    assert len(set(named)) == len(named)
