@@ -26,11 +26,9 @@ MOST = 25_000_000
 
 ENTRIES = "a row of a sparse matrix is added up in one go, and so are as many rows of a dense one"
 REGION = "an element of the result is one go: all parts of the data that belong to it"
-PASS = "a pass takes as many steps for an element as its factor of the length"
 WINDOW = "an element of the result is one go: all of a window"
 BOX = "a box is one go, with all its numbers"
 LEFT_OUT = {
-    "dft": PASS,
     "image.dilation2d_change": WINDOW,
     "image.dilation2d_grad": WINDOW,
     "nn.sparse_conv2d": ENTRIES,
