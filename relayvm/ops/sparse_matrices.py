@@ -7,16 +7,17 @@ traps.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from relayvm.base.dims import Dim, dim_add, dim_max, dim_mul, dim_sub
+from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_max, dim_mul, dim_sub
 from relayvm.base.dtypes import INT64
 from relayvm.base.shapes import ShapeError, bad_index, require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
-from relayvm.kernels.compute import Tensor
+from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.kernels.schedules.program import Memory, Writer
 from relayvm.ops.axes import product, require_rank
 from relayvm.ops.loads import wide
@@ -26,6 +27,11 @@ from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import AnyTensor, Dims, Integer, Numeric, SameDtype
 
 ROWS_WALKED = 1 << 10  # rows that are walked before a run can be ended
+# So many lines of a dense matrix are summed for all rows before the next: they stay in the cache.
+LINES = 256
+# What of a matrix is turned in one round: so many rows, and few columns, as what they become may
+# lie in one set of the cache.
+COLUMNS_TURNED, ROWS_TURNED = 4, 1 << 12
 
 
 def _require_rows(data: TensorType, indices: TensorType, indptr: TensorType, name: str) -> Dim:
@@ -110,6 +116,27 @@ def _(
     return result.T if sparse_lhs else result
 
 
+def _turn(w: Writer, source: Memory, target: Memory) -> None:
+    """Give a matrix the elements of another transposed."""
+    rows, columns = source.shape
+    blocks = tuple(_parts(d, most) for d, most in ((columns, COLUMNS_TURNED), (rows, ROWS_TURNED)))
+    with w.phase(product(blocks)) as number:
+        column, row = unflattened(number, blocks)
+        with _part(w, row, rows, ROWS_TURNED) as i, _part(w, column, columns, COLUMNS_TURNED) as j:
+            target[j, i] = source[i, j]
+
+
+def _parts(size: Dim, most: int) -> Dim:
+    return dim_floordiv(dim_add(size, most - 1), most)
+
+
+@contextmanager
+def _part(w: Writer, number: ScalarExpr, size: Dim, most: int) -> Iterator[ScalarExpr]:
+    begin = w.let(number * most)
+    with w.loop(begin, w.let(te.scalar("minimum", begin + most, te.dim(size)))) as i:
+        yield i
+
+
 @sparse_dense.compute
 def _(
     dense_data: Tensor,
@@ -128,24 +155,36 @@ def _(
     def build(
         w: Writer, dense: Memory, data: Memory, indices: Memory, indptr: Memory, out: Memory
     ) -> None:
-        with w.phase(product(shape)) as flat:
-            at = unflattened(flat, shape)
-            row, line = at if sparse_lhs else at[::-1]
+        # Rows of the dense matrix are lanes: in memory they lie side by side.
+        turned = w.scratch((extent, count), dense_data.dtype)
+        _turn(w, dense, turned)
+        sums = out if sparse_lhs else w.scratch((rows, count), dense_data.dtype)
+        parts = (_parts(count, LINES), rows)
+        with w.phase(product(parts)) as number:
+            part, row = unflattened(number, parts)
             block = row // te.dim(height)
             begin, end = (te.cast(indptr[block + k], INT64) for k in (0, 1))
-            found = w.cell(te.const(0, total))
-            with w.loop(begin, end) as entry:
-                k = w.let(te.index(entry, entries))
-                first = w.let(te.cast(indices[k], INT64) * width)
-                with w.loop(0, width) as inner:
-                    x = dense[line, te.index(first + inner, extent)]
-                    place = (k, row % te.dim(height), inner)[: 3 if data.rank == 3 else 1]
-                    weight = te.cast(data[place], total)
-                    found.value = found.value + te.cast(x, total) * weight
-            out[at] = te.cast(found.value, dense_data.dtype)
+
+            def step(line: ScalarExpr) -> None:
+                found = w.cell(te.const(0, total))
+                with w.loop(begin, end) as entry:
+                    k = w.let(te.index(entry, entries))
+                    first = w.let(te.cast(indices[k], INT64) * width)
+                    with w.loop(0, width) as inner:
+                        x = turned[te.index(first + inner, extent), line]
+                        place = (k, row % te.dim(height), inner)[: 3 if data.rank == 3 else 1]
+                        weight = te.cast(data[place], total)
+                        found.value = found.value + te.cast(x, total) * weight
+                sums[row, line] = te.cast(found.value, dense_data.dtype)
+
+            first_line = w.let(part * LINES)
+            w.vectors(first_line, te.scalar("minimum", first_line + LINES, te.dim(count)), step)
+        if not sparse_lhs:
+            _turn(w, sums, out)
 
     inputs = [dense_data, sparse_data, sparse_indices, sparse_indptr]
-    work = dim_add(product(shape), dim_mul(dim_mul(count, product(sparse_data.shape)), 4))
+    moved = dim_add(dim_mul(product(shape), 2), product(dense_data.shape))
+    work = dim_add(moved, dim_mul(dim_mul(count, product(sparse_data.shape)), 4))
     return te.program([(shape, dense_data.dtype)], inputs, build, work, "sparse_dense")[0]
 
 
