@@ -165,12 +165,12 @@ def _(input: Tensor, diagonal: Tensor, **attrs: Any) -> Tensor:
 
     def build(w: Writer, input: Memory, diagonal: Memory, result: Memory) -> None:
         w.copy(input, result)
-        with w.phase(product(lines)) as line:
+        with w.parts(product(lines), band.shape(input.shape)[-1]) as (line, begin, end):
             *at, number = unflattened(line, lines)
             distance = w.let(band.k2 - number)
             right, down = (te.scalar("maximum", d, 0) for d in (distance, 0 - distance))
             length = te.scalar("minimum", te.dim(columns) - right, te.dim(rows) - down)
-            with w.loop(0, w.let(length)) as k:
+            with w.loop(begin, w.let(te.scalar("minimum", length, end))) as k:
                 row, column = te.index(k + down, rows, "clip"), te.index(k + right, columns, "clip")
                 place = (*at, row, column)
                 result[place] = diagonal[_band_place(place, input.shape, band)]
