@@ -27,14 +27,29 @@ nest @total {
     unroll l0 = 0 to 1 {
       acc0[l0] = broadcast(float32(0.0), 16)
     }
-    let e0 = (floor_divide($n, 16) * 16)
-    for k0 = 0 to e0 step 16 {
+    let e0 = (floor_divide($n, 64) * 64)
+    for k0 = 0 to e0 step 64 {
       let x0 = in0[k0]:16
-      acc0[0] = (x0 + acc0[0])
+      let x1 = in0[(k0 + 16)]:16
+      let x2 = in0[(k0 + 32)]:16
+      let x3 = in0[(k0 + 48)]:16
+      acc0[0] = ((x3 + (x2 + (x1 + x0))) + acc0[0])
     }
-    if less(e0, $n) {
-      let x1 = in0[e0]:16?mask(($n - e0), 16)
-      acc0[0] = select(mask(($n - e0), 16), (x1 + acc0[0]), acc0[0])
+    tile some0: float32 x 16 [1]
+    unroll l1 = 0 to 1 {
+      some0[l1] = broadcast(float32(0.0), 16)
+    }
+    let e1 = (floor_divide($n, 16) * 16)
+    for k1 = e0 to e1 step 16 {
+      let x4 = in0[k1]:16
+      some0[0] = (x4 + some0[0])
+    }
+    if less(e1, $n) {
+      let x5 = in0[e1]:16?mask(($n - e1), 16)
+      some0[0] = select(mask(($n - e1), 16), (x5 + some0[0]), some0[0])
+    }
+    unroll l2 = 0 to 1 {
+      acc0[l2] = (some0[l2] + acc0[l2])
     }
     let v0 = tree(add, acc0[0])
     out0[] = v0
@@ -70,7 +85,7 @@ def test_naive_nests_read_back_and_keep_the_rules(family):
     ("old", "new", "message"),
     [
         ("in0[k0]:16", "in0[k0]:3", "expected a power of two up to 64, found `3`"),
-        ("$n - e0", "$m - e0", "expected a dim of the nest, found `m`"),
+        ("$n - e1", "$m - e1", "expected a dim of the nest, found `m`"),
         ("tree(add", "tree(divide", "expected an operator of a tree, found `divide`"),
         (
             "+ acc0[0])",

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relayvm.base.dtypes import BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, DType
+from relayvm.base.dtypes import (
+    BOOL,
+    FLOAT32,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    NARROW,
+    UINT8,
+    UINT16,
+    DType,
+)
 from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
@@ -77,6 +88,8 @@ def _part_size(reduction: c.ArgReduce) -> int:
 
 def _value_dtype(reduction: c.ArgReduce) -> DType:
     dtype = reduction.body.dtype
+    if dtype in NARROW:
+        return FLOAT32
     return UINT8 if dtype.is_bool else dtype
 
 

@@ -28,7 +28,7 @@ from relayvm.kernels.schedules.contraction import (
 from relayvm.kernels.schedules.elementwise import is_small
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter
 from relayvm.kernels.schedules.grid import tile_loops
-from relayvm.kernels.schedules.partials import Partials, advanced
+from relayvm.kernels.schedules.partials import Partials, after
 from relayvm.kernels.schedules.plan import Stage
 from relayvm.kernels.schedules.reduction import Rule, rule_of
 
@@ -77,7 +77,7 @@ class ColumnTiling(Tiling):
         for number, record in enumerate(records):
             k = n.Var(f"pk{number}")
             emitter.prover.add_range(k, n.const(0), self._length(record))
-            advanced(emitter, record, k, n.Var("va", rule_of(record.reduction).dtype, n.LANES))
+            after(emitter, record, k, n.Var("va", rule_of(record.reduction).dtype, n.LANES))
         return Probe(
             tuple(self._length(r) for r in records),
             *seen_memory(emitter.statements, axes),

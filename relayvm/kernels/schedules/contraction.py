@@ -23,7 +23,15 @@ from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, Fr
 from relayvm.kernels.schedules.grid import Ranges, Side, grid_phase, tile_loops
 from relayvm.kernels.schedules.late import Sums, has_costly_epilogue, sums_of
 from relayvm.kernels.schedules.plan import Stage
-from relayvm.kernels.schedules.reduction import Rule, combined, lane_rule, rule_of
+from relayvm.kernels.schedules.reduction import (
+    TOGETHER,
+    Rule,
+    advanced,
+    brought_together,
+    combined,
+    lane_rule,
+    rule_of,
+)
 
 FEW_ROWS = 8
 # Enough columns to share the loads of rows, few enough that small layers have several blocks.
@@ -36,6 +44,8 @@ LONG = 512
 TALL = 6
 # The most operations of one step of a tile; one of a product of matrices has some 300.
 MOST_OPERATIONS = 1600
+# Of longer steps those that come together are not written one by one.
+MOST_TOGETHER = 256
 # Where more rows share the weights, the time to fetch them does not count.
 MANY_ROWS = 64
 # So many runs of one long row, which do not wait for each other.
@@ -552,17 +562,21 @@ class Tiling:
         runs = self._runs(rules, length, len(cells))
         tiles = cleared(emitter, rules, len(cells) * runs)
 
-        def step(k: n.Expr, mask: n.Expr | None, run: int = 0) -> None:
+        def step(
+            k: n.Expr,
+            mask: n.Expr | None,
+            run: int = 0,
+            held: list[n.Tile] | None = None,
+            rounds: int = 1,
+        ) -> None:
             first = len(emitter.statements)
             emitter.share_loads = emitter.decides = True
             for number, cell in enumerate(cells, run):
-                for record, rule, tile in zip(records[cell], rules, tiles):
-                    held = n.TileLoad(tile, n.const(number))
-                    body = record.reduction.body
-                    frame = inside(emitter, record, k, width)
-                    value = combined(emitter, rule, body, frame, held)
+                for record, rule, tile in zip(records[cell], rules, held or tiles):
+                    old = n.TileLoad(tile, n.const(number))
+                    value = _after(emitter, record, rule, k, old, rounds)
                     if mask is not None and rule.group == 1:
-                        value = n.select(mask, value, held)
+                        value = n.select(mask, value, old)
                     emitter.statements.append(n.TileStore(tile, n.const(number), value))
             emitter.run = None
             if mask is None:
@@ -576,7 +590,20 @@ class Tiling:
                     both = (n.TileLoad(tile, n.const(k)) for k in (number, 0))
                     whole = n.TileStore(tile, n.const(0), n.call(rule.op, *both))
                     emitter.statements.append(whole)
-        lane_loop(emitter, length, step, begin, width, whole=True)
+        rest = tiles
+        if any(rule.together > 1 for rule in rules) and not _is_below(length, TOGETHER * width):
+            if len(cells) * self.probe.weight > MOST_TOGETHER:
+                _long_together(emitter, length, rules, tiles, step)
+                return tiles
+            begin = _together(emitter, length, width, step)
+            if begin not in (n.const(0), length):
+                rest = some(emitter, rules, tiles)
+        if begin != length:
+            last = rest
+            lane_loop(
+                emitter, length, lambda k, mask: step(k, mask, 0, last), begin, width, whole=True
+            )
+        add(emitter, rules, rest, tiles)
         return tiles
 
     def _runs(self, rules: list[Rule], length: n.Expr, cells: int) -> int:
@@ -584,8 +611,87 @@ class Tiling:
         most = min(RUNS, _power(self.tile))
         if self.column_axis is not None or cells > 1 or not all(r.is_associative for r in rules):
             return 1
-        short = isinstance(length, n.Const) and int(length.value) < 2 * most * rules[0].width
-        return 1 if short else most
+        return 1 if _is_below(length, 2 * most * rules[0].width) else most
+
+
+def _is_below(length: n.Expr, size: int) -> bool:
+    """Return whether a length is known to be below a size."""
+    return isinstance(length, n.Const) and int(length.value) < size
+
+
+def _after(
+    emitter: Emitter, record: Record, rule: Rule, k: n.Expr, held: n.Expr, rounds: int
+) -> n.Expr:
+    """Return partials after some rounds of elements from position `k` on, or after one more."""
+    body = record.reduction.body
+
+    def one(number: int, acc: n.Expr | None) -> n.Expr:
+        frame = inside(emitter, record, s.add(k, n.const(number * rule.width)), rule.width)
+        return advanced(emitter, rule, body, frame, acc, rule.lanes)
+
+    return one(0, held) if rounds == 1 else brought_together(rule, rounds, held, one)
+
+
+def _together(
+    emitter: Emitter,
+    length: n.Expr,
+    width: int,
+    step: Callable[[n.Expr, n.Expr | None, int, None, int], None],
+) -> n.Expr:
+    """Emit a loop over as many vectors at a time as come together; return where it ends."""
+    size = n.const(TOGETHER * width)
+    end = s.mul(s.floordiv(length, size), size)
+    if end == n.const(0):
+        return end
+    end = emitter.bind(end, "e") if end != length else end
+    k = emitter.context.names.var("k")
+    with emitter.block() as body:
+        emitter.prover.add_range(k, n.const(0), end, TOGETHER * width)
+        step(k, None, 0, None, TOGETHER)
+    emitter.statements.append(n.For(k, n.const(0), end, TOGETHER * width, tuple(body)))
+    return end
+
+
+def _long_together(
+    emitter: Emitter,
+    length: n.Expr,
+    rules: list[Rule],
+    tiles: list[n.Tile],
+    step: Callable[[n.Expr, n.Expr | None, int, list[n.Tile]], None],
+) -> None:
+    """Emit all of the reduced axis, with a loop over the vectors that come together: a long step
+    is not written for each of them.
+    """
+    width = rules[0].width
+    size = n.const(TOGETHER * width)
+    number = emitter.context.names.var("k")
+    count = s.floordiv(s.add(length, n.const(TOGETHER * width - 1)), size)
+    with emitter.block() as body:
+        emitter.prover.add_range(number, n.const(0), count)
+        begin = emitter.bind(s.mul(number, size), "e")
+        end = emitter.bind(s.minimum(s.add(begin, size), length), "e")
+        parts = some(emitter, rules, tiles)
+        lane_loop(emitter, end, lambda k, mask: step(k, mask, 0, parts), begin, width, whole=True)
+        add(emitter, rules, parts, tiles)
+    emitter.statements.append(n.For(number, n.const(0), count, 1, tuple(body)))
+
+
+def some(emitter: Emitter, rules: list[Rule], tiles: list[n.Tile]) -> list[n.Tile]:
+    """Return empty tiles for what comes together, and those that there are of other rules."""
+    return [
+        cleared(emitter, [rule], tile.size, "some")[0] if rule.together > 1 else tile
+        for rule, tile in zip(rules, tiles)
+    ]
+
+
+def add(emitter: Emitter, rules: list[Rule], parts: list[n.Tile], tiles: list[n.Tile]) -> None:
+    """Emit what brings to the partials the elements that came together, in tiles of their own."""
+    for rule, part, tile in zip(rules, parts, tiles):
+        if part is not tile:
+            at = emitter.context.names.var("l")
+            both = n.call(rule.op, n.TileLoad(part, at), n.TileLoad(tile, at))
+            body = (n.TileStore(tile, at, both),)
+            emitter.statements.append(n.For(at, n.const(0), n.const(tile.size), 1, body, "unroll"))
 
 
 def _runs_of_one(
@@ -607,10 +713,10 @@ def _runs_of_one(
     return s.mul(count, n.const(runs * width))
 
 
-def cleared(emitter: Emitter, rules: list[Rule], size: int) -> list[n.Tile]:
+def cleared(emitter: Emitter, rules: list[Rule], size: int, prefix: str = "acc") -> list[n.Tile]:
     """Emit tiles of partials, one a reduction, that hold nothing yet."""
     names = emitter.context.names
-    tiles = [n.Tile(names.fresh("acc"), rule.dtype, rule.lanes, size) for rule in rules]
+    tiles = [n.Tile(names.fresh(prefix), rule.dtype, rule.lanes, size) for rule in rules]
     for rule, tile in zip(rules, tiles):
         lane = names.var("l")
         clear = n.TileStore(tile, lane, n.broadcast(rule.identity, rule.lanes))

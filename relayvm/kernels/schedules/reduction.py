@@ -3,13 +3,16 @@
 The elements, in row-major order of the reduced box, are dealt to 16 partial results in turn
 (element k to partial k mod 16), each partial takes its elements in order, and the partials are
 folded in halves: p[j] op p[j + 8], then p[j] op p[j + 4], and so on. So the order depends on the
-reduced length alone. A sum of float products uses `fma`.
+reduced length alone. A sum of float products uses `fma`. Float sums but those of products of two
+values, and products of all elements, bring four elements of a partial together before they come
+to it.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from relayvm.base.dtypes import (
@@ -43,6 +46,9 @@ _UNROLLED_STATEMENTS = 24
 MOST_WRITTEN = 32
 # So many bytes have the partials of small integers, whose order does not matter.
 MOST_LANES = 64
+# So many elements of a partial come together first: only one operation of four waits for the one
+# before, and partials in memory are loaded and stored once for all four.
+TOGETHER = 4
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,8 @@ class Rule:
 
     A partial takes `group` elements at a time: more than one are small integers, summed by `Dot`,
     as the order of integers does not matter. Those of less than 32 bits have more `lanes` than 16.
+    `together` elements of a partial, the last time what is left, are combined in order, and then
+    with it.
     """
 
     op: str
@@ -59,6 +67,7 @@ class Rule:
     factors: tuple[c.ScalarExpr, c.ScalarExpr] | None
     group: int = 1
     lanes: int = n.LANES
+    together: int = 1
 
     @property
     def width(self) -> int:
@@ -80,14 +89,16 @@ class Rule:
 
 
 def rule_of(reduction: c.Reduce) -> Rule:
-    """Return the rule; float16 and bfloat16 sums and products are accumulated in float32."""
+    """Return the rule; float16 and bfloat16 are accumulated in float32, as are their extremes."""
     kind, dtype = reduction.kind, reduction.dtype
-    acc = FLOAT32 if dtype in NARROW and kind in ("sum", "prod") else dtype
+    acc = FLOAT32 if dtype in NARROW else dtype
     body = reduction.body
     factors = None
     if kind == "sum" and acc.is_float and isinstance(body, c.Scalar) and body.name == "multiply":
         factors = (body.args[0], body.args[1])
-    return Rule(_OPS[kind], acc, identity(kind, acc), factors)
+    is_product = factors is not None and factors[0] is not factors[1]
+    together = TOGETHER if acc.is_float and kind in ("sum", "prod") and not is_product else 1
+    return Rule(_OPS[kind], acc, identity(kind, acc), factors, together=together)
 
 
 def lane_rule(reduction: c.Reduce, dots: str) -> Rule:
@@ -158,14 +169,47 @@ def widened(expr: c.ScalarExpr) -> c.Cast | None:
 
 def combined(emitter: Emitter, rule: Rule, body: c.ScalarExpr, frame: Frame, acc: n.Expr) -> n.Expr:
     """Return the partial result after one more element (or one in every lane)."""
+    return advanced(emitter, rule, body, frame, acc, acc.lanes)
+
+
+def advanced(
+    emitter: Emitter,
+    rule: Rule,
+    body: c.ScalarExpr,
+    frame: Frame,
+    acc: n.Expr | None,
+    lanes: int,
+) -> n.Expr:
+    """Return `acc` after one more element in every lane; the element where it is None."""
+    if acc is None:
+        assert rule.together > 1, rule
+        value = n.cast(emitter.value(body, frame), rule.dtype)
+        return emitter.bind(n.broadcast(value, lanes))
     if rule.group > 1:
         return _dot(emitter, rule, frame, acc)
     if rule.factors is not None:
         a, b = (n.cast(emitter.value(f, frame), rule.dtype) for f in rule.factors)
-        return n.call("fma", n.broadcast(a, acc.lanes), n.broadcast(b, acc.lanes), acc)
+        return n.call("fma", n.broadcast(a, lanes), n.broadcast(b, lanes), acc)
     value = n.cast(emitter.value(body, frame), rule.dtype)
     # A maximum looks whether its first operand is NaN, which then does not wait for the others.
-    return n.call(rule.op, n.broadcast(value, acc.lanes), acc)
+    return n.call(rule.op, n.broadcast(value, lanes), acc)
+
+
+def brought_together(
+    rule: Rule,
+    rounds: int,
+    held: n.Expr,
+    one: Callable[[int, n.Expr | None], n.Expr],
+) -> n.Expr:
+    """Return a partial after as many elements as come together, or after so many one by one.
+
+    `one(number, acc)` returns `acc` after one of them; where that is None, the element.
+    """
+    value = None if rule.together > 1 else held
+    for number in range(rounds):
+        value = one(number, value)
+    assert value is not None
+    return n.call(rule.op, value, held) if rule.together > 1 else value
 
 
 def _dot(emitter: Emitter, rule: Rule, frame: Frame, acc: n.Expr) -> n.Expr:
@@ -190,16 +234,10 @@ def serial(emitter: Emitter, reduction: Reduction, frame: Frame, lanes: int = 1)
     if rule.has_no_order:
         return _in_any_order(emitter, reduction, frame, rule, lanes)
     names = emitter.context.names
-    tile = n.Tile(names.fresh("acc"), rule.dtype, lanes, n.LANES)
-    emitter.statements.append(n.Declare(tile))
-    lane = names.var("l")
-    fill = n.TileStore(tile, lane, n.broadcast(rule.identity, lanes))
-    emitter.statements.append(_unrolled(lane, n.LANES, (fill,)))
+    tile = _cleared(emitter, rule, lanes)
     single = len([a for a in reduction.axes if a.extent != 1]) <= 1
-    if single:
-        _serial_line(emitter, reduction, frame, rule, tile)
-    else:
-        _serial_box(emitter, reduction, frame, rule, tile)
+    serial_of = _serial_line if single else _serial_box
+    serial_of(emitter, reduction, frame, rule, tile)
     half = n.LANES // 2
     while half:
         j = names.var("l")
@@ -260,33 +298,77 @@ def _unrolled(var: n.Var, count: int, body: tuple[n.Stmt, ...]) -> n.For:
     return n.For(var, n.const(0), n.const(count), 1, body, "unroll")
 
 
+def _cleared(emitter: Emitter, rule: Rule, lanes: int) -> n.Tile:
+    """Emit 16 partials that hold nothing yet."""
+    names = emitter.context.names
+    tile = n.Tile(names.fresh("acc"), rule.dtype, lanes, n.LANES)
+    emitter.statements.append(n.Declare(tile))
+    lane = names.var("l")
+    fill = n.TileStore(tile, lane, n.broadcast(rule.identity, lanes))
+    emitter.statements.append(_unrolled(lane, n.LANES, (fill,)))
+    return tile
+
+
 def _serial_line(
     emitter: Emitter, reduction: c.Reduce, frame: Frame, rule: Rule, tile: n.Tile
 ) -> None:
-    """One axis: groups of 16 with constant tile indices, then what is left."""
+    """One axis: rounds of 16 with constant tile indices, several together, then what is left."""
     axis = next((a for a in reduction.axes if a.extent != 1), None)
     extent = emitter.context.dim(axis.extent) if axis is not None else n.const(1)
-    full = s.mul(s.floordiv(extent, n.const(n.LANES)), n.const(n.LANES))
-    names = emitter.context.names
-    if full != n.const(0):
-        k, lane = names.var("k"), names.var("l")
-        with emitter.block() as outer:
-            emitter.prover.add_range(k, n.const(0), full, n.LANES)
-            with emitter.block() as body:
-                emitter.prover.add_range(lane, n.const(0), n.const(n.LANES))
-                _step(emitter, reduction, frame, rule, tile, {axis: s.add(k, lane)}, lane)
-            # Constant indices let partials stay in registers; a long step has no room for them.
-            kind = "unroll" if len(body) <= _UNROLLED_STATEMENTS else "serial"
-            zero, width = n.const(0), n.const(n.LANES)
-            outer.append(n.For(lane, zero, width, 1, tuple(body), kind))
-        emitter.statements.append(n.For(k, n.const(0), full, n.LANES, tuple(outer)))
-    if full != extent:
-        k = names.var("k")
+    rounds = n.const(rule.together * n.LANES)
+    begin = s.mul(s.floordiv(extent, rounds), rounds)
+    if begin != n.const(0):
+        _rounds(emitter, reduction, frame, rule, tile, axis, (n.const(0), begin))
+    if begin == extent:
+        return
+    rest = tile
+    if rule.together > 1:
+        full = s.mul(s.floordiv(extent, n.const(n.LANES)), n.const(n.LANES))
+        rest = _cleared(emitter, rule, tile.lanes) if begin != n.const(0) else tile
+        if full != begin:
+            one = replace(rule, together=1)
+            _rounds(emitter, reduction, frame, one, rest, axis, (begin, full))
+        begin = full
+    if begin != extent:
+        k = emitter.context.names.var("k")
         with emitter.block() as body:
-            emitter.prover.add_range(k, full, extent)
-            at = s.sub(k, full)
-            _step(emitter, reduction, frame, rule, tile, {axis: k}, at)
-        emitter.statements.append(n.For(k, full, extent, 1, tuple(body)))
+            emitter.prover.add_range(k, begin, extent)
+            _step(emitter, reduction, frame, rule, rest, {axis: k}, s.sub(k, begin))
+        emitter.statements.append(n.For(k, begin, extent, 1, tuple(body)))
+    if rest is not tile:
+        lane = emitter.context.names.var("l")
+        emitter.statements.append(_unrolled(lane, n.LANES, (_added(rule, rest, tile, lane),)))
+
+
+def _rounds(
+    emitter: Emitter,
+    reduction: c.Reduce,
+    frame: Frame,
+    rule: Rule,
+    tile: n.Tile,
+    axis: c.IndexVar | None,
+    edges: tuple[n.Expr, n.Expr],
+) -> None:
+    """Emit a loop over rounds of 16 elements, as many at a time as the rule brings together."""
+    names = emitter.context.names
+    k, lane, size = names.var("k"), names.var("l"), rule.together * n.LANES
+    with emitter.block() as outer:
+        emitter.prover.add_range(k, *edges, size)
+        with emitter.block() as body:
+            emitter.prover.add_range(lane, n.const(0), n.const(n.LANES))
+
+            def one(number: int, acc: n.Expr | None) -> n.Expr:
+                at = s.add(s.add(k, lane), n.const(number * n.LANES))
+                inner = dict(frame)
+                inner.update({a: at if a is axis else n.const(0) for a in reduction.axes})
+                return advanced(emitter, rule, reduction.body, inner, acc, tile.lanes)
+
+            value = brought_together(rule, rule.together, n.TileLoad(tile, lane), one)
+            emitter.statements.append(n.TileStore(tile, lane, value))
+        # Constant indices let partials stay in registers; a long step has no room for them.
+        kind = "unroll" if len(body) <= _UNROLLED_STATEMENTS * rule.together else "serial"
+        outer.append(n.For(lane, n.const(0), n.const(n.LANES), 1, tuple(body), kind))
+    emitter.statements.append(n.For(k, *edges, size, tuple(outer)))
 
 
 def _step(
@@ -308,9 +390,27 @@ def _serial_box(
     emitter: Emitter, reduction: c.Reduce, frame: Frame, rule: Rule, tile: n.Tile
 ) -> None:
     """Several axes: nested loops; the partial's number follows from the flat position."""
+    some = _cleared(emitter, rule, tile.lanes) if rule.together > 1 else tile
 
     def flat_step(inner: AxisValues, flat: n.Expr) -> None:
         at = s.floormod(flat, n.const(n.LANES))
-        _step(emitter, reduction, frame, rule, tile, inner, at)
+        _step(emitter, reduction, frame, rule, some, inner, at)
+        if some is not tile:
+            full = s.floormod(s.floordiv(flat, n.const(n.LANES)), n.const(rule.together))
+            done = (
+                _added(rule, some, tile, at),
+                n.TileStore(some, at, n.broadcast(rule.identity, tile.lanes)),
+            )
+            is_full = s.compare("equal", full, n.const(rule.together - 1))
+            emitter.statements.append(n.If(is_full, done))
 
     box_loops(emitter, reduction.axes, flat_step)
+    if some is not tile:
+        lane = emitter.context.names.var("l")
+        emitter.statements.append(_unrolled(lane, n.LANES, (_added(rule, some, tile, lane),)))
+
+
+def _added(rule: Rule, some: n.Tile, tile: n.Tile, at: n.Expr) -> n.Stmt:
+    """Return what brings to a partial the elements that came together."""
+    both = n.call(rule.op, n.TileLoad(some, at), n.TileLoad(tile, at))
+    return n.TileStore(tile, at, both)
