@@ -7,6 +7,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -90,6 +92,18 @@ def test_a_name_is_here_with_the_parameters_of_the_original(name):
     if name.parameters is not None:
         assert callable(value)
         assert differences(name, value) == []
+
+
+def test_names_are_found_before_anything_else_is_imported():
+    code = f"""
+import runpy
+space = runpy.run_path({__file__!r})
+for name in space["KEPT"]:
+    space["found_by_attributes"](name.path)
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def differences(name: Name, value: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from relayvm.relay.lazy import lazy_names
 from relayvm.relay.qnn.op.config import (
     current_requantize_config,
     requantize_config,
@@ -36,6 +37,8 @@ from relayvm.relay.qnn.op.qnn import (
     simulated_quantize,
     softmax,
 )
+
+__getattr__ = lazy_names(__name__, {})
 
 __all__ = [
     "abs",
