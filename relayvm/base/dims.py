@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import gcd
 from typing import Union
 
 from relayvm.base.diagnostics import assert_never
@@ -311,6 +312,13 @@ def is_broadcast_of(whole: Dim, part: Dim) -> bool:
             case DimExpr(((((DimTerm("broadcast", a, b), 1),), 1),)):
                 waiting += [a, b]
     return False
+
+
+def is_never_one(dim: Dim) -> bool:
+    """Return whether a size is known not to be 1: `n*12` is not, whatever n is."""
+    if isinstance(dim, DimExpr):
+        return gcd(*(factor for _, factor in dim.terms)) > 1
+    return isinstance(dim, int) and dim != 1
 
 
 def dims_equal(a: Dim, b: Dim) -> bool | None:

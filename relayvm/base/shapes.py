@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from relayvm.base.abi import reason_text
-from relayvm.base.dims import ANY, AnyDim, Dim, dim_broadcast, dims_equal
+from relayvm.base.dims import ANY, AnyDim, Dim, dim_broadcast, dims_equal, is_never_one
 
 
 class ShapeError(Exception):
@@ -90,12 +90,18 @@ def require_equal(a: Dim, b: Dim, what: str) -> Dim:
 def require_broadcast(a: Dim, b: Dim, what: str) -> Dim:
     """Return the size of two axes broadcast against each other; `what` names both.
 
-    Known dims other than 1 win over `?` and symbols and leave a check.
+    Known dims other than 1 win over `?` and symbols and leave a check. Sizes of which neither can
+    be 1, as `n*12`, are equal, so that the plainer one is known to be that of both.
     """
     if dims_equal(a, b) is True or a == 1 or b == 1:
         return dim_broadcast(a, b)
     if isinstance(a, int) and isinstance(b, int):
         raise ShapeError(f"{what} do not broadcast: {a} and {b}")
+    if is_never_one(a) and is_never_one(b):
+        if dims_equal(a, b) is False:
+            raise ShapeError(f"{what} do not broadcast: {a} and {b}")
+        _note(Check(a, b, what))
+        return min((a, b), key=lambda dim: (not isinstance(dim, int), len(repr(dim))))
     _note(Check(a, b, what, broadcast=True))
     return dim_broadcast(a, b)
 

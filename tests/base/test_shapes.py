@@ -15,7 +15,7 @@ from relayvm.base.shapes import (
     shape_context,
 )
 
-N = symbol(DimVar("n"))
+N, M = (symbol(DimVar(name)) for name in "nm")
 
 
 def test_known_sizes_fold_without_checks() -> None:
@@ -45,6 +45,27 @@ def test_broadcast_of_unknown_sizes(a: Dim, b: Dim, size: Dim) -> None:
     with shape_context() as context:
         assert require_broadcast(a, b, "both") == size
     assert bool(context.checks) == (b != 1)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "size"), [(N * 12, M * 12 + 24, N * 12), (N * 12, 24, 24), (24, N * 12, 24)]
+)
+def test_sizes_that_cannot_be_1_are_equal(a: Dim, b: Dim, size: Dim) -> None:
+    with shape_context() as context:
+        assert require_broadcast(a, b, "both") == size
+    assert context.checks == [Check(a, b, "both")]
+
+
+def test_sizes_of_which_one_may_be_1_are_broadcast() -> None:
+    for a in (N * 12, N * 12 + 13, N * M):
+        with shape_context() as context:
+            require_broadcast(a, N, "both")
+        assert context.checks == [Check(a, N, "both", broadcast=True)]
+
+
+def test_sizes_that_neither_agree_nor_can_be_1_are_an_error() -> None:
+    with pytest.raises(ShapeError, match=r"both do not broadcast: n\*12 \+ 24 and n\*12"):
+        require_broadcast(N * 12 + 24, N * 12, "both")
 
 
 def test_a_check_is_noted_once() -> None:
