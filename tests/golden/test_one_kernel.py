@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import relayvm
+from relayvm.base.dims import ANY, dim_value, dim_variables
 from relayvm.base.source import Source
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.passes import run_passes
@@ -39,7 +40,8 @@ def arguments(module: Module) -> list[np.ndarray]:
     for param in module["main"].params:
         kind = param.type_annotation
         assert isinstance(kind, TensorType)
-        shape = [d if isinstance(d, int) else ROWS for d in kind.shape]
+        sizes = [dict.fromkeys(dim_variables(d), ROWS) for d in kind.shape]
+        shape = [ROWS if d is ANY else dim_value(d, known) for d, known in zip(kind.shape, sizes)]
         values = rng.standard_normal(shape)
         result.append(values > 0 if kind.dtype.is_bool else values.astype(np.float32))
     return result

@@ -35,6 +35,7 @@ from relayvm.compiler.transforms.blocks import split_block
 from relayvm.ir.equal import structural_equal, structural_hash
 from relayvm.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from relayvm.ir.types import TensorType, TupleType, Type
+from relayvm.ir.visit import attr_variables
 from relayvm.kernels.build import KernelRequest, build_kernels
 from relayvm.kernels.compute import Placeholder, Tensor, compute, const, placeholder
 from relayvm.ops.custom import at, check_computed
@@ -266,7 +267,7 @@ class _Tracer:
 def _request_of(function: Function, name: str) -> tuple[KernelRequest, tuple[Dim, ...]]:
     tracer = _Tracer(name)
     kinds = [_tensor_type(p.checked_type or p.type_annotation) for p in function.params]
-    named = _name_composites(kinds, tracer)
+    named = _name_composites(kinds, function)
     for kind in kinds:
         tracer.input(kind, named)
     result = _results(function, tracer)
@@ -318,9 +319,14 @@ def _is_broadcast(dim: Dim) -> bool:
     return False
 
 
-def _name_composites(kinds: Sequence[TensorType], tracer: _Tracer) -> dict[Dim, Dim]:
-    """Give a variable of its own to each dim like `n*2` whose variables no axis supplies."""
+def _name_composites(kinds: Sequence[TensorType], function: Function) -> dict[Dim, Dim]:
+    """Give a variable of its own to each dim like `n*2` whose variables neither an axis supplies
+    nor an attribute has.
+    """
     alone = {d.variable for k in kinds for d in k.shape if isinstance(d, DimExpr) and d.variable}
+    bindings, tail = split_block(function.body)
+    calls = [e for e in (*(b.value for b in bindings), tail) if isinstance(e, Call)]
+    alone |= {v for c in calls for a in c.attrs.values() for v in attr_variables(a)}
     named: dict[Dim, Dim] = {}
     for kind in kinds:
         for dim in kind.shape:

@@ -7,11 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from relayvm.base.dims import AnyDim, Dim, DimVar, dim_variables, is_broadcast_of, linear_dim
+from relayvm.base.dims import (
+    AnyDim,
+    Dim,
+    DimExpr,
+    DimVar,
+    dim_floordiv,
+    dim_mod,
+    dim_mul,
+    dim_variables,
+    is_broadcast_of,
+    linear_dim,
+    symbol,
+)
 from relayvm.base.shapes import ShapeError, shape_context
 from relayvm.compiler.lower.words import is_view, kernel_operator
 from relayvm.compiler.transforms.blocks import Binding
-from relayvm.compiler.transforms.fusion_rows import is_batched, is_product, trailing_axes
+from relayvm.compiler.transforms.fusion_rows import is_batched, is_product, trailing_axes, volume
 from relayvm.ir.expr import Attrs, Call, Expr, Tuple, TupleGetItem, Var
 from relayvm.ir.types import TensorType
 from relayvm.ops import OPS
@@ -43,6 +55,9 @@ def broaden_products(
     if not any(_is_product(binding.value) for binding in bindings):
         return bindings
     block = _Block(bindings, reads, escaping)
+    for index, binding in enumerate(bindings):
+        if _is_product(binding.value):
+            block.settle_weights(index)
     for index, binding in enumerate(bindings):
         if _is_by_element(binding.value) or _is_product(binding.value):
             block.broaden_operands(index)
@@ -76,6 +91,8 @@ class _Block:
             for var in reads.get(binding.var, ()):
                 self.readers[var] = self.readers.get(var, 0) + 1
         self.new: dict[int, list[Binding]] = {}
+        # Whether sizes are wanted that follow from what is checked, and are not greater.
+        self.settling = False
         self.known = self._known_sizes()
         # What else than kernels runs may be seen: what may trap does not pass it.
         self.stops = [0]
@@ -104,7 +121,24 @@ class _Block:
             if sizes and self._operands(args[number], sizes, index) is not None:
                 args[number] = self._broadened(args[number], sizes)
         if any(a is not b for a, b in zip(args, call.args)):
-            self._replace(index, self.bindings[index].var, call, args)
+            self._replace(index, self._var(index), call, args)
+
+    def settle_weights(self, index: int) -> None:
+        """Let the first operand of a product have the batch of the second, where it must have it,
+        and what is broadcast against others on the way be broadcast to what that tells.
+        """
+        call = self.current(index)
+        size = _settled_batch(call)
+        if size is None:
+            return
+        self.settling = True
+        if self._operands(call.args[0], {0: size}, index) is not None:
+            args = [self._broadened(call.args[0], {0: size}), *call.args[1:]]
+            self._replace(index, self._var(index), call, args)
+        self.settling = False
+
+    def _var(self, index: int) -> Var:
+        return self.new[index][-1].var if index in self.new else self.bindings[index].var
 
     def current(self, index: int) -> Call:
         """Return the call at a place, as it is by now."""
@@ -148,7 +182,7 @@ class _Block:
         if not isinstance(call, Call):
             return None
         call = self.current(index)
-        operands = _sizes_of_operands(call, sizes)
+        operands = _sizes_of_operands(call, sizes, self.settling)
         return operands if operands and _is_computed_at(call, sizes, operands) else None
 
     # -- How ---------------------------------------------------------------------------------------
@@ -172,7 +206,7 @@ class _Block:
                 before[new.var] = new
                 args[number] = new.var
         kind = _with_sizes(call, sizes)
-        name = self.new[index][-1].var if index in self.new else self.bindings[index].var
+        name = self._var(index)
         var = Var(name.name, None, span=name.span, checked_type=kind)
         self._replace(index, var, call, args, list(before.values()), kind)
         self.place[var] = index
@@ -249,6 +283,26 @@ def _growing_weights(call: Call) -> dict[int, Sizes]:
     return {0: {0: whole}} if _may_grow(batch, whole) else {}
 
 
+def _settled_batch(call: Call) -> Dim | None:
+    """Return the batch that the first operand of a product must have, where it has another:
+    `b*12` where it has `broadcast(b, m)*12`, and 12 where it has `m*12`.
+
+    Neither can be 1, so they are equal, and then `broadcast(b, m)` is b, and m is 1.
+    """
+    weights, result = _tensor(call.args[0]), _tensor(call)
+    if weights is None or result is None or not is_batched(call):
+        return None
+    match weights.shape[0]:
+        case DimExpr(((((atom, 1),), heads),)) if heads > 1:
+            whole = result.shape[0]
+            if dim_mod(whole, heads) != 0:
+                return None
+            part = dim_floordiv(whole, heads)
+            settled = part == 1 or is_broadcast_of(symbol(atom), part)
+            return whole if settled and part != symbol(atom) else None
+    return None
+
+
 def _broadcast_sizes(arg: Expr, call: Call) -> Sizes:
     """Return the axes of an operand that a run may broadcast to a size of the result."""
     old, new = _tensor(arg), _tensor(call)
@@ -264,20 +318,23 @@ def _may_grow(size: Dim, whole: Dim) -> bool:
     return isinstance(whole, int) or is_broadcast_of(whole, size)
 
 
-def _sizes_of_operands(call: Call, sizes: Sizes) -> dict[int, Sizes]:
-    """Return the sizes of operands of which a result has these; nothing where there are none."""
+def _sizes_of_operands(call: Call, sizes: Sizes, settled: bool) -> dict[int, Sizes]:
+    """Return the sizes of operands of which a result has these; nothing where there are none.
+
+    Those that are `settled` are what the result must have, not what it is broadcast to.
+    """
     found: dict[int, Sizes] = {}
     result = _tensor(call)
     if result is None:
         return found
     if _is_product(call):
-        return _sizes_of_factors(call, sizes, result.rank)
+        return {} if settled else _sizes_of_factors(call, sizes, result.rank)
     if call.op is _TRANSPOSE:
         axes = call.attrs.get("axes") or tuple(reversed(range(result.rank)))
         assert isinstance(axes, tuple)
         return {0: {int(axes[k]) % result.rank: size for k, size in sizes.items()}}
     if is_view(call):
-        return _sizes_behind(call, sizes, result)
+        return _sizes_behind(call, sizes, result, settled)
     folded = trailing_axes(call)
     if folded is not None:
         return {0: sizes} if all(axis < result.rank - folded for axis in sizes) else found
@@ -287,7 +344,13 @@ def _sizes_of_operands(call: Call, sizes: Sizes) -> dict[int, Sizes]:
         kind = _tensor(arg)
         for axis, size in sizes.items():
             place = axis - result.rank + kind.rank if kind is not None else -1
-            if kind is not None and place >= 0 and kind.shape[place] == result.shape[axis]:
+            if kind is None or place < 0:
+                continue
+            whole, own = result.shape[axis], kind.shape[place]
+            if settled and own not in (1, size):
+                # Read as it is, not as what is broadcast anew to the other sizes of the result.
+                found[number] = _broadcast_sizes(arg, call) | found.get(number, {}) | {place: size}
+            elif own == whole and not settled:
                 found.setdefault(number, {})[place] = size
     return found
 
@@ -316,7 +379,7 @@ def _sizes_of_factors(call: Call, sizes: Sizes, rank: int) -> dict[int, Sizes]:
     return found
 
 
-def _sizes_behind(call: Call, sizes: Sizes, result: TensorType) -> dict[int, Sizes]:
+def _sizes_behind(call: Call, sizes: Sizes, result: TensorType, settled: bool) -> dict[int, Sizes]:
     """Axes of a view are those of its operand where all behind them are the same."""
     operand = _tensor(call.args[0])
     if operand is None or len(call.args) != 1:
@@ -326,9 +389,20 @@ def _sizes_behind(call: Call, sizes: Sizes, result: TensorType) -> dict[int, Siz
         if a != b:
             break
         same += 1
-    if any(axis < result.rank - same for axis in sizes):
-        return {}
-    return {0: {axis - result.rank + operand.rank: size for axis, size in sizes.items()}}
+    found: Sizes = {}
+    for axis, size in sizes.items():
+        if axis >= result.rank - same:
+            found[axis - result.rank + operand.rank] = size
+            continue
+        if not settled or axis != 0 or same >= operand.rank:
+            return {}
+        # What are broadcast are single elements, not runs of them: `[b, 12]`, not `[b*12]`.
+        rest = dim_mul(size, volume(result.shape[1 : result.rank - same]))
+        others = volume(operand.shape[1 : operand.rank - same])
+        if others == 0 or dim_mod(rest, others) != 0:
+            return {}
+        found[0] = dim_floordiv(rest, others)
+    return {0: found}
 
 
 def _is_computed_at(call: Call, sizes: Sizes, operands: Mapping[int, Sizes]) -> bool:
