@@ -165,3 +165,16 @@ def test_a_polymorphic_parameter_has_its_plain_type_again():
     back = function_un_cps(after["f_cps"])
     assert print_type(back.params[0].type_annotation) == "fn [A](A) -> A"
     run_passes(after.with_functions({**after.functions, "f": back}), ["infer_types"], verify=True)
+
+
+def test_lifted_closures_have_continuations():
+    text = """
+    def @main(%a: Tensor[(3), float32]) -> float32 {
+        %0 = sum(%a);
+        let %f = fn (%v: Tensor[(3), float32], %k: int32) -> float32 { %0 };
+        %0 + %f(%a, 2)
+    }
+    """
+    after = run_passes(typed(text), ["lift_closures", "to_cps", "infer_types"], verify=True)
+    machine = relayvm.VirtualMachine(relayvm.compile(after, entries=["main"]))
+    assert plain(machine.run(np.ones(3, "float32"))) == 6.0

@@ -133,10 +133,8 @@ class Lifter:
         captures = [v for v in free if v is not name]
         recursive = len(captures) < len(free)
         captures += size_suppliers(function, captures, self.params)
-        fresh = {
-            v: Var(v.name, v.type_annotation, span=v.span, checked_type=v.checked_type)
-            for v in captures
-        }
+        # Functions with type parameters, as passes make of these, need the types of theirs.
+        fresh = {v: Var(v.name, _type(v), span=v.span, checked_type=_type(v)) for v in captures}
         inner: Expr = substitute(function, dict(fresh))
         kind = function.checked_type
         assert isinstance(kind, FuncType)
@@ -149,7 +147,8 @@ class Lifter:
         global_name = self.fresh_name(name)
         params = tuple(fresh.values())
         maker = FuncType(tuple(_type(p) for p in params), kind)
-        type_params, known = assumed(free_type_vars(inner, self.variables), self.constraints)
+        used = free_type_vars(Function(params, inner), self.variables)
+        type_params, known = assumed(used, self.constraints)
         self.lifted[global_name] = Function(
             params, inner, kind, type_params, CLOSURE, known, span=function.span, checked_type=maker
         )
