@@ -7,10 +7,11 @@ import pytest
 from programs_text import parsed
 
 import relayvm
+from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.optimize import optimize
 from relayvm.compiler.passes import run_passes
 from relayvm.ir.expr import Call, Function
-from relayvm.ir.visit import post_order
+from relayvm.ir.visit import free_type_vars, post_order
 
 X = np.array([0.5, -1.0, 2.0], np.float32)
 SIGNATURE = "%x: Tensor[(3), float32]"
@@ -67,3 +68,16 @@ def test_what_fuse_ops_makes_compiles():
     again = relayvm.VirtualMachine(relayvm.compile(fused)).run(x, w)
     for a, b in zip(plain, again):
         assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "body", ["add(%x, %x)", "reshape(concatenate((%x, %x)), newshape=[n * 2])"]
+)
+def test_fused_groups_of_a_function_of_sizes_evaluate_partially(body):
+    result = "n" if body.startswith("add") else "n * 2"
+    text = f"""def @f[n](%x: Tensor[(n), float32]) -> Tensor[({result}), float32] {{ {body} }}
+      def @main({SIGNATURE}) {{ @f(%x) }}"""
+    expected = Evaluator(parsed(text)).call("main", [X])
+    after = run_passes(parsed(text), ["fuse_ops", "partial_evaluate", "infer_types"], verify=True)
+    assert not free_type_vars(after["main"])
+    assert np.array_equal(Evaluator(after).call("main", [X]), expected)

@@ -11,6 +11,7 @@ from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import AnyDim, Dim, DimVar
 from relayvm.base.dtypes import number_of
 from relayvm.compiler.evaluate_code import array_type
+from relayvm.compiler.transforms.copies import TypeMap
 from relayvm.compiler.transforms.instances import match_types, type_params_only
 from relayvm.ir.expr import (
     Call,
@@ -147,6 +148,19 @@ class Env:
     def type(self, type_: Type | None) -> Type | None:
         """Return a type with the type parameters replaced."""
         return None if type_ is None else substitute_in_type(type_, self.types)
+
+    def type_map(self) -> TypeMap:
+        """Return the mapping that replaces the type parameters, for a copy of an expression."""
+        types: dict[TypeVar, Type] = {}
+        dims: dict[DimVar, Dim] = {}
+        for param, value in self.types.items():
+            if isinstance(param, DimVar):
+                assert not isinstance(value, Type)
+                dims[param] = value
+            else:
+                assert isinstance(value, Type)
+                types[param] = value
+        return TypeMap(types, dims)
 
 
 def is_open(type_: Type | None) -> bool:

@@ -16,7 +16,7 @@ from relayvm.base.dims import Dim
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.transforms.aligned_generics import with_aligned_params
-from relayvm.compiler.transforms.copies import Copier, TypeMap
+from relayvm.compiler.transforms.copies import Copier
 from relayvm.compiler.transforms.known_references import CreationPlan, creation_plan
 from relayvm.compiler.transforms.known_values import (
     Block,
@@ -337,12 +337,14 @@ class _Evaluator:
         return Value(atom=node)
 
     def primitive(self, function: Function, env: Env, block: Block) -> Recursive[Value]:
-        """Return the function of a fused group as it is, but for what it uses from outside."""
+        """Return the function of a fused group as it is, but for what it uses from outside:
+        variables, and type parameters of the functions around it.
+        """
         outer = {}
         for variable in free_vars(function):
             outer[variable] = yield self.reify(env[variable], block)
         # What is followed from two places would bind its variables twice.
-        copy = Copier(TypeMap()).copy(substitute(function, outer))
+        copy = Copier(env.type_map()).copy(substitute(function, outer))
         return Value(atom=copy, home=block if outer else None)
 
     def dynamic(self, node: Expr, expr: Expr, env: Env, block: Block) -> Value:
