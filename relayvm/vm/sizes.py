@@ -7,13 +7,16 @@ place. Nothing here recurses along a value or a type.
 
 from __future__ import annotations
 
+import ast
+import operator
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from relayvm.base.diagnostics import error
-from relayvm.vm.arrays import check_sizes, linear_dim, wrong
+from relayvm.vm.arrays import check_sizes, wrong
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.manifest import DataType, ValueType
 
@@ -128,11 +131,14 @@ class Pairs:
         return all(a == b or not isinstance(b, int) or isinstance(a, str) for a, b in pairs)
 
     def _number_of(self, dim: int | str | None) -> int | str | None:
-        """Return a size with the number that its name has, if that is known."""
+        """Return the number that a size is where its names have the numbers that are known; itself
+        where that is none.
+        """
         if not isinstance(dim, str):
             return dim
-        name, factor, rest = linear_dim(dim)
-        return self._sizes[name] * factor + rest if name in self._sizes else dim
+        known = self._sizes.get(dim)
+        number = number_of(dim, self._sizes) if known is None else known
+        return dim if number is None else number
 
     def _spread(self) -> None:
         """A pair does not fit where one inside of it does not."""
@@ -243,6 +249,50 @@ _FLOWS = {
     _Flow.RESULT: (_Flow.PARAMETER, _Flow.RESULT),
     _Flow.PARAMETER: (_Flow.RESULT, _Flow.PARAMETER),
 }
+
+
+def _broadcast(a: int, b: int) -> int:
+    if a != b and 1 not in (a, b):
+        raise ValueError(f"sizes {a} and {b} do not broadcast")
+    return b if a == 1 else a
+
+
+# By the names of Python's syntax trees, and of functions as `number_of` writes them.
+_OPERATORS: dict[str, Callable[[int, int], int]] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mult": operator.mul,
+    "FloorDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "_min": min,
+    "_max": max,
+    "_broadcast": _broadcast,
+}
+
+
+def number_of(dim: str, sizes: Mapping[str, int]) -> int | None:
+    """Return the number that the text of a dim stands for, or None: a name in it has no number in
+    `sizes`, or it is an error for those numbers.
+    """
+    try:
+        # A dim is also Python once no name in it is a keyword.
+        root = ast.parse(re.sub(r"[A-Za-z_]\w*", r"_\g<0>", dim), mode="eval").body
+        numbers: dict[ast.AST, int] = {}
+        for node in reversed(list(ast.walk(root))):  # what is inside comes first
+            match node:
+                case ast.Constant(value=int(number)):
+                    numbers[node] = number
+                case ast.Name(id=name) if name[1:] in sizes:
+                    numbers[node] = sizes[name[1:]]
+                case ast.UnaryOp(op=ast.USub(), operand=inside):
+                    numbers[node] = -numbers[inside]
+                case ast.BinOp(left=a, op=op, right=b):
+                    numbers[node] = _OPERATORS[type(op).__name__](numbers[a], numbers[b])
+                case ast.Call(func=ast.Name(id=name), args=[a, b]):
+                    numbers[node] = _OPERATORS[name](numbers[a], numbers[b])
+        return numbers[root]
+    except (KeyError, ValueError, ZeroDivisionError, SyntaxError, RecursionError, MemoryError):
+        return None
 
 
 def _is_comparable(first: ValueType, second: ValueType) -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 import relayvm
 from relayvm import relay
+from relayvm.vm.sizes import number_of
 
 TEXT = """
 type Bt[n: ShapeVar] { Bt(Tensor[(n), float32]) }
@@ -158,6 +159,51 @@ def test_functions_know_the_sizes_that_a_call_gave_names(run: Any, giver: str, t
     assert "fn () -> Tensor[(3), float32]`" in message
     number = 4 if giver == "fun_named" else 2
     assert f"Tensor[({number})" in message or "`n` = 2" in message
+
+
+SUMS = {
+    "n + m": "concatenate((%x, %y))",
+    "n*n": "reshape(dyn.tile(%x, shape_of(%x)), newshape=[n * n])",
+    "n*m + n": "concatenate((reshape(dyn.tile(%x, shape_of(%y)), newshape=[n * m]), %x))",
+}
+
+
+@pytest.mark.parametrize("dim", SUMS)
+def test_functions_know_sizes_that_several_names_make(dim: str) -> None:
+    text = f"""
+    def @give[n, m](%x: Tensor[(n), float32], %y: Tensor[(m), float32])
+        -> fn () -> Tensor[({dim}), float32] {{ fn () {{ {SUMS[dim]} }} }}
+    def @take5(%f: fn () -> Tensor[(5), float32]) {{ %f() }}
+    """
+    machine = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text)))
+    for n, m in [(2, 3), (3, 2), (4, 1), (1, 4)]:
+        given = machine.invoke("give", np.zeros(n, np.float32), np.zeros(m, np.float32))
+        if given().size == 5:
+            assert machine.invoke("take5", given).size == 5
+            continue
+        with pytest.raises(relayvm.RelayError, match="`fn ()"):
+            machine.invoke("take5", given)
+
+
+@pytest.mark.parametrize(
+    "text, number",
+    [
+        ("n + m", 5),
+        ("0 - n*m + 7", 1),
+        ("-n", -2),
+        ("((n + 5) // m)*n + (m % n)", 5),
+        ("min(n, m) + max(n, in)", 9),
+        ("broadcast(1, m)", 3),
+        ("broadcast(n, m)", None),
+        ("(n // (n - 2))", None),
+        ("n + k", None),
+        ("n +", None),
+        ("+".join(["n"] * 100_000), None),
+        ("(" * 1000 + "n" + ")" * 1000, None),
+    ],
+)
+def test_a_size_with_names_is_a_number_once_they_are(text: str, number: int | None) -> None:
+    assert number_of(text, {"n": 2, "m": 3, "in": 7}) == number
 
 
 def test_shared_parts_are_looked_at_once(run: Any) -> None:
