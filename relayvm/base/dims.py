@@ -480,6 +480,16 @@ def apply_term(op: str, a: Dim, b: Dim) -> Dim:
     return functions[op](a, b)
 
 
+def written_term(op: str, a: Dim, b: Dim) -> Dim:
+    """Return `apply_term(op, a, b)`, but `broadcast(n, 8)` as it is written.
+
+    As a size it is 8; in a check, which compares it with 8, it says what is checked.
+    """
+    if op != "broadcast" or a == b or 1 in (a, b):
+        return apply_term(op, a, b)
+    return symbol(DimTerm(op, *sorted((a, b), key=dim_text)))
+
+
 def dim_value(dim: Dim, values: Mapping[DimVar, int]) -> int:
     """Return the size of `dim` where its variables have these values.
 

@@ -18,13 +18,11 @@ from relayvm.base.dims import (
     Dim,
     DimVar,
     dim_add,
-    dim_broadcast,
     dim_floordiv,
-    dim_max,
-    dim_min,
     dim_mod,
     dim_mul,
     symbol,
+    written_term,
 )
 from relayvm.base.dtypes import BY_NAME
 from relayvm.vm.assembly.tokens import WORD_LIMIT, TextReader
@@ -33,11 +31,7 @@ MAX_DIM_DEPTH = 32
 MAX_DIM = 1 << 62
 MAX_DIM_TERMS = 256
 
-FUNCTIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
-    "min": dim_min,
-    "max": dim_max,
-    "broadcast": dim_broadcast,
-}
+FUNCTIONS = ("min", "max", "broadcast")
 PRODUCTS: dict[str, Callable[[Dim, Dim], Dim]] = {
     "*": dim_mul,
     "//": dim_floordiv,
@@ -182,7 +176,7 @@ class KernelReader:
             reader.expect(",")
             b = self.nested()
             reader.expect(")")
-            return self.bounded(FUNCTIONS[token.text](a, b))
+            return self.bounded(written_term(token.text, a, b))
         number = reader.index("d")
         if number >= len(self.variables):
             reader.refuse(f"there is no dim variable `{token.text}`", token)

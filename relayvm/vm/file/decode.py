@@ -19,7 +19,7 @@ from relayvm.base.abi import (
     Operand,
 )
 from relayvm.base.diagnostics import error
-from relayvm.base.dims import Dim, DimVar, apply_term, dim_add, dim_mul, symbol
+from relayvm.base.dims import Dim, DimVar, dim_add, dim_mul, symbol, written_term
 from relayvm.base.dtypes import BY_CODE
 from relayvm.vm.file.format import (
     DIM_OPS,
@@ -321,7 +321,7 @@ def dim_of_code(code: Sequence[int], variables: Sequence[DimVar]) -> Dim:
         else:
             b, a = stack.pop(), stack.pop()
             functions: dict[str, Any] = {"+": dim_add, "*": dim_mul}
-            stack.append(functions[name](a, b) if name in functions else apply_term(name, a, b))
+            stack.append(functions[name](a, b) if name in functions else written_term(name, a, b))
     return stack[0]
 
 
