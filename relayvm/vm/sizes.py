@@ -15,7 +15,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+import numpy as np
+
 from relayvm.base.diagnostics import error
+from relayvm.base.dtypes import BY_NAME
 from relayvm.vm.arrays import check_sizes, wrong
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.manifest import DataType, ValueType
@@ -47,6 +50,14 @@ class _Pair:
     fits: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class _Unseen:
+    """Stands in an error for a value that was not read."""
+
+    type: ValueType
+    sizes: Mapping[str, int]
+
+
 class Pairs:
     """A type that values have and one that is declared, with the pairs of types inside them."""
 
@@ -73,6 +84,7 @@ class Pairs:
         self._spread()
         self.fits = self.pairs[0].fits
         self._rows: Any = None
+        self._starts: dict[int, int] = {}  # in the rows, by the number of a pair
 
     def _numbered(self, first: ValueType, second: ValueType, flow: _Flow) -> int:
         is_data = first.kind == second.kind == "data"
@@ -155,8 +167,8 @@ class Pairs:
                     waiting.append(number)
 
     def _numbers_of_rows(self) -> list[int]:
-        """Return the pairs as the library reads them; that of all starts at 1."""
-        numbers, starts, texts = [0], {0: 1}, [_FIT]
+        """Return the pairs as the library reads them, and keep where each starts."""
+        numbers, starts, texts = [0], self._starts, [_FIT]
         links: list[tuple[int, int]] = []
         for number in numbers:  # which grows
             starts[number] = len(texts)
@@ -197,18 +209,23 @@ class Pairs:
         """Tell whether a value has the sizes that are declared."""
         if self.fits:
             return True
+        return self._has_sizes(item, 0, ffi.NULL)
+
+    def _has_sizes(self, item: int, number: int, misfit: Any) -> bool:
         if self._rows is None:
             self._rows = ffi.new("int64_t[]", self._numbers_of_rows())
-        answer = lib.rvm_value_has_sizes(item, self._rows, 1, ffi.NULL)
+        answer = lib.rvm_value_has_sizes(item, self._rows, self._starts[number], misfit)
         if answer < 0:
             raise error("out-of-memory", "there is no memory to compare sizes")
         return bool(answer)
 
     def refuse(self, value: Any, where: str) -> None:
-        """Raise RelayError `wrong-argument` for the first part of a value that is not accepted."""
+        """Raise RelayError `wrong-argument` for the first part of a value that is not accepted.
+
+        The library tells which part it is in, so that the parts of the others are not looked at.
+        """
         root = (value, where)
         waiting = [(value, 0, where)]
-        seen: dict[tuple[int, int], Any] = {}
         while waiting:
             value, number, where = waiting.pop()
             pair = self.pairs[number]
@@ -219,12 +236,30 @@ class Pairs:
                 continue
             if pair.first.kind == "function" or not pair.rows:
                 raise wrong(where, pair.second, value)
-            if (address := getattr(value, "address", 0)) and (address, number) in seen:
-                continue
-            seen[address, number] = value
+            if address := getattr(value, "address", 0):
+                misfit = self._misfit(address, number)
+                if misfit is None:
+                    continue
+                if len(where) > _LONGEST_NAME:
+                    self._refuse_misfit(misfit, where, getattr(value, "sizes", {}))
+                waiting.clear()
             waiting.extend(reversed(self._inside(value, pair, where)))
         # A reference in it may have another value now.
         raise wrong(root[1], self.pairs[0].second, root[0])
+
+    def _misfit(self, item: int, number: int) -> Any:
+        """Return what the library tells of the first part of a value that does not fit, or None."""
+        misfit = ffi.new("rvm_misfit *")
+        return None if self._has_sizes(item, number, misfit) else misfit
+
+    def _refuse_misfit(self, misfit: Any, where: str, sizes: Mapping[str, int]) -> None:
+        number = next(n for n, start in self._starts.items() if start == misfit.row)
+        pair = self.pairs[number]
+        given: Any = _Unseen(pair.first, sizes)
+        if pair.first.kind == "tensor":
+            one = np.zeros((), BY_NAME[pair.first.dtype].numpy)
+            given = np.broadcast_to(one, tuple(misfit.dims[0 : misfit.rank]))
+        raise wrong(where, pair.second, given)
 
     def _inside(self, value: Any, pair: _Pair, where: str) -> list[tuple[Any, int, str]]:
         name = "field {} of {}"

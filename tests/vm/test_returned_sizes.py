@@ -11,6 +11,7 @@ import pytest
 
 import relayvm
 from relayvm import relay
+from relayvm.vm.convert import Converter
 from relayvm.vm.sizes import number_of
 
 TEXT = """
@@ -68,6 +69,12 @@ def @to_fun2(%b: fn () -> Tensor[(2), float32]) { %b() }
 def @to_takes(%b: fn (Tensor[(3), float32]) -> Tensor[(2), float32]) { 1 }
 def @to_ring(%b: Ring[3]) { 1 }
 def @to_twin(%b: Twin[3]) { 1 }
+"""
+LONG = """
+def @grow(%l: List[Bt[?]], %x: Tensor[(?), float32], %i: int32) -> List[Bt[?]] {
+  if (%i == 0) { %l } else { @grow(Cons(Bt(%x), %l), %x, %i - 1) }
+}
+def @length2(%l: List[Bt[2]]) -> int32 { @length(%l) }
 """
 TWO = np.arange(2, dtype=np.float32)
 TENSOR = "is `Tensor[(3), float32]`, but `Tensor[(2), float32]` was given"
@@ -215,14 +222,7 @@ def test_shared_parts_are_looked_at_once(run: Any) -> None:
 
 
 def test_long_lists_are_looked_at_without_recursion() -> None:
-    text = """
-    type Bt[n: ShapeVar] { Bt(Tensor[(n), float32]) }
-    def @grow(%l: List[Bt[?]], %x: Tensor[(?), float32], %i: int32) -> List[Bt[?]] {
-      if (%i == 0) { %l } else { @grow(Cons(Bt(%x), %l), %x, %i - 1) }
-    }
-    def @length2(%l: List[Bt[2]]) -> int32 { @length(%l) }
-    """
-    machine = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text)))
+    machine = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(TEXT + LONG)))
     made = machine.invoke("grow", [], TWO, 100_000)
     assert machine.invoke("length2", made) == 100_000
     made = machine.invoke("grow", [], np.zeros(3, np.float32), 1)
@@ -231,6 +231,42 @@ def test_long_lists_are_looked_at_without_recursion() -> None:
         machine.invoke("length2", longer)
     del made, longer
     gc.collect()
+
+
+def test_a_function_deep_inside_is_told_with_its_sizes() -> None:
+    text = """
+    type Chain[n: ShapeVar] { Stop(fn () -> Tensor[(n), float32]), More(int32, Chain[n]) }
+    def @chain[n](%x: Tensor[(n), float32], %i: int32) -> Chain[n] {
+      if (%i == 0) { Stop(fn () { %x }) } else { More(%i, @chain(%x, %i - 1)) }
+    }
+    def @take3(%c: Chain[3]) -> int32 { 1 }
+    """
+    machine = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text)))
+    for length, place in [(1, "field 0 of `Stop` in field 1 of `More` in `c`"), (1000, "`c`")]:
+        made = machine.invoke("chain", TWO, length)
+        with pytest.raises(relayvm.RelayError, match=place) as caught:
+            machine.invoke("take3", made)
+        message = caught.value.diagnostics[0].message
+        declared = "is `fn () -> Tensor[(3), float32]`, but `fn () -> "
+        assert message.endswith(f"{declared}Tensor[(n), float32]` with `n` = 2 was given")
+    assert machine.invoke("take3", machine.invoke("chain", np.zeros(3, np.float32), 1000)) == 1
+
+
+def test_refusing_a_long_value_reads_few_of_its_parts(monkeypatch: Any) -> None:
+    machine = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(TEXT + LONG)))
+    made = machine.invoke("grow", [], np.zeros(3, np.float32), 1)
+    made = machine.invoke("grow", made, TWO, 10_000)
+    read: list[int] = []
+    lent = Converter.lent_fields
+
+    def counted(*args: Any) -> Any:
+        read.append(1)
+        return lent(*args)
+
+    monkeypatch.setattr(Converter, "lent_fields", counted)
+    with pytest.raises(relayvm.RelayError, match=r"`Tensor\[\(3\), float32\]` was given"):
+        machine.invoke("length2", made)
+    assert 0 < len(read) < 100
 
 
 def test_a_value_knows_its_own_type() -> None:

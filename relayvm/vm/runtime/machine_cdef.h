@@ -115,7 +115,7 @@ void rvm_machine_take(rvm_call *calls, uint32_t count);
 int rvm_value_equal(uint64_t a, uint64_t b);
 uint64_t rvm_value_new_list(const rvm_program *program, uint32_t nil, uint32_t cons, uint32_t item,
                             const uint64_t *items, uint64_t count);
-typedef struct rvm_misfit rvm_misfit;
+typedef struct rvm_misfit { uint64_t row; uint32_t rank; int64_t dims[8]; } rvm_misfit;
 int rvm_value_has_sizes(uint64_t value, const int64_t *rows, uint64_t root, rvm_misfit *misfit);
 uint64_t rvm_value_load_word(uint8_t dtype, const void *element);
 typedef struct rvm_image_function { uint32_t code, enter; } rvm_image_function;
