@@ -404,6 +404,8 @@ ERROR_CODES: dict[str, str] = {
         'Name an instance, as in `entries=["length[int32]"]`, or `main` with types of its own. Nor '
         "can a value hold one whose operators depend on its type parameters: hold an instance.\n\n"
         "Functions that take or give references of several sizes have no common data type where "
-        "`defunctionalize` makes data of them: pass what the references hold."
+        "`defunctionalize` makes data of them: pass what the references hold.\n\n"
+        "Data that holds itself at other types without end, as `type Nest[A] { Stop, Nest(A, "
+        "Nest[(A, A)]) }`, cannot be told to the host: only what is inside may use it."
     ),
 }

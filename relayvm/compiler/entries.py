@@ -15,6 +15,7 @@ from relayvm.base.dims import Dim, DimVar, dim_substitute, dims_equal, told_size
 from relayvm.base.dtypes import BY_NAME
 from relayvm.base.narrow.arrays import readable
 from relayvm.base.narrow.host import name_of
+from relayvm.compiler.host.growing_types import endless_part, growing_types
 from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_type
@@ -37,11 +38,12 @@ def entry_names(module: Module) -> tuple[str, ...]:
 
     They are what the module's attribute `entries` lists, else `main` and every function that the
     program itself defines, unless it has type parameters of kind Type or parameters that no host
-    can hold. Of `main` its parameters must tell the types.
+    can hold, or takes or gives data without end. Of `main` its parameters must tell the types.
     """
     chosen = module.attrs.get("entries")
     if isinstance(chosen, tuple):
         return tuple(str(name) for name in chosen)
+    growing = growing_types(module)
     return tuple(
         name
         for name, function in module.functions.items()
@@ -51,8 +53,15 @@ def entry_names(module: Module) -> tuple[str, ...]:
             if name == "main"
             else not any(isinstance(p, TypeVar) for p in function.type_params)
             and all(is_hostable(p.type_annotation) for p in function.params)
+            and not (growing and _is_endless(module, growing, function))
         )
     )
+
+
+def _is_endless(module: Module, growing: Mapping[str, bool], function: Function) -> bool:
+    """Return True if a function takes or gives data whose types never end."""
+    types = [*(p.type_annotation for p in function.params), function.ret_type]
+    return any(t is not None and endless_part(module, growing, t) is not None for t in types)
 
 
 def told_type_params(function: Function) -> tuple[TypeVar, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from relayvm.base.diagnostics import error
 from relayvm.base.trampoline import trampoline
 from relayvm.compiler.entries import MOST_NESTED, nests_too_deep
+from relayvm.compiler.host.growing_types import endless_part, growing_types
 from relayvm.compiler.host.types import HostTypes, host_parts
 from relayvm.compiler.lower.linear import OBJECT, WORD
 from relayvm.ir.adt import definition_of
@@ -62,6 +63,7 @@ class Layouts(HostTypes):
         self.signatures: list[ClosureSignature] = []
         self._numbers: dict[object, int] = {}
         self._words = TypeWords()
+        self._growing = growing_types(module)
         self._known_cyclic: dict[Type, bool] = {}
         self._has_refs = any(
             isinstance(e, RefCreate) for f in module.functions.values() for e in post_order(f)
@@ -231,7 +233,17 @@ class Layouts(HostTypes):
         if self._words(kind) > _MOST_HOST_WORDS:
             message = f"the host cannot hold a value whose type has over {_MOST_HOST_WORDS:,} words"
             raise error("too-large-type", message, kind.span)
+        self._check_end(kind)
         return trampoline(self.described(kind))
+
+    def _check_end(self, kind: Type) -> None:
+        """Raise RelayError `polymorphic-entry` for a type that could not be described in full."""
+        endless = endless_part(self.module, self._growing, kind)
+        if endless is not None:
+            name = self.text(endless, 40).partition("[")[0]
+            message = f"the host cannot hold `{name}`: it has itself inside at ever other types"
+            help = "let the entries neither take nor return it"
+            raise error("polymorphic-entry", message, kind.span, help=help)
 
     def layout_of(self, kind: Type) -> int:
         item = array_item(kind, self.module.types)
