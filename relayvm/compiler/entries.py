@@ -65,10 +65,11 @@ def _is_endless(module: Module, growing: Mapping[str, bool], function: Function)
 
 
 def told_type_params(function: Function) -> tuple[TypeVar, ...]:
-    """Return the type parameters of kind Type that arguments tell. Others may stand for any type:
-    there are no values of them.
+    """Return the type parameters of kind Type that arguments or constraints tell. Others may stand
+    for any type: there are no values of them.
     """
     types = [p.type_annotation or p.checked_type for p in function.params]
+    types.extend(function.type_constraints)
     inside = {t for type_ in types if type_ is not None for t in type_walk(type_)}
     return tuple(p for p in function.type_params if isinstance(p, TypeVar) and p in inside)
 
