@@ -120,6 +120,22 @@ def test_a_polymorphic_function_runs_on_what_is_given(kind: str) -> None:
     assert result[0] == result[1] == 4
 
 
+@pytest.mark.parametrize(
+    "param, given",
+    [
+        ("List[T]", [1, 2]),
+        ("Array[T]", [1, 2]),
+        ("(int32, List[(T, int32)])", (1, [(2.5, 3)])),
+        ("ref(List[T])", RefValue([True])),
+    ],
+)
+def test_a_type_parameter_is_told_by_what_is_inside_of_arguments(
+    kind: str, param: str, given: object
+) -> None:
+    mod = relay.fromtext(f"def @main[T](%x: {param}) -> {param} {{ %x }}")
+    relay.create_executor(kind, mod=mod).evaluate()(given)
+
+
 def test_a_type_parameter_that_no_argument_tells_needs_no_type(kind: str) -> None:
     text = """
     type B[n: ShapeVar] { B(Tensor[(n), float32]) }
@@ -133,6 +149,23 @@ def test_a_type_parameter_that_no_argument_tells_needs_no_type(kind: str) -> Non
     given = executor.evaluate(mod.get_global_var("make"))(np.ones(2, np.float32))
     empty, x, y = executor.evaluate()(given, np.int32(3))
     assert (empty.name_hint, x.numpy().tolist(), int(y.numpy())) == ("Nil", [1, 1], 3)
+
+
+@pytest.mark.parametrize("kind", ["vm", "graph", "aot"])
+def test_a_type_parameter_that_arguments_should_tell_is_named(kind: str) -> None:
+    mod = relay.fromtext("def @main[T](%x: List[T]) -> int32 { @length(%x) }")
+    with pytest.raises(RelayError, match="do not tell what `T` is") as caught:
+        relay.create_executor(kind, mod=mod).evaluate()([])
+    assert caught.value.diagnostics[0].span is not None
+
+
+@pytest.mark.parametrize("kind", ["vm", "graph", "aot"])
+def test_type_parameters_of_a_constraint_are_to_be_told(kind: str) -> None:
+    text = "def @main[A, B, C](%x: int32) -> int32 where add(A, B, C) { %x }"
+    with pytest.raises(RelayError, match="nothing says which to compile it for"):
+        tvm.compile(tvm.parse(text))
+    with pytest.raises(RelayError, match="do not tell what `A` is"):
+        relay.create_executor(kind, mod=relay.fromtext(text)).evaluate()(1)
 
 
 def test_values_of_data_types_are_constructor_values(kind: str) -> None:

@@ -10,15 +10,25 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.diagnostics import error, quantity
-from relayvm.base.dims import DimVar
+from relayvm.base.dims import Dim, DimVar
 from relayvm.base.dtypes import dtype_of
 from relayvm.compiler.entries import without_untold
+from relayvm.ir.adt import field_types
 from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from relayvm.ir.module import Module
-from relayvm.ir.types import IncompleteType, TensorType, TupleType, Type, TypeVar
-from relayvm.ir.visit import substitute
+from relayvm.ir.types import (
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeParam,
+    TypeVar,
+)
+from relayvm.ir.visit import substitute, substitute_in_type, type_walk
 from relayvm.relay.binders import with_one_binder_each
-from relayvm.relay.values import ADT
+from relayvm.relay.values import ADT, ConstructorValue, RefValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +70,15 @@ class Entry:
             raise error("wrong-argument", f"{', '.join(missing)} of `{self.name}` is not given")
         return tuple(values[i] for i in range(len(names)))
 
-    def closed_over(self, types: Sequence[Type | None]) -> Entry:
-        """Return the entry for arguments of known types.
+    def closed_over(self, args: Sequence[Any]) -> Entry:
+        """Return the entry for the types of arguments.
 
         Parameters without annotation get them; a function with type parameters is called by a new
-        entry that has none. Where a type is None, the parameter stays as it is.
+        entry that has none. Where an argument has no type of its own, the parameter stays as it is.
+        Raises RelayError `polymorphic-entry` where arguments do not tell a type parameter.
         """
         function = self.function
+        types = [argument_type(value) for value in args]
         params = tuple(
             replace(p, type_annotation=t) if t is not None and _is_open(p) else p
             for p, t in zip(function.params, types)
@@ -83,11 +95,56 @@ class Entry:
             return Entry(module, self.name)
         if (closed := without_untold(typed)) is not typed:
             own = next(n for n in _entry_names() if n not in functions)
-            return Entry(module.with_functions({**functions, own: closed}), own).closed_over(types)
-        fresh = tuple(Var(p.name, t or p.type_annotation) for p, t in zip(params, types))
+            return Entry(module.with_functions({**functions, own: closed}), own).closed_over(args)
+        told = _told(module, params, args)
+        for param in function.type_params:
+            if isinstance(param, TypeVar) and param not in told:
+                message = f"the arguments of `@{self.name}` do not tell what `{param.name}` is"
+                raise error("polymorphic-entry", message, function.span)
+        fresh = tuple(
+            Var(p.name, t or (p.type_annotation and substitute_in_type(p.type_annotation, told)))
+            for p, t in zip(params, types)
+        )
         sizes = tuple(p for p in function.type_params if isinstance(p, DimVar))
         call = Call(GlobalVar(self.name), fresh)
         return entry_of(module, Function(fresh, call, type_params=sizes))
+
+
+_MOST_PARTS = 10_000
+
+
+def _told(
+    module: Module, params: Sequence[Var], args: Sequence[Any]
+) -> dict[TypeParam, Type | Dim]:
+    """Return the types that arguments, and what is inside of them, tell for type variables."""
+    told: dict[TypeParam, Type | Dim] = {}
+    waiting = [(p.type_annotation, v) for p, v in zip(params, args)][::-1]
+    for _ in range(_MOST_PARTS):  # references may lead back to themselves
+        if not waiting:
+            break
+        kind, value = waiting.pop()
+        if isinstance(kind, TypeVar):
+            own = argument_type(value)
+            if own is not None:
+                told.setdefault(kind, own)
+        elif kind is not None and any(isinstance(t, TypeVar) for t in type_walk(kind)):
+            waiting.extend(reversed(_inside(module, kind, value)))
+    return told
+
+
+def _inside(module: Module, kind: Type, value: Any) -> list[tuple[Type, Any]]:
+    """Return the parts of an argument with their types, as far as they tell types."""
+    if isinstance(kind, RefType):
+        return [(kind.value, value.value)] if isinstance(value, RefValue) else []
+    if isinstance(kind, TupleType):
+        return list(zip(kind.fields, value)) if isinstance(value, (ADT, tuple, list)) else []
+    if isinstance(value, ConstructorValue):
+        if value.constructor is None or not isinstance(kind, TypeCall):
+            return []
+        return list(zip(field_types(module, kind, value.constructor), value.fields))
+    if isinstance(kind, TypeCall) and isinstance(value, (list, tuple)) and len(kind.args) == 1:
+        return [(kind.args[0], item) for item in value]
+    return []
 
 
 def _is_open(param: Var) -> bool:

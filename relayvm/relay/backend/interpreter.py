@@ -11,7 +11,7 @@ from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.passes import run_passes
 from relayvm.ir.expr import Expr, Function, GlobalVar
 from relayvm.ir.module import Module
-from relayvm.relay.backend.entry import Entry, argument_type, entry_of
+from relayvm.relay.backend.entry import Entry, entry_of
 from relayvm.relay.expr import bind
 from relayvm.relay.lazy import absent
 from relayvm.relay.module import unwrap
@@ -78,7 +78,7 @@ def _evaluator(entry: Entry, args: tuple[Any, ...]) -> tuple[Evaluator, str]:
     except RelayError as failure:
         if failure.code != "cannot-infer" or not entry.is_open:
             raise
-        closed = entry.closed_over([argument_type(v) for v in args])
+        closed = entry.closed_over(args)
         return Evaluator(run_passes(closed.module, ["infer_types"])), closed.name
 
 

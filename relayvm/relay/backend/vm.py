@@ -15,7 +15,7 @@ from relayvm.compiler.entries import bind_params
 from relayvm.compiler.optimize import optimize
 from relayvm.ir.module import Module
 from relayvm.relay import machine as relay_machine
-from relayvm.relay.backend.entry import Entry, argument_type
+from relayvm.relay.backend.entry import Entry
 from relayvm.relay.backend.interpreter import Executor, Runner
 from relayvm.relay.lazy import absent
 from relayvm.relay.machine import Executable
@@ -164,7 +164,7 @@ class VMExecutor(Executor):
 
     def _machine(self, entry: Entry, args: tuple[Any, ...]) -> tuple[VirtualMachine, str]:
         if entry.is_open:
-            entry = entry.closed_over([argument_type(v) for v in args])
+            entry = entry.closed_over(args)
         executable = built(entry.module, self.target, [entry.name])
         return VirtualMachine(executable.native), entry.name
 
