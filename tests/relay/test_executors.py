@@ -112,6 +112,17 @@ def test_types_that_nothing_else_tells_are_those_of_arguments(kind: str) -> None
     assert run(np.ones((2, 3), np.float32)) == 6
 
 
+def test_arguments_of_other_types_are_told_anew(kind: str) -> None:
+    x = relay.var("x")
+    run = relay.create_executor(kind).evaluate(relay.Function([x], relay.sum(x)))
+    for shape in ((2, 3), (4,), (2, 3)):
+        assert run(np.ones(shape, np.int32)) == np.prod(shape)
+    mod = relay.fromtext("def @main[T](%x: List[T]) -> T { @hd(%x) }")
+    run = relay.create_executor(kind, mod=mod).evaluate()
+    for first in (1, 2.5, True, np.float64(0.1)):
+        assert run([first]).numpy() == first
+
+
 def test_a_polymorphic_function_runs_on_what_is_given(kind: str) -> None:
     a = relay.TypeVar("a")
     x = relay.var("x", a)

@@ -70,6 +70,15 @@ class Entry:
             raise error("wrong-argument", f"{', '.join(missing)} of `{self.name}` is not given")
         return tuple(values[i] for i in range(len(names)))
 
+    def told_by(self, args: Sequence[Any]) -> object:
+        """Return what of arguments tells the types of the entry: equal, they are those of others
+        as well. An entry that is not open is told by none.
+        """
+        if not self.is_open:
+            return None
+        told = _told(self.module, self.function.params, args)
+        return tuple(argument_type(value) for value in args), frozenset(told.items())
+
     def closed_over(self, args: Sequence[Any]) -> Entry:
         """Return the entry for the types of arguments.
 
@@ -178,8 +187,9 @@ def argument_type(value: Any) -> Type | None:
         fields = [argument_type(v) for v in value]
         known = tuple(f for f in fields if f is not None)
         return TupleType(known) if len(known) == len(fields) else None
-    if isinstance(value, (bool, int, float)):
-        return TensorType((), dtype_of("float32" if isinstance(value, float) else "int32"))
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, (np.ndarray, np.generic)):  # a float64 of numpy is a float, too
         return TensorType(tuple(value.shape), dtype_of(value.dtype))
+    for kind, dtype in ((bool, "bool"), (float, "float32"), (int, "int32")):
+        if isinstance(value, kind):
+            return TensorType((), dtype_of(dtype))
     return None

@@ -12,6 +12,7 @@ from relayvm.compiler.passes import run_passes
 from relayvm.ir.expr import Expr, Function, GlobalVar
 from relayvm.ir.module import Module
 from relayvm.relay.backend.entry import Entry, entry_of
+from relayvm.relay.backend.per_types import PerTypes
 from relayvm.relay.expr import bind
 from relayvm.relay.lazy import absent
 from relayvm.relay.module import unwrap
@@ -55,13 +56,11 @@ class Interpreter(Executor):
     """Evaluates with numpy, one operator at a time: for debugging, and the meaning of programs."""
 
     def _runner(self, entry: Entry) -> Runner:
-        ready: list[tuple[Evaluator, str]] = []
+        evaluators = PerTypes(entry, _evaluator)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             values = entry.bound(args, kwargs)
-            if not ready:
-                ready.append(_evaluator(entry, values))
-            evaluator, name = ready[0]
+            evaluator, name = evaluators.get(values)
             result = evaluator.call(name, [to_argument(v, evaluator.module) for v in values])
             return to_relay(result, evaluator.module)
 

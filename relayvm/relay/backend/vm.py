@@ -17,6 +17,7 @@ from relayvm.ir.module import Module
 from relayvm.relay import machine as relay_machine
 from relayvm.relay.backend.entry import Entry
 from relayvm.relay.backend.interpreter import Executor, Runner
+from relayvm.relay.backend.per_types import PerTypes
 from relayvm.relay.lazy import absent
 from relayvm.relay.machine import Executable
 from relayvm.relay.module import IRModule, unwrap, wrap
@@ -150,13 +151,11 @@ class VMExecutor(Executor):
         return relay_machine.VirtualMachine(self.executable, self.device or cpu())
 
     def _runner(self, entry: Entry) -> Runner:
-        ready: list[tuple[VirtualMachine, str]] = []
+        machines = PerTypes(entry, self._machine)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             values = entry.bound(args, kwargs)
-            if not ready:
-                ready.append(self._machine(entry, values))
-            machine, name = ready[0]
+            machine, name = machines.get(values)
             result = machine.invoke(name, *(to_argument(v) for v in values))
             return to_relay(result, entry.module)
 
