@@ -112,16 +112,22 @@ def run_kernels(options: argparse.Namespace) -> int:
     for product in track(products, "products", console=console, transient=True):
         row = kernels.measure(product)
         torch = f"{row.torch / row.call:12.2f}" if row.torch is not None else f"{'-':>12}"
-        sweep = f"{row.sweep / row.kernel:8.0%}" if row.sweep is not None else f"{'-':>8}"
+        floor, sweep = (_share(time, row.kernel) for time in (row.floor, row.sweep))
+        # Of a product without rows, no kernel runs.
+        rate = f"{product.operations / row.kernel / 1e9:7.1f}" if row.kernel else f"{'-':>7}"
         console.print(
             f"{product.rows:5} {product.size:5} {product.dtype:>8} "
             f"{'symbolic' if product.symbolic else 'static':>9} {product.threads:7} "
-            f"{row.kernel * 1e6:10.2f} {product.operations / row.kernel / 1e9:7.1f} "
-            f"{row.floor / row.kernel:8.0%} {sweep} {row.call * 1e6:10.2f} {torch}",
+            f"{row.kernel * 1e6:10.2f} {rate} {floor} {sweep} {row.call * 1e6:10.2f} {torch}",
             highlight=False,
             soft_wrap=True,
         )
     return 0
+
+
+def _share(time: float | None, kernel: float) -> str:
+    """Return a time as a part of a kernel's, for a column; `-` where one of them is missing."""
+    return f"{time / kernel:8.0%}" if time is not None and kernel else f"{'-':>8}"
 
 
 def _is_asked_for(product: Product, options: argparse.Namespace) -> bool:

@@ -103,8 +103,8 @@ def _line(*cells: str) -> str:
 
 
 def _cells(found: Measured) -> tuple[str, ...]:
-    def ratio(time: float | None, own: float) -> str:
-        return "-" if time is None else f"{time / own:.2f}"
+    def ratio(time: float | None, own: float, form: str = ".2f") -> str:
+        return format(time / own, form) if time is not None and own else "-"  # no kernel may run
 
     elements = "" if found.row.fixed else str(found.elements)
     return (
@@ -113,7 +113,7 @@ def _cells(found: Measured) -> tuple[str, ...]:
         found.row.note,
         f"{found.kernel * 1e6:.2f}",
         f"{found.call * 1e6:.2f}",
-        f"{found.floor / found.kernel:.0%}",
+        ratio(found.floor, found.kernel, ".0%"),
         ratio(found.numpy, found.kernel),
         ratio(found.torch, found.kernel),
         ratio(found.torch, found.call),
