@@ -373,7 +373,7 @@ def test_a_long_kernel_runs_in_slices_and_can_be_interrupted(exe):
     with pytest.raises(Trap) as caught:
         vm.invoke("matmul", x, np.zeros((10_000, 100), np.float32))
     assert caught.value.code == "interrupted"
-    assert slices == [(0, 17)]
+    assert slices == [(0, 4)]
 
 
 def test_a_run_can_be_ended_inside_of_a_chain_of_rounds(exe):
@@ -390,7 +390,11 @@ def test_a_run_can_be_ended_inside_of_a_chain_of_rounds(exe):
         vm.invoke("walk", X[:3])
     assert caught.value.code == "interrupted"
     vm.invoke("walk", X[:3])
-    assert rounds == [(0, 2), (2, 4), *((k, k + 2) for k in range(0, 12, 2))]
+    ended, whole = rounds[:2], rounds[2:]
+    # How many rounds a step has follows the clock.
+    for steps in (ended, whole):
+        assert [begin for begin, _ in steps] == [0, *(end for _, end in steps[:-1])]
+    assert ended[-1][1] < 12 == whole[-1][1]
 
 
 def test_a_kernel_without_code_is_named():
