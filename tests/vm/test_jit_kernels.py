@@ -143,13 +143,14 @@ def inlined_kernels(exe: Executable) -> set[str]:
     return {kernel.name for k, kernel in enumerate(program.kernels) if f"@inlined{k}(" in functions}
 
 
+inlines = pytest.mark.skipif(
+    lib.rvm_is_stress_build(), reason="the stress build makes every block by a call"
+)
 SMALL = {"multiply_tanh_add", "tanh_multiply", "sqrt", "erf", "add", "take_add"}
 REDUCED = {"sum", "sum_1", "greater_any", "max", "min"}
 
 
-@pytest.mark.skipif(
-    lib.rvm_is_stress_build(), reason="the stress build makes every block by a call"
-)
+@inlines
 def test_these_kernels_are_inlined():
     exe = kernel_program()
     names = {kernel.name for kernel in exe.program().kernels}
@@ -158,9 +159,7 @@ def test_these_kernels_are_inlined():
     assert names - inlined_kernels(exe) == {"exp_multiply", "tanh_multiply_1"}
 
 
-@pytest.mark.skipif(
-    lib.rvm_is_stress_build(), reason="the stress build makes every block by a call"
-)
+@inlines
 def test_nothing_is_left_of_the_functions_of_inlined_kernels():
     exe, host = kernel_program(), this_host()
     text, functions = module_text(exe.program(), host, texts=exe.texts)
@@ -171,6 +170,7 @@ def test_nothing_is_left_of_the_functions_of_inlined_kernels():
     assert len(code) > len(compile_assembly(apart, host.triple, host.cpu, host.features))
 
 
+@inlines
 @pytest.mark.parametrize(("size", "inlined"), [(2048, True), (2049, False)])
 def test_kernels_of_at_most_4096_operations_are_inlined(size, inlined):
     kind = f"Tensor[({size}), float32]"

@@ -5,7 +5,7 @@
 #include "pool.h"
 
 /* Phases are cut into steps, between which the host can end the run. How long a round takes shows when it has run: a
- * scalar operation takes from a hundredth of a nanosecond to many, and memory that is touched first 0.2 ns a byte. So
+ * scalar operation takes from a hundredth of a nanosecond to many, and memory that is touched first 1 ns a byte or more. So
  * steps begin small by estimate, and then follow the clock, up to what is estimated to take 20 ms. */
 #define FIRST_WORK 4000000
 #define SLICED_WORK 20000000
