@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from relayvm.base.diagnostics import Trap as Trap
     from relayvm.base.target import Target as Target
     from relayvm.compiler.api import compile as compile
-    from relayvm.compiler.api import load as load
     from relayvm.compiler.api import parse as parse
     from relayvm.compiler.api import save_text as save_text
     from relayvm.ir.module import Module as Module
+    from relayvm.loading import load as load
     from relayvm.vm.executable import Executable as Executable
     from relayvm.vm.machine import VirtualMachine as VirtualMachine
     from relayvm.vm.values import DataValue as DataValue
@@ -33,7 +33,7 @@ _HOMES = {
     "__version__": "relayvm.base",
     "parse": "relayvm.compiler.api",
     "compile": "relayvm.compiler.api",
-    "load": "relayvm.compiler.api",
+    "load": "relayvm.loading",
     "save_text": "relayvm.compiler.api",
     "Module": "relayvm.ir.module",
     "Executable": "relayvm.vm.executable",

@@ -59,9 +59,9 @@ def run_info(_options: argparse.Namespace) -> int:
     print(f"python    {platform.python_version()} on {platform.platform()}")
     for name in ("numpy", "llvmlite", "cffi", "torch", "onnxruntime"):
         print(f"{name:9} {_version(name)}")
+    from relayvm.base.native.cpu import host_triple, target_cpu
     from relayvm.base.target import Target
     from relayvm.kernels.build import compiler_available
-    from relayvm.kernels.codegen.cpu import host_triple, target_cpu
 
     print(f"host      {host_triple()}")
     print(f"code for  {target_cpu(Target()).description}")

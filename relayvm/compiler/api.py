@@ -1,4 +1,4 @@
-"""What users call: text to module and back, module to executable, file to executable."""
+"""What users call: text to module and back, module to executable."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from relayvm.base.diagnostics import error
+from relayvm.base.native.cpu import target_cpu
 from relayvm.base.process import paused_collection
 from relayvm.base.source import Source
 from relayvm.base.target import Target
@@ -19,13 +20,10 @@ from relayvm.compiler.program_text import parse_every_error
 from relayvm.ir.metadata import Section, write_tensors
 from relayvm.ir.module import Module
 from relayvm.ir.printer import print_module
-from relayvm.kernels.build import build_native
-from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.ops import OPS
 from relayvm.ops.custom import check_custom_operators
 from relayvm.ops.operator import Operator
 from relayvm.vm.executable import Executable, can_run, load_parts
-from relayvm.vm.executable import load as load_executable
 from relayvm.vm.file.codec import encoded_parts
 from relayvm.vm.jit import host_of, stored_code
 from relayvm.vm.program import Program
@@ -142,19 +140,4 @@ def _runs_here(program: Program) -> bool:
     return all(
         kernel.image is not None and can_run(kernel.image.triple, kernel.image.features)
         for kernel in program.kernels
-    )
-
-
-def load(
-    path_or_bytes: str | os.PathLike[str] | bytes,
-    native: bool = False,
-    verify_constants: bool = False,
-) -> Executable:
-    """Return the executable in a file or in bytes, after verifying it.
-
-    Native code in it runs if `native` says so or if this user's own cache holds the same code;
-    otherwise it is compiled again from the portable kernels in the file.
-    """
-    return load_executable(
-        path_or_bytes, native=native, verify_constants=verify_constants, builder=build_native
     )

@@ -7,25 +7,20 @@ Says what to build and in which order; the steps are in `lower`, `schedule`, `co
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from relayvm.base import cache as cache_module
-from relayvm.base import link as link_module
 from relayvm.base.abi import DimCheck, DimSource, Image, Kernel
 from relayvm.base.cache import NEST, kernel_cache
 from relayvm.base.diagnostics import error
 from relayvm.base.dims import DimVar
-from relayvm.base.link import merge_images
+from relayvm.base.native.own_code import compiler_version, found_images, kernel_key, with_images
 from relayvm.base.settings import setting
 from relayvm.base.target import Target
 from relayvm.kernels import lower, pool
-from relayvm.kernels.codegen.contract import check_contract, signature_text
-from relayvm.kernels.codegen.cpu import target_cpu
+from relayvm.kernels.codegen.contract import check_contract
 from relayvm.kernels.compute import Tensor
 from relayvm.kernels.loops import Nest
 from relayvm.kernels.parser import parse_nest
@@ -134,28 +129,21 @@ def _with_images(
     if len(set(names)) < len(names):
         double = next(n for n in names if names.count(n) > 1)
         raise error("bad-executable", f"two kernels are called `{double}`")
-    cache = kernel_cache()
     keys = [kernel_key(kernel, target) for kernel in kernels]
-    images: dict[str, Image] = {}
+    images = found_images(keys)
     missing: dict[str, Kernel] = {}
     for key, kernel in zip(keys, kernels):
-        if key in images or key in missing:
-            continue
-        image = cache.get(key)
-        if image is None:
-            missing[key] = kernel
-        else:
-            images[key] = image
+        if key not in images:
+            missing.setdefault(key, kernel)
     if missing:
         if not checked:
             _check(missing.values())
         compiled = _compile(list(missing.values()), target, nests)
         for key, image in zip(missing, compiled):
-            cache.put(key, image)
+            kernel_cache().put(key, image)
             images[key] = image
     _keep(kernels, target)
-    merged = merge_images([(k.name, images[key]) for key, k in zip(keys, kernels)])
-    return [replace(kernel, image=merged) for kernel in kernels]
+    return with_images(kernels, keys, images)
 
 
 def _check(kernels: Iterable[Kernel]) -> None:
@@ -164,15 +152,6 @@ def _check(kernels: Iterable[Kernel]) -> None:
         nest = parse_nest(kernel.nest)
         verify_nest(nest)
         check_contract(nest, kernel.signature)
-
-
-def cached_image(kernel: Kernel, target: Target) -> Image | None:
-    """Return the image that this user's own cache holds for a portable kernel, or None.
-
-    Such an image is trusted: whoever can write to the cache can run code as this user anyway.
-    """
-    image = kernel_cache().get(kernel_key(kernel, target))
-    return None if image is None else merge_images([(kernel.name, image)])
 
 
 def _job(kernel: Kernel, target: Target) -> pool.Job:
@@ -202,28 +181,3 @@ def _keep(kernels: Sequence[Kernel], target: Target) -> None:
 
     for kernel in kernels:
         keep_artifacts(_job(kernel, target), folder)
-
-
-def kernel_key(kernel: Kernel, target: Target) -> str:
-    """Return the hash of all that a kernel's code depends on: nest, sharing, CPU, compiler."""
-    body = kernel.nest.removeprefix(f"nest @{kernel.name} ")
-    # The whole signature, so that a hit says that this pair of nest and signature was checked.
-    parts = [body, signature_text(kernel.signature), target_cpu(target).description]
-    parts.append(compiler_version())
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-@functools.lru_cache(maxsize=1)
-def compiler_version() -> str:
-    """Return what identifies this compiler: LLVM's binding and the sources of this room."""
-    digest = hashlib.sha256()
-    root = Path(__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.read_bytes())
-    for module in (link_module, cache_module):
-        digest.update(Path(str(module.__file__)).read_bytes())
-    binding = importlib.util.find_spec("llvmlite")
-    if binding is not None and binding.origin is not None:
-        # Read, not imported: a build that finds all in the cache must not load LLVM.
-        digest.update(Path(binding.origin).with_name("_version.py").read_bytes())
-    return digest.hexdigest()

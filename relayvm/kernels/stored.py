@@ -9,17 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Union
 
 from relayvm.base.abi import DimCheck, DimSource, Kernel, KernelSignature
-from relayvm.base.dims import Dim, DimExpr, DimTerm, DimVar, dim_add, dim_mul, symbol
+from relayvm.base.dims import Dim, DimVar
+from relayvm.base.native.plain_dims import Plain, decode_dim, encode_dim
 from relayvm.kernels import compute as c
 from relayvm.kernels.lower import Computation, dim_names, operands_of
 from relayvm.kernels.schedules.plan import operands, topological
 from relayvm.kernels.schedules.program import program_text
-
-# A number, or terms: pairs of factors (an atom with its power) and coefficient.
-Plain = Union[int, list[list[object]]]
 
 
 def computation_key(
@@ -120,42 +117,6 @@ class _Writer:
                 return (*kind, expr.kind, expr.select_last_index)
             case _:
                 return kind
-
-
-def encode_dim(dim: Dim, numbers: dict[DimVar, int]) -> Plain:
-    """Return a dim as numbers and lists, variables by number."""
-    if isinstance(dim, int):
-        return dim
-    assert isinstance(dim, DimExpr), "`?` cannot be a dim of a kernel"
-    terms: list[list[object]] = []
-    for monomial, coefficient in dim.terms:
-        factors = [
-            [numbers[a], power]
-            if isinstance(a, DimVar)
-            else [[a.op, encode_dim(a.a, numbers), encode_dim(a.b, numbers)], power]
-            for a, power in monomial
-        ]
-        terms.append([factors, coefficient])
-    return terms
-
-
-def decode_dim(plain: Plain, variables: Sequence[DimVar]) -> Dim:
-    """Return the dim that `encode_dim` took apart."""
-    if isinstance(plain, int):
-        return plain
-    total: Dim = 0
-    for factors, coefficient in plain:
-        product: Dim = coefficient  # type: ignore[assignment]
-        for atom, power in factors:  # type: ignore[attr-defined]
-            if isinstance(atom, int):
-                factor = symbol(variables[atom])
-            else:
-                op, a, b = atom
-                factor = symbol(DimTerm(op, decode_dim(a, variables), decode_dim(b, variables)))
-            for _ in range(power):
-                product = dim_mul(product, factor)
-        total = dim_add(total, product)
-    return total
 
 
 def kernel_to_bytes(kernel: Kernel) -> bytes:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.diagnostics import error, quantity
-from relayvm.compiler.api import load
 from relayvm.ir.module import Module as IrModule
+from relayvm.loading import load
 from relayvm.relay.ndarray import Device, NDArray, as_ndarray, cpu
 from relayvm.relay.values import ADT, to_argument, to_relay
 from relayvm.vm import executable as native

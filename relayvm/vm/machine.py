@@ -16,11 +16,11 @@ from relayvm.vm.convert import converter_of
 from relayvm.vm.late_constants import check_complete
 from relayvm.vm.library import ffi, keep_exception, lib
 from relayvm.vm.manifest import Entry, Parameter, ValueType
-from relayvm.vm.profile import MOST_EVENTS, Profile, Profiler
 from relayvm.vm.values import Closure
 
 if TYPE_CHECKING:
     from relayvm.vm.executable import Executable
+    from relayvm.vm.profile import Profile, Profiler
 
 DEFAULT_MAX_DEPTH = 2_000_000
 MAX_THREADS = 1024
@@ -167,6 +167,8 @@ class VirtualMachine:
         first measured call compiles code that counts. (A parameter called `entry` or `events` is
         given by position.) Raises what `invoke` raises.
         """
+        from relayvm.vm.profile import MOST_EVENTS, Profiler
+
         if not isinstance(events, int) or not 0 <= events <= MOST_EVENTS:
             raise error("bad-option", f"`events` is {events!r}, not a number up to {MOST_EVENTS}")
         call = self._call(entry)

@@ -7,8 +7,8 @@ import pytest
 
 from relayvm.base.dtypes import FLOAT16, FLOAT32, FLOAT64, INT32, UINT8
 from relayvm.base.link import link_object, merge_images
+from relayvm.base.native.cpu import target_cpu
 from relayvm.base.target import Target
-from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_object, module_text
 from relayvm.kernels.scalar_ops import SCALAR_OPS

@@ -5,8 +5,9 @@ import pytest
 from relayvm.base.abi import DimCheck
 from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import DimTerm, DimVar, dim_broadcast, symbol
+from relayvm.base.native.own_code import signature_text
 from relayvm.kernels import compute as c
-from relayvm.kernels.codegen.contract import check_contract, signature_text
+from relayvm.kernels.codegen.contract import check_contract
 from relayvm.kernels.lower import Computation, joined_sizes, kernel_signature, lower
 from relayvm.kernels.parser import parse_nest
 from relayvm.kernels.printer import print_nest

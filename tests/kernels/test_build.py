@@ -13,10 +13,11 @@ from relayvm.base.cache import cache_info, clear_cache
 from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import DimVar, dim_value, symbol
 from relayvm.base.dtypes import INT8
+from relayvm.base.native.own_code import with_own_code
 from relayvm.base.target import Target
 from relayvm.kernels import build
 from relayvm.kernels import compute as te
-from relayvm.kernels.build import KernelRequest, build_kernels, build_native, cached_image
+from relayvm.kernels.build import KernelRequest, build_kernels, build_native
 from relayvm.kernels.parser import parse_nest
 from tests.kernels.images import LoadedImage
 
@@ -116,10 +117,11 @@ def test_targets_do_not_share_cache_entries():
 def test_only_what_this_user_compiled_is_trusted():
     (kernel,) = build_kernels([_scale()], HOST)
     portable = replace(kernel, image=None)
-    assert cached_image(portable, HOST) == kernel.image
+    assert with_own_code([portable], HOST) == [kernel]
     changed = replace(portable, nest=portable.nest.replace("2.0", "3.0"))
     assert changed.nest != portable.nest
-    assert cached_image(changed, HOST) is None
+    assert with_own_code([portable, changed], HOST) is None
+    assert with_own_code([portable, portable], HOST) is None
 
 
 def test_a_cpu_that_is_not_known_is_refused():

@@ -7,8 +7,8 @@ import pytest
 
 from relayvm.base.dtypes import INTEGERS, DType
 from relayvm.base.link import link_object
+from relayvm.base.native.cpu import target_cpu, without_extras
 from relayvm.base.target import Target
-from relayvm.kernels.codegen.cpu import target_cpu, without_extras
 from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_object, module_text
 from relayvm.kernels.interpret import interpret

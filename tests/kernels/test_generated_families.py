@@ -10,9 +10,9 @@ import pytest
 from relayvm.base.abi import Access
 from relayvm.base.dims import dim_value
 from relayvm.base.link import link_object
+from relayvm.base.native.cpu import target_cpu
 from relayvm.base.target import Target
 from relayvm.kernels import lower
-from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_object, module_text
 from relayvm.kernels.interpret import interpret

@@ -10,10 +10,10 @@ from relayvm.base.abi import Access, reason_text, trap_status
 from relayvm.base.dims import DimVar, dim_value, symbol
 from relayvm.base.dtypes import BY_NAME
 from relayvm.base.link import link_object
+from relayvm.base.native.cpu import target_cpu
 from relayvm.base.target import Target
 from relayvm.kernels import compute as te
 from relayvm.kernels import lower
-from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_object, module_text
 from relayvm.kernels.interpret import IndexTrap, interpret

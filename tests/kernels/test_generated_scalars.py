@@ -6,8 +6,8 @@ from ml_dtypes import finfo
 
 from relayvm.base.dtypes import BOOL, COMPUTED, INT64
 from relayvm.base.link import link_object
+from relayvm.base.native.cpu import target_cpu
 from relayvm.base.target import Target
-from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_object, module_text
 from relayvm.kernels.loops import Buffer, Call, Cast, Const, For, Load, Nest, Phase, Store, Var

@@ -7,8 +7,8 @@ import pytest
 
 from relayvm.base.diagnostics import InternalError
 from relayvm.base.link import link_object, merge_images
+from relayvm.base.native.cpu import target_cpu
 from relayvm.base.target import Target
-from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.kernels.codegen.llvm import compile_object, module_text
 from tests.kernels.images import LoadedImage
 

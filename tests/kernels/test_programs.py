@@ -8,10 +8,10 @@ import pytest
 from relayvm.base.dims import DimVar, dim_value, symbol
 from relayvm.base.dtypes import BOOL, FLOAT32, INT64
 from relayvm.base.link import link_object
+from relayvm.base.native.cpu import target_cpu
 from relayvm.base.target import Target
 from relayvm.kernels import compute as te
 from relayvm.kernels import loops as n
-from relayvm.kernels.codegen.cpu import target_cpu
 from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_object, module_text
 from relayvm.kernels.index.bounds import ensure_bounds

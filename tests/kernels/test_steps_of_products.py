@@ -7,9 +7,9 @@ import re
 import pytest
 
 from relayvm.base.dims import DimVar, dim_value, symbol
+from relayvm.base.native.cpu import target_cpu, without_extras
 from relayvm.base.target import Target
 from relayvm.kernels import compute as te
-from relayvm.kernels.codegen.cpu import target_cpu, without_extras
 from relayvm.kernels.codegen.function import nest_functions
 from relayvm.kernels.codegen.llvm import compile_assembly, module_text
 from relayvm.kernels.loops import Nest

@@ -6,16 +6,13 @@ never run. Needs no LLVM.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from relayvm.base.abi import Access, Direction, KernelSignature, Operand
 from relayvm.base.diagnostics import error, quantity
-from relayvm.base.dims import Dim, DimExpr, DimTerm, DimVar
+from relayvm.base.dims import Dim, DimExpr, DimTerm
 from relayvm.kernels.index.bounds import nest_broadcasts
 from relayvm.kernels.loops import Buffer, Expr, Nest
 from relayvm.kernels.lower import expr_dim, memory_layout
 from relayvm.kernels.printer import print_expr
-from relayvm.kernels.stored import decode_dim, encode_dim
 
 
 def check_contract(nest: Nest, signature: KernelSignature) -> None:
@@ -115,19 +112,3 @@ def _may_share(signature: KernelSignature, pair: tuple[int, int]) -> bool:
     same = (output.dtype, output.dims, output.access) == (source.dtype, source.dims, source.access)
     roles = (output.direction, source.direction) == (Direction.OUTPUT, Direction.INPUT)
     return same and roles and output.access is Access.DENSE
-
-
-def signature_text(signature: KernelSignature) -> str:
-    """Return a signature as text that depends on no name of a dim variable."""
-    numbers = {v: k for k, v in enumerate(signature.dim_vars)}
-    names = [DimVar(f"d{k}") for k in range(len(numbers))]
-
-    def dims(values: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        # As they are: `broadcast(m, 8)`, which a check compares with 8, must not become 8.
-        return tuple(decode_dim(encode_dim(d, numbers), names) for d in values)
-
-    operands = tuple(replace(o, dims=dims(o.dims)) for o in signature.operands)
-    checks = tuple((*dims((c.a, c.b)), c.what) for c in signature.checks)
-    memory = (signature.scratch_bytes, signature.private_bytes)
-    sizes = dims((*memory, signature.work, *signature.phases, *signature.chains))
-    return repr((operands, signature.sources, checks, signature.in_place, sizes))

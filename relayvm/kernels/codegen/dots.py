@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relayvm.base.dtypes import UINT16, DType
-from relayvm.kernels.codegen.cpu import Cpu, dot_signs
+from relayvm.base.native.cpu import Cpu, dot_signs
 from relayvm.kernels.codegen.emitter import Emitter
 from relayvm.kernels.loops import Dot
 

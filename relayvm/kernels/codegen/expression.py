@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from relayvm.base.abi import Access, trap_status
 from relayvm.base.diagnostics import assert_never
 from relayvm.base.dtypes import BOOL, INT64, UINT64, DType
-from relayvm.kernels.codegen.cpu import Cpu
+from relayvm.base.native.cpu import Cpu
 from relayvm.kernels.codegen.dots import emit_dot
 from relayvm.kernels.codegen.emitter import (
     Emitter,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from relayvm.base.abi import ALIGN_BYTES, TEXT_SYMBOL, Access, TrapCode
 from relayvm.base.diagnostics import assert_never
 from relayvm.base.dtypes import INT64
-from relayvm.kernels.codegen.cpu import Cpu
+from relayvm.base.native.cpu import Cpu
 from relayvm.kernels.codegen.emitter import (
     Emitter,
     LlvmMachine,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from relayvm.base.abi import Image
 from relayvm.base.link import link_object
+from relayvm.base.native.cpu import Cpu, target_cpu, without_extras
 from relayvm.base.target import Target
-from relayvm.kernels.codegen.cpu import Cpu, target_cpu, without_extras
 from relayvm.kernels.codegen.function import inlined_function, nest_functions
 from relayvm.kernels.codegen.llvm import compile_assembly, compile_object, module_text
 from relayvm.kernels.loops import Nest

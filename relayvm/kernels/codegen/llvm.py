@@ -7,8 +7,8 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from relayvm.base.native.cpu import Cpu
 from relayvm.base.process import llvm_lock
-from relayvm.kernels.codegen.cpu import Cpu
 
 
 @functools.lru_cache(maxsize=1)

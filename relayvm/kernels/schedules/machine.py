@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from relayvm.base.diagnostics import RelayError
+from relayvm.base.native.cpu import dot_signs, target_cpu
 from relayvm.base.target import Target
-from relayvm.kernels.codegen.cpu import dot_signs, target_cpu
 
 # A core's own second-level cache where nothing is known of the CPU; few have less.
 USUAL_CACHE_BYTES = 1 << 19

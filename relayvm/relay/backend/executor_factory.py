@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relayvm.base.diagnostics import error
-from relayvm.compiler.api import load
+from relayvm.loading import load
 from relayvm.relay.backend.graph_module import GraphModule, tensors_of
 from relayvm.relay.machine import CompiledLibrary, Executable, method_of
 from relayvm.relay.ndarray import Device, NDArray

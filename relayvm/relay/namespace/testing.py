@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from relayvm.base.diagnostics import error
-from relayvm.kernels.codegen.cpu import cpu_flags
+from relayvm.base.native.cpu import cpu_flags
 from relayvm.relay.lazy import missing
 from relayvm.relay.namespace.target import Target
 from relayvm.relay.ndarray import Device, cpu, device
