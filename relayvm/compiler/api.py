@@ -126,7 +126,12 @@ def _compiled(
     module = bind_params(module, {} if params is None else params)
     lowered = optimize(module, opt_level=opt_level, entries=entries, target=chosen)
     program = lower_module(
-        lowered.module, lowered.entries, chosen, opt_level=opt_level, uniform=lowered.uniform
+        lowered.module,
+        lowered.entries,
+        lowered.declared,
+        chosen,
+        opt_level=opt_level,
+        uniform=lowered.uniform,
     )
     if jit:
         cpu = target_cpu(chosen)

@@ -27,10 +27,13 @@ from relayvm.kernels.schedules.machine import dot_kind
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A module in lowered form, and the functions behind the names that the host calls."""
+    """A module in lowered form, and the functions behind the names that the host calls, which
+    `declared` has as the program wrote them.
+    """
 
     module: Module
     entries: dict[str, str]
+    declared: Module
     uniform: bool
 
 
@@ -78,7 +81,7 @@ def optimize(
     dots = dot_kind(target) if target is not None else ""
     attrs = Attrs(typed.attrs, entries=tuple(chosen.values()), dots=dots)
     lowered = run_passes(replace(typed, attrs=attrs), opt_level=opt_level)
-    return Lowered(lowered, chosen, needs_uniform(lowered))
+    return Lowered(lowered, chosen, typed, needs_uniform(lowered))
 
 
 def _unlifted(module: Module) -> Module:

@@ -31,36 +31,40 @@ class ArgumentTypes(HostTypes):
     """
 
     def __init__(self, module: Module) -> None:
-        super().__init__(module)
+        super().__init__(module, module)
         self._kinds: dict[str, Type] = {}
         self._names: dict[object, str] = {}
 
-    def layout_of(self, kind: Type) -> int:
+    def layout_of(self, own: Type) -> int:
         return 0  # So that a constructor's number is its place in the data type.
+
+    def signature_of(self, own: FuncType) -> int:
+        return -1
 
     def value_type(self, kind: Type) -> ValueType:
         """Return the description of a type."""
-        return trampoline(self.described(kind))
+        return trampoline(self.described(kind, kind))
 
-    def plain_row(self, kind: Type, text: str) -> ValueType:
+    def plain_row(self, kind: Type, own: Type, text: str) -> ValueType:
         if isinstance(kind, (TensorType, TupleType, RefType, FuncType)):
-            return super().plain_row(kind, text)
+            return super().plain_row(kind, own, text)
         return ValueType("any", text)
 
-    def data_row(self, kind: Type) -> Recursive[ValueType]:
+    def data_row(self, kind: Type, own: Type) -> Recursive[ValueType]:
         definition, args = definition_of(self.module, kind)
         known = len(self._names)
         name = self._names.setdefault(
             (definition.header.name, args), f"{definition.header.name}[{known}]"
         )
         self._kinds[name] = kind
-        return ValueType("data", self.text(kind, _LONGEST_TEXT), layout=0, name=name)
+        return ValueType("data", self.names.text(kind, _LONGEST_TEXT), layout=0, name=name)
         yield  # a routine of the trampoline, as what it stands for
 
     def data_type(self, name: str) -> DataType:
         """Return a data type, described when first asked for."""
         if name not in self.data_types:
-            self.data_types[name] = trampoline(self.with_constructors(self._kinds[name], name))
+            kind = self._kinds[name]
+            self.data_types[name] = trampoline(self.with_constructors(kind, kind, name))
         return self.data_types[name]
 
     def constructor(self, data_type: DataType, constructor: Constructor) -> tuple[str, str]:
@@ -119,7 +123,7 @@ class _Arguments(Builder[Any]):
         return self.types.data_type(name)
 
     def name_of(self, constructor: Any) -> Any:
-        return self.types.constructors.get(constructor, constructor)
+        return self.types.names.constructor(constructor)
 
     def field_words(
         self, layout: int, kind: LayoutKind, types: Sequence[ValueType]

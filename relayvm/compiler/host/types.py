@@ -5,17 +5,17 @@ Which layouts the values have, a subclass says.
 
 from __future__ import annotations
 
-import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 
 from relayvm.base.diagnostics import InternalError, error
 from relayvm.base.dims import AnyDim, Dim, DimExpr
 from relayvm.base.trampoline import Recursive
+from relayvm.compiler.host.names import OldNames
 from relayvm.ir.adt import definition_of, field_types
-from relayvm.ir.expr import Constructor
 from relayvm.ir.intrinsics import array_item
 from relayvm.ir.module import Module
-from relayvm.ir.printer import print_type
 from relayvm.ir.types import (
     FuncType,
     GlobalTypeVar,
@@ -31,35 +31,31 @@ from relayvm.vm import manifest
 # Types inside so many others have short texts.
 _NAMED_IN_FULL = 32
 _SHORT_TEXT = 40
-# A name, perhaps with arguments that have none themselves; a comma between arguments; a place.
-_NAME = re.compile(r"([A-Za-z_]\w*)(\[[^\[\]]*\])?")
-_COMMA = re.compile(r",(?![^(]*\))")
-_PLACE = re.compile(r"\b_(\d+)_\b")
 
 
-class HostTypes:
-    """The types of one program, each described once, with the data types that they name."""
+class HostTypes(ABC):
+    """The types of one program, each described once, with the data types that they name.
 
-    def __init__(self, module: Module) -> None:
+    A type is described beside its `own` one: what stands for it where values have their layouts.
+    Texts and sizes are those of the type itself.
+    """
+
+    def __init__(self, module: Module, own_module: Module) -> None:
         self.module = module
+        self.own_module = own_module
+        self.names = OldNames(module)
         self.data_types: dict[str, manifest.DataType] = {}
         self._value_types: dict[tuple[Type, int | None], manifest.ValueType] = {}
-        self.types = _old_names(module, "instances")
-        self.constructors = _old_names(module, "constructors")
 
-    def layout_of(self, kind: Type) -> int:
+    @abstractmethod
+    def layout_of(self, own: Type) -> int:
         """Return the layout of values of a type; of the first constructor, for a data type."""
-        return -1
 
-    def signature_of(self, kind: FuncType) -> int:
+    @abstractmethod
+    def signature_of(self, own: FuncType) -> int:
         """Return the number of the calling protocol of functions of a type."""
-        return -1
 
-    def fields_of(self, kind: Type, constructor: Constructor) -> tuple[Type, ...]:
-        """Return the types of a constructor's fields in this instance of its data type."""
-        return field_types(self.module, kind, constructor)
-
-    def described(self, kind: Type, depth: int = 0) -> Recursive[manifest.ValueType]:
+    def described(self, kind: Type, own: Type, depth: int = 0) -> Recursive[manifest.ValueType]:
         """Return the description of a type; data types are added to `data_types`."""
         # Texts of all types inside, each with all inside it, would be quadratic in the depth.
         limit = None if depth <= _NAMED_IN_FULL else _SHORT_TEXT
@@ -67,88 +63,72 @@ class HostTypes:
         if key in self._value_types:
             return self._value_types[key]
         item = array_item(kind, self.module.types)
-        fields: list[manifest.ValueType] = []
-        for part in (item,) if item is not None else host_parts(kind):
-            fields.append((yield self.described(part, depth + 1)))
         if item is not None:
-            row = manifest.ValueType("array", self.text(kind, limit), layout=self.layout_of(kind))
-        elif isinstance(kind, (TypeCall, GlobalTypeVar)):
-            row = yield self.data_row(kind)
+            own_item = array_item(own, self.own_module.types)
+            parts, own_parts = [item], [] if own_item is None else [own_item]
         else:
-            row = self.plain_row(kind, self.text(kind, limit))
-        self._value_types[key] = row = replace(row, fields=tuple(fields))
+            parts, own_parts = list(host_parts(kind)), list(host_parts(own))
+        fields = yield self._all(parts, own_parts, depth + 1)
+        if item is not None:
+            text = self.names.text(kind, limit)
+            row = manifest.ValueType("array", text, layout=self.layout_of(own))
+        elif isinstance(kind, (TypeCall, GlobalTypeVar)):
+            row = yield self.data_row(kind, own)
+        else:
+            row = self.plain_row(kind, own, self.names.text(kind, limit))
+        self._value_types[key] = row = replace(row, fields=fields)
         return row
 
-    def plain_row(self, kind: Type, text: str) -> manifest.ValueType:
+    def _all(
+        self, kinds: Sequence[Type], owns: Sequence[Type], depth: int
+    ) -> Recursive[tuple[manifest.ValueType, ...]]:
+        if len(kinds) != len(owns):
+            raise InternalError("a type and the one that stands for it have other parts")
+        rows: list[manifest.ValueType] = []
+        for kind, own in zip(kinds, owns):
+            rows.append((yield self.described(kind, own, depth)))
+        return tuple(rows)
+
+    def plain_row(self, kind: Type, own: Type, text: str) -> manifest.ValueType:
         """Return the description of a type of the language's own, without its fields."""
         match kind:
             case TensorType():
                 dims = tuple(_host_dim(d) for d in kind.shape)
                 return manifest.ValueType("tensor", text, dtype=kind.dtype.name, dims=dims)
             case TupleType():
-                return manifest.ValueType("tuple", text, layout=self.layout_of(kind))
+                return manifest.ValueType("tuple", text, layout=self.layout_of(own))
             case RefType():
-                return manifest.ValueType("ref", text, layout=self.layout_of(kind))
+                return manifest.ValueType("ref", text, layout=self.layout_of(own))
             case FuncType():
-                return manifest.ValueType("function", text, signature=self.signature_of(kind))
+                assert isinstance(own, FuncType)
+                return manifest.ValueType("function", text, signature=self.signature_of(own))
             case TypeVar():
                 message = f"`{text}` stands for no type: the host cannot hold polymorphic functions"
                 raise error("polymorphic-entry", message, kind.span)
             case _:
                 raise InternalError(f"`{text}` has no values that a host could hold")
 
-    def text(self, kind: Type, limit: int | None = None) -> str:
-        """Return a type as the user writes it: instances of data types under their old names."""
-        return self._written(print_type(kind, limit))
-
-    def _written(self, text: str) -> str:
-        """Return a text with the old names of types; `R[3]` may be `R[Tensor[(3), float32]]`."""
-
-        def old_name(found: re.Match[str]) -> str:
-            name, args = found[1], found[2] or ""
-            old = self.types.get(name, name)
-            if args and _PLACE.search(old):
-                return _filled(old, args)
-            return old + self._written(args)
-
-        return _NAME.sub(old_name, text)
-
-    def data_row(self, kind: Type) -> Recursive[manifest.ValueType]:
+    def data_row(self, kind: Type, own: Type) -> Recursive[manifest.ValueType]:
         """Return the description of a data type, with its constructors in `data_types`."""
-        text = self.text(kind)
+        text = self.names.text(kind)
         if text not in self.data_types:
             self.data_types[text] = manifest.DataType(text, ())
-            self.data_types[text] = yield self.with_constructors(kind, text)
-        return manifest.ValueType("data", text, layout=self.layout_of(kind), name=text)
+            self.data_types[text] = yield self.with_constructors(kind, own, text)
+        return manifest.ValueType("data", text, layout=self.layout_of(own), name=text)
 
-    def with_constructors(self, kind: Type, name: str) -> Recursive[manifest.DataType]:
+    def with_constructors(self, kind: Type, own: Type, name: str) -> Recursive[manifest.DataType]:
         """Return the description of the constructors of a data type."""
         definition, _ = definition_of(self.module, kind)
+        own_definition, _ = definition_of(self.own_module, own)
         constructors: list[manifest.Constructor] = []
-        for constructor in definition.constructors:
-            fields: list[manifest.ValueType] = []
-            for field in self.fields_of(kind, constructor):
-                fields.append((yield self.described(field)))
-            number = self.layout_of(kind) + constructor.index
-            written = self.constructors.get(constructor.name, constructor.name)
-            constructors.append(manifest.Constructor(written, number, tuple(fields)))
+        for constructor, lowered in zip(definition.constructors, own_definition.constructors):
+            types = field_types(self.module, kind, constructor)
+            own_types = field_types(self.own_module, own, lowered)
+            fields = yield self._all(types, own_types, 0)
+            number = self.layout_of(own) + constructor.index
+            written = self.names.constructor(constructor.name)
+            constructors.append(manifest.Constructor(written, number, fields))
         return manifest.DataType(name, tuple(constructors))
-
-
-def _old_names(module: Module, attribute: str) -> dict[str, str]:
-    """Return the names that types or constructors had before they were instances."""
-    pairs = module.attrs.get(attribute) or ()
-    assert isinstance(pairs, tuple)
-    return dict(pairs)
-
-
-def _filled(old: str, args: str) -> str:
-    """Return the name of a type with sizes in the places of its parameters.
-
-    `R[Tensor[(_0_), float32]]` and `[n*2]` -> `R[Tensor[(n*2), float32]]`
-    """
-    sizes = _COMMA.split(args[1:-1])
-    return _PLACE.sub(lambda place: sizes[int(place[1])].strip(), old)
 
 
 def host_parts(kind: Type) -> tuple[Type, ...]:

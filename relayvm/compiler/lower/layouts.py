@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relayvm.base.diagnostics import error
-from relayvm.base.trampoline import trampoline
-from relayvm.compiler.entries import MOST_NESTED, nests_too_deep
-from relayvm.compiler.host.growing_types import endless_part, growing_types
-from relayvm.compiler.host.types import HostTypes, host_parts
+from relayvm.compiler.host.names import OldNames
+from relayvm.compiler.host.types import host_parts
 from relayvm.compiler.lower.linear import OBJECT, WORD
-from relayvm.ir.adt import definition_of
+from relayvm.ir.adt import definition_of, field_types
 from relayvm.ir.expr import Constructor, RefCreate
 from relayvm.ir.intrinsics import array_item
 from relayvm.ir.module import Module
@@ -30,12 +27,9 @@ from relayvm.ir.types import (
     TypeCall,
     TypeVar,
 )
-from relayvm.ir.visit import TypeWords, post_order
-from relayvm.vm import manifest
+from relayvm.ir.visit import post_order
 from relayvm.vm.program import ClosureSignature, Layout, LayoutKind
 
-# The description for the host has each part of a type in each of its places.
-_MOST_HOST_WORDS = 1 << 17
 SPREAD_FIELDS = (0, 2, 3, 4)
 
 
@@ -53,17 +47,16 @@ def is_spread(kind: Type) -> bool:
     return isinstance(kind, TupleType) and len(kind.fields) in SPREAD_FIELDS
 
 
-class Layouts(HostTypes):
+class Layouts:
     """The layouts and signatures of one program, numbered as they are first asked for."""
 
     def __init__(self, module: Module, uniform: bool) -> None:
-        super().__init__(module)
+        self.module = module
+        self.names = OldNames(module)
         self.uniform = uniform
         self.layouts: list[Layout] = []
         self.signatures: list[ClosureSignature] = []
         self._numbers: dict[object, int] = {}
-        self._words = TypeWords()
-        self._growing = growing_types(module)
         self._known_cyclic: dict[Type, bool] = {}
         self._has_refs = any(
             isinstance(e, RefCreate) for f in module.functions.values() for e in post_order(f)
@@ -105,13 +98,17 @@ class Layouts(HostTypes):
             for constructor in definition.constructors:
                 self._add(
                     LayoutKind.CONSTRUCTOR,
-                    self.constructors.get(constructor.name, constructor.name),
+                    self.names.constructor(constructor.name),
                     self.fields_of(kind, constructor),
-                    type=self.text(kind),
+                    type=self.names.text(kind),
                     tag=constructor.index,
                     tags=len(definition.constructors),
                 )
         return self._numbers[key]
+
+    def fields_of(self, kind: Type, constructor: Constructor) -> tuple[Type, ...]:
+        """Return the types of a constructor's fields in this instance of its data type."""
+        return field_types(self.module, kind, constructor)
 
     def constructor(self, kind: Type, constructor: Constructor) -> int:
         """Return the layout of one constructor of a data type."""
@@ -223,29 +220,8 @@ class Layouts(HostTypes):
                     pass
         return False
 
-    # -- What the host is told ---------------------------------------------------------------------
-
-    def value_type(self, kind: Type) -> manifest.ValueType:
-        """Return the description of a type for the host; data types are added to `data_types`."""
-        if nests_too_deep(kind):
-            message = f"the host cannot hold values whose types nest deeper than {MOST_NESTED}"
-            raise error("too-deep", message, kind.span)
-        if self._words(kind) > _MOST_HOST_WORDS:
-            message = f"the host cannot hold a value whose type has over {_MOST_HOST_WORDS:,} words"
-            raise error("too-large-type", message, kind.span)
-        self._check_end(kind)
-        return trampoline(self.described(kind))
-
-    def _check_end(self, kind: Type) -> None:
-        """Raise RelayError `polymorphic-entry` for a type that could not be described in full."""
-        endless = endless_part(self.module, self._growing, kind)
-        if endless is not None:
-            name = self.text(endless, 40).partition("[")[0]
-            message = f"the host cannot hold `{name}`: it has itself inside at ever other types"
-            help = "let the entries neither take nor return it"
-            raise error("polymorphic-entry", message, kind.span, help=help)
-
     def layout_of(self, kind: Type) -> int:
+        """Return the layout of values of a type; of the first constructor, for a data type."""
         item = array_item(kind, self.module.types)
         if item is not None:
             return self.array_of(item)
@@ -256,9 +232,6 @@ class Layouts(HostTypes):
                 return self.ref_to(kind.value)
             case _:
                 return self.data(kind)
-
-    def signature_of(self, kind: FuncType) -> int:
-        return self.signature(kind)
 
 
 def _erased(kind: Type) -> tuple[object, ...]:

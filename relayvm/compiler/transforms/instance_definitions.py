@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from relayvm.base.dims import DimVar, symbol
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.infer_types import infer_types
+from relayvm.compiler.transforms.argument_checks import with_checked_arguments
 from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.compiler.transforms.instance_shapes import DataShapes, Shapes
 from relayvm.compiler.transforms.instances import (
@@ -20,6 +21,8 @@ from relayvm.compiler.transforms.instances import (
     shape_params_only,
     type_params_only,
 )
+from relayvm.compiler.transforms.to_anf import function_to_anf
+from relayvm.ir.adt import definition_of, field_types
 from relayvm.ir.expr import (
     Attrs,
     AttrValue,
@@ -148,8 +151,12 @@ class Instantiation:
             type_constraints=(),
             checked_type=monomorphic(function.checked_type),
         )
-        result = self.copier(types).copy(mono)
-        assert isinstance(result, Function) and isinstance(result.checked_type, FuncType)
+        copier = self.copier(types)
+        result = copier.copy(mono)
+        assert isinstance(result, Function)
+        if copier.has_checks:
+            result = function_to_anf(result)
+        assert isinstance(result.checked_type, FuncType)
         params = (*result.type_params, *sizes.values())
         kind = replace(result.checked_type, type_params=params)
         return replace(result, type_params=params, checked_type=kind)
@@ -289,6 +296,7 @@ class InstanceCopier(TypedCopier):
         self.owner = owner
         self.own = dict(types.types)
         self.closed = owner.instances.closing(self.own)
+        self.has_checks = False
 
     def leaf(self, node: Expr) -> Expr:
         return node if isinstance(node, GlobalVar) else super().leaf(node)
@@ -308,7 +316,24 @@ class InstanceCopier(TypedCopier):
             if isinstance(part, GlobalVar)
         }
         known: Mapping[int, Expr] = _Overlay(globals_, done) if globals_ else done
-        return super()._node(node, known)
+        new = super()._node(node, known)
+        if not isinstance(new, Call) or not isinstance(node, Call):
+            return new
+        # An instance has `?` for sizes in which others differ, and for those of the caller.
+        made = with_checked_arguments(new, [self.types(t) for t in self.declared(node)])
+        self.has_checks = self.has_checks or made is not new
+        return made
+
+    def declared(self, call: Call) -> Sequence[Type]:
+        """Return the types of fields that a call of a constructor declares, if they may be joined
+        to others.
+        """
+        module = self.owner.old
+        if isinstance(call.op, Constructor) and call.checked_type is not None:
+            definition, _ = definition_of(module, call.checked_type)
+            if type_params_only(definition.type_params):
+                return field_types(module, call.checked_type, call.op)
+        return ()
 
     def type_args_left(self, old: Expr, call: Call) -> Args:
         """Return the sizes that a call gives: of the definition, and of the instance."""
