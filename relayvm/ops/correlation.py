@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,21 +180,34 @@ def _value(plan: _Plan, data: Tensor, index: tuple[ScalarExpr, ...]) -> ScalarEx
 @like(correlation.rule)
 def _(data1: Tensor, data2: Tensor, **attrs: Any) -> Tensor:
     plan = _plan(attrs)
-    channels = data1.shape[1]
+
+    def part(first: tuple[ScalarExpr, ...], other: tuple[ScalarExpr, ...]) -> ScalarExpr:
+        a, b = _value(plan, data1, first), _value(plan, data2, other)
+        return a * b if plan.multiplies else te.scalar("abs", a - b)
+
+    return _windowed(plan, data1, part, data1.dtype, "correlation")
+
+
+Part = Callable[["tuple[ScalarExpr, ...]", "tuple[ScalarExpr, ...]"], ScalarExpr]
+
+
+def _windowed(plan: _Plan, data: Tensor, part: Part, dtype: DType, name: str) -> Tensor:
+    """Return the mean over channels and windows of `part` of the places in the padded data that a
+    correlation brings together.
+    """
+    channels = data.shape[1]
 
     def element(n: ScalarExpr, q: ScalarExpr, y: ScalarExpr, x: ScalarExpr) -> ScalarExpr:
         moved = _moves(plan, q // plan.width, q % plan.width)
 
         def term(c: ScalarExpr, dy: ScalarExpr, dx: ScalarExpr) -> ScalarExpr:
             at = (y * plan.stride + plan.begin + dy, x * plan.stride + plan.begin + dx)
-            first = _value(plan, data1, (n, c, *at))
-            second = _value(plan, data2, (n, c, at[0] + moved[0], at[1] + moved[1]))
-            return first * second if plan.multiplies else te.scalar("abs", first - second)
+            return part((n, c, *at), (n, c, at[0] + moved[0], at[1] + moved[1]))
 
         sums = te.reduce("sum", (channels, plan.kernel, plan.kernel), term)
-        return te.cast(te.scalar("divide", sums, _count(plan, channels, sums.dtype)), data1.dtype)
+        return te.cast(te.scalar("divide", sums, _count(plan, channels, sums.dtype)), dtype)
 
-    return te.compute(plan.result(data1.shape), element, "correlation")
+    return te.compute(plan.result(data.shape), element, name)
 
 
 def _moves(plan: _Plan, a: ScalarExpr, b: ScalarExpr) -> tuple[ScalarExpr, ScalarExpr]:
@@ -322,4 +336,79 @@ def _(grad: TensorType, data1: TensorType, data2: TensorType, **attrs: Any) -> D
     return plan.width**2 * plan.kernel**2
 
 
-OPERATORS = (correlation, correlation_grad)
+# -- Gradient of the gradient of differences ------------------------------------------------------
+
+_CHANGE = "nn.correlation_change"
+
+
+@operator(_CHANGE, fusion=Fusion.CONTRACTION, ulp=4)
+def correlation_change(
+    change: Float,
+    data1: SameDtype,
+    data2: SameDtype,
+    *,
+    kernel_size: int = 1,
+    max_displacement: int = 1,
+    stride1: int = 1,
+    stride2: int = 1,
+    padding: Ints = (0, 0),
+    layout: str = "NCHW",
+    second: bool = False,
+) -> TensorType:
+    """How `nn.correlation` of absolute differences changes where `data1`, or with `second` `data2`,
+    changes by `change`.
+
+    >>> %u = float32 [[[[1, 1, 1]]]]
+    >>> %x = float32 [[[[1, 2, 3]]]]
+    >>> %y = float32 [[[[5, 0, 3]]]]
+    >>> nn.correlation_change(%u, %x, %y, max_displacement=0)
+    [[[[-1, 1, 0]]]]
+    """
+    plan = _differences(locals())
+    _require_pair(data1, data2)
+    require_rank(change, 4, 4, f"`change` of `{_CHANGE}`")
+    for axis, (a, b) in enumerate(zip(change.shape, data1.shape)):
+        require_equal(a, b, f"axis {axis} of `change` and of the data of `{_CHANGE}`")
+    return TensorType(plan.result(data1.shape), change.dtype)
+
+
+def _differences(attrs: Any) -> _Plan:
+    return _plan({**attrs, "is_multiply": False})
+
+
+@correlation_change.numpy
+@like(correlation_change.rule)
+def _(change: Array, data1: Array, data2: Array, **attrs: Any) -> Array:
+    plan, second = _differences(attrs), attrs["second"]
+    u, a, b = (_padded(plan, t) for t in (change, data1, data2))
+    shape = tuple(int(str(d)) for d in plan.result(data1.shape))
+    total = np.zeros(shape, a.dtype)
+    for number, moved, at in _displacements(plan) if total.size else ():
+        first, other = (_windows(plan, at, m, shape[2:]) for m in ((0, 0), moved))
+        sign = numeric.sign(b[other] - a[first] if second else a[first] - b[other])
+        total[:, number] += np.sum(u[other if second else first] * sign, axis=1, dtype=a.dtype)
+    count = total.dtype.type(plan.kernel**2 * data1.shape[1])
+    return np.asarray((total / count).astype(change.dtype))
+
+
+@correlation_change.compute
+@like(correlation_change.rule)
+def _(change: Tensor, data1: Tensor, data2: Tensor, **attrs: Any) -> Tensor:
+    plan, second = _differences(attrs), attrs["second"]
+
+    def part(first: tuple[ScalarExpr, ...], other: tuple[ScalarExpr, ...]) -> ScalarExpr:
+        a, b = _value(plan, data1, first), _value(plan, data2, other)
+        if second:
+            return _value(plan, change, other) * te.scalar("sign", b - a)
+        return _value(plan, change, first) * te.scalar("sign", a - b)
+
+    return _windowed(plan, data1, part, change.dtype, "correlation_change")
+
+
+@correlation_change.reduction_size
+@like(correlation_change.rule)
+def _(change: TensorType, data1: TensorType, data2: TensorType, **attrs: Any) -> Dim:
+    return dim_mul(data1.shape[1], attrs["kernel_size"] ** 2)
+
+
+OPERATORS = (correlation, correlation_grad, correlation_change)

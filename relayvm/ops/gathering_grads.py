@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -218,15 +219,32 @@ def _undone_arrays(
 Places = Callable[[Writer, Memory, ScalarExpr, ScalarExpr], tuple[Index, Index]]
 
 
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How loops go over the updates of a scatter: lines that share no element of the data, rounds
+    one after the other, and for each an update's index in the data and its own.
+    """
+
+    lines: Dim
+    rounds: Dim
+    places: Places
+
+    def back(
+        self, w: Writer, indices: Memory, line: ScalarExpr, round: ScalarExpr
+    ) -> tuple[Index, Index]:
+        """Return the places of a round counted from the last one."""
+        last = te.adopt(self.rounds, round.dtype) - 1
+        return self.places(w, indices, line, last - round)
+
+
 def _undone_tensors(
     tensors: tuple[Tensor, Tensor, Tensor, Tensor],
-    loops: tuple[Dim, Dim],
-    places: Places,
+    walk: Walk,
     reduction: str,
 ) -> tuple[Tensor, ...]:
-    """Return both gradients; `places` gives an update's index in `data` and its own."""
+    """Return both gradients."""
     grad, data, indices, updates = tensors
-    combine, (lines, rounds) = REDUCTIONS[reduction], loops
+    combine = REDUCTIONS[reduction]
 
     def build(w: Writer, *memory: Memory) -> None:
         grad, data, indices, updates, slopes, slope_of = memory
@@ -236,13 +254,13 @@ def _undone_tensors(
             at = unflattened(flat, data.shape)
             held[at] = data[at]
             slopes[at] = grad[at]
-        with w.walk_lines(lines, rounds) as (line, k, _):
-            target, source = places(w, indices, line, k)
+        with w.walk_lines(walk.lines, walk.rounds) as (line, k, _):
+            target, source = walk.places(w, indices, line, k)
             now, update = held[target], updates[source]
             before[source] = now
             held[target] = combine(now, update)
-        with w.walk_lines(lines, rounds) as (line, back, _):
-            target, source = places(w, indices, line, te.adopt(rounds, back.dtype) - 1 - back)
+        with w.walk_lines(walk.lines, walk.rounds) as (line, k, _):
+            target, source = walk.back(w, indices, line, k)
             values = slopes[target], before[source], updates[source]
             slopes[target], slope_of[source] = _undone(reduction, *values, te.select)
 
@@ -283,17 +301,28 @@ def scatter_elements_grad(
 @takes_bfloat16
 @like(scatter_elements_grad.rule)
 def _(grad: Array, data: Array, indices: Array, updates: Array, **attrs: Any) -> Any:
-    place = attrs["axis"] % data.ndim
+    places = element_positions(data, indices, attrs["axis"])
+    return _undone_arrays(grad, data, places, updates, attrs["reduction"])
+
+
+def element_positions(data: Array, indices: Array, axis: int) -> Array:
+    """Return for each update of `scatter_elements` its row-major place in `data`."""
+    place = axis % data.ndim
     at: list[Any] = list(np.indices(indices.shape, sparse=True))
     at[place] = scattered_array(indices, data.shape[place], place)
-    places = _positions(data.shape)[tuple(np.broadcast_arrays(*at))]
-    return _undone_arrays(grad, data, places, updates, attrs["reduction"])
+    return _positions(data.shape)[tuple(np.broadcast_arrays(*at))]
 
 
 @scatter_elements_grad.compute
 @like(scatter_elements_grad.rule)
 def _(grad: Tensor, data: Tensor, indices: Tensor, updates: Tensor, **attrs: Any) -> Any:
-    place = require_axis(attrs["axis"], data.rank)
+    walk = element_walk(data, indices, attrs["axis"])
+    return _undone_tensors((grad, data, indices, updates), walk, attrs["reduction"])
+
+
+def element_walk(data: Tensor, indices: Tensor, axis: int) -> Walk:
+    """Return how loops go over the updates of `scatter_elements`."""
+    place = require_axis(axis, data.rank)
     others = other_dims(indices.shape, place)
 
     def places(w: Writer, indices: Memory, line: ScalarExpr, k: ScalarExpr) -> tuple[Index, Index]:
@@ -302,8 +331,7 @@ def _(grad: Tensor, data: Tensor, indices: Tensor, updates: Tensor, **attrs: Any
         at = w.let(counted(indices[source], data.shape[place]))
         return outer[:place] + (at,) + outer[place:], source
 
-    loops = product(others), indices.shape[place]
-    return _undone_tensors((grad, data, indices, updates), loops, places, attrs["reduction"])
+    return Walk(product(others), indices.shape[place], places)
 
 
 @operator("scatter_nd_grad", fusion=Fusion.OPAQUE, value_traps=True)
@@ -327,13 +355,23 @@ def scatter_nd_grad(
 @scatter_nd_grad.numpy
 @takes_bfloat16
 def _(grad: Array, data: Array, indices: Array, updates: Array, *, mode: str) -> Any:
+    return _undone_arrays(grad, data, nd_positions(data, indices), updates, mode)
+
+
+def nd_positions(data: Array, indices: Array) -> Array:
+    """Return for each update of `scatter_nd` its row-major place in `data`."""
     attrs = {"batch_dims": 0, "index_rank": None}
-    places = gather_nd.facets["numpy"](_positions(data.shape), indices, **attrs)
-    return _undone_arrays(grad, data, places, updates, mode)
+    return np.asarray(gather_nd.facets["numpy"](_positions(data.shape), indices, **attrs))
 
 
 @scatter_nd_grad.compute
 def _(grad: Tensor, data: Tensor, indices: Tensor, updates: Tensor, *, mode: str) -> Any:
+    walk = nd_walk(data, indices, updates)
+    return _undone_tensors((grad, data, indices, updates), walk, mode)
+
+
+def nd_walk(data: Tensor, indices: Tensor, updates: Tensor) -> Walk:
+    """Return how loops go over the updates of `scatter_nd`."""
     count = scattered_axes(data, indices, updates)
     rest, walked = data.shape[count:], indices.shape[1:]
 
@@ -343,8 +381,7 @@ def _(grad: Tensor, data: Tensor, indices: Tensor, updates: Tensor, *, mode: str
         at = tuple(w.let(counted(v, data.shape[j])) for j, v in enumerate(chosen))
         return at + inner, outer + inner
 
-    loops = product(rest), product(walked)
-    return _undone_tensors((grad, data, indices, updates), loops, places, mode)
+    return Walk(product(rest), product(walked), places)
 
 
 OPERATORS = (adv_index_grad, gather_nd_grad, scatter_elements_grad, scatter_nd_grad)

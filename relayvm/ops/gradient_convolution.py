@@ -14,12 +14,11 @@ from relayvm.ops.convolution_gradients import (
     backward_attributes,
     conv2d_backward_weight,
 )
-from relayvm.ops.correlation import correlation, correlation_grad
+from relayvm.ops.correlation import correlation, correlation_change, correlation_grad
 from relayvm.ops.deformable import deformable_conv2d
 from relayvm.ops.deformable_grads import deformable_conv2d_grad
 from relayvm.ops.elementwise import cast
 from relayvm.ops.gradient_elementwise import Gradients
-from relayvm.ops.gradient_expressions import require_gradient
 from relayvm.ops.linalg import matmul
 from relayvm.ops.movement import transpose
 from relayvm.ops.operator import GradientCall, Operator
@@ -133,12 +132,22 @@ def _(call: GradientCall, g: Expr) -> Gradients:
 
 @correlation_grad.gradient
 def _(call: GradientCall, g: Expr) -> Gradients:
+    attrs = {name: value for name, value in call.attrs.items() if name != "second"}
+    if not call.is_multiply:
+        # Signs of differences change by jumps.
+        own = {name: value for name, value in call.attrs.items() if name != "is_multiply"}
+        return correlation_change(g, call.data1, call.data2, **own), None, None
     # A correlation of products is linear in each of both: it goes on with `g` for the one whose
     # gradient this is.
-    require_gradient("nn.correlation_grad", call.is_multiply, "differences")
-    attrs = {name: value for name, value in call.attrs.items() if name != "second"}
     if call.second:
         of_first = correlation_grad(call.grad, call.data1, g, **attrs)
         return correlation(call.data1, g, **attrs), of_first, None
     of_second = correlation_grad(call.grad, g, call.data2, second=True, **attrs)
     return correlation(g, call.data2, **attrs), None, of_second
+
+
+@correlation_change.gradient
+def _(call: GradientCall, g: Expr) -> Gradients:
+    # Linear in the change, with the signs of the differences as factors.
+    of_change = correlation_grad(g, call.data1, call.data2, is_multiply=False, **call.attrs)
+    return of_change, None, None

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from relayvm.base.diagnostics import error
 from relayvm.base.dims import Dim, dims_equal
 from relayvm.base.dtypes import INT64, DType
 from relayvm.ir.expr import Constant, Expr
@@ -73,14 +72,6 @@ def spread(g: Expr, axes: Sequence[int], keepdims: bool) -> Expr:
 def spread_like(g: Expr, axes: Sequence[int], keepdims: bool, data: Expr) -> Expr:
     """Return the result of a reduction repeated to the shape of what was reduced."""
     return broadcast_to_like(spread(g, axes, keepdims), data)
-
-
-def require_gradient(name: str, is_there: bool, what: str) -> None:
-    """Raise RelayError `no-gradient` where an operator has none with these attributes."""
-    if not is_there:
-        raise error(
-            "no-gradient", f"operator `{name}` has no gradient: that of {what} is not there"
-        )
 
 
 def in_dtype_of(call: GradientCall, operand: str, g: Expr) -> Expr | None:

@@ -32,7 +32,7 @@ from relayvm.ops.gathering_grads import (
     scatter_nd_grad,
 )
 from relayvm.ops.gradient_elementwise import Gradients
-from relayvm.ops.gradient_expressions import number, require_gradient
+from relayvm.ops.gradient_expressions import number
 from relayvm.ops.masking import (
     matrix_set_diag,
     matrix_set_diag_grad,
@@ -60,6 +60,7 @@ from relayvm.ops.reshaping import reshape, reshape_like
 from relayvm.ops.rows import floor_divide, multiply, subtract, sum_
 from relayvm.ops.scan_grads import cumprod_grad_grad
 from relayvm.ops.scans import cumprod, cumprod_grad, cumsum
+from relayvm.ops.scatter_products import scatter_elements_grad_grad, scatter_nd_grad_grad
 from relayvm.ops.sorting import argsort, sort, topk
 
 
@@ -278,22 +279,31 @@ def _(call: GradientCall, g: Expr) -> Gradients:
 
 @scatter_elements_grad.gradient
 def _(call: GradientCall, g: Expr) -> Gradients:
-    require_gradient("scatter_elements_grad", call.reduction != "mul", "products")
     operands, axis = (call.data, call.indices, call.updates), call.axis
+    changes = TupleGetItem(g, 0), TupleGetItem(g, 1)
+    if call.reduction == "mul":
+        return _of_products(scatter_elements_grad_grad(*changes, call.grad, *operands, axis=axis))
     factors = scatter_elements_grad(
         ones_like(call.grad), *operands, axis=axis, reduction=call.reduction
     )
-    kept, put = (multiply(TupleGetItem(g, k), TupleGetItem(factors, k)) for k in (0, 1))
+    kept, put = (multiply(c, TupleGetItem(factors, k)) for k, c in enumerate(changes))
     return scatter_elements(kept, call.indices, put, axis=axis, reduction="add"), None, None, None
 
 
 @scatter_nd_grad.gradient
 def _(call: GradientCall, g: Expr) -> Gradients:
-    require_gradient("scatter_nd_grad", call.mode != "mul", "products")
     operands = (call.data, call.indices, call.updates)
+    changes = TupleGetItem(g, 0), TupleGetItem(g, 1)
+    if call.mode == "mul":
+        return _of_products(scatter_nd_grad_grad(*changes, call.grad, *operands))
     factors = scatter_nd_grad(ones_like(call.grad), *operands, mode=call.mode)
-    kept, put = (multiply(TupleGetItem(g, k), TupleGetItem(factors, k)) for k in (0, 1))
+    kept, put = (multiply(c, TupleGetItem(factors, k)) for k, c in enumerate(changes))
     return scatter_nd(kept, call.indices, put, mode="add"), None, None, None
+
+
+def _of_products(three: Expr) -> Gradients:
+    of_grad, of_data, of_updates = (TupleGetItem(three, k) for k in range(3))
+    return of_grad, of_data, None, of_updates
 
 
 # -- Orders -------------------------------------------------------------------------------------

@@ -156,6 +156,11 @@ def _correlations() -> dict[str, list[Case]]:
         "nn.correlation_grad": [
             Case((y, s, s), {**a, "second": k == 0})
             for k, (y, (s, a)) in enumerate(zip(results, rows))
+        ]
+        + [Case((results[0], rows[0][0], rows[0][0]), {**rows[0][1], "is_multiply": False})],
+        "nn.correlation_change": [
+            Case((s,) * 3, {n: v for n, v in {**a, "second": k == 0}.items() if n != "is_multiply"})
+            for k, (s, a) in enumerate(rows)
         ],
     }
 

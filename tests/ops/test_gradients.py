@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from operator_cases import CASES, Case, fields_of, types_of
 
-from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import ANY, Dim, DimVar, symbol
 from relayvm.base.dtypes import BOOL, FLOAT64, INT32, INTEGERS, DType
 from relayvm.compiler.evaluate import Evaluator
@@ -167,7 +166,6 @@ def _check(op: Operator, case: Case, mode: str) -> None:
             )
 
 
-SCATTERS = ("scatter_elements_grad", "scatter_nd_grad")
 WITH_GRADIENT = sorted(n for n, row in OPS.items() if "gradient" in row.facets)
 
 
@@ -179,10 +177,6 @@ def test_the_gradient_is_what_finite_differences_say(name: str, mode: str) -> No
         if 0 in sizes or any(_dtypes(case)[i] is FLOAT64 for i in case.values):
             continue
         if case.attrs.get("dtype", "float64") not in ("float64", "float32"):
-            continue
-        if (name, "mul") in [(n, v) for n in SCATTERS for v in case.attrs.values()]:
-            continue
-        if name == "nn.correlation_grad" and not case.attrs.get("is_multiply", True):
             continue
         if name == "squeeze" and "axis" not in case.attrs and mode != "static":
             continue
@@ -219,21 +213,3 @@ def test_no_gradient_is_built_of_an_integer_operand() -> None:
     assert present == (0,)
     assert isinstance(function.body, Tuple)
     assert all(isinstance(e, Expr) for e in function.body.fields)
-
-
-@pytest.mark.parametrize(
-    ("name", "attr", "value", "what"),
-    [
-        ("scatter_elements_grad", "reduction", "mul", "products"),
-        ("scatter_nd_grad", "mode", "mul", "products"),
-        ("nn.correlation_grad", "is_multiply", False, "differences"),
-    ],
-)
-def test_what_has_no_second_gradient_is_refused(
-    name: str, attr: str, value: Any, what: str
-) -> None:
-    case = CASES[name][0]
-    types, attrs = types_of(case, _dtypes(case)), {**case.attrs, attr: value}
-    with pytest.raises(RelayError, match=f"`{name}` has no gradient: that of {what}") as caught:
-        gradient_function(OPS[name], types, attrs, ())
-    assert caught.value.code == "no-gradient"
