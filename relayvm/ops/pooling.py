@@ -316,11 +316,16 @@ def _example(spatial: int, call: str, result: str, **operands: str) -> str:
 def _windows(spatial: int, kind: _Kind) -> tuple[Operator, Operator]:
     name, grad = f"nn.{kind.short}_pool{spatial}d", f"nn.{kind.short}_pool{spatial}d_grad"
     size = (*(1,) * (spatial - 1), 2)
+    empty = "mean is 0" if kind.is_mean else "maximum is -inf, of integers the least there is"
     more = " The mean counts the padding with `count_include_pad`." if kind.is_mean else ""
     text = (
         f"{kind.noun} of each window over {spatial} axes of space.\n\n"
         "`padding` has one number, one an axis, or those before and then those after each axis;"
-        f" with `ceil_mode` a last window may reach beyond it.{more}"
+        f" with `ceil_mode` a last window may reach beyond it.{more}\n\n"
+        "A size n has `floor((n + padding - span) / stride) + 1` windows, where span is"
+        " `(pool_size - 1) * dilation + 1`; `ceil_mode` rounds the quotient up. A window may cover"
+        " padding alone, also the last of `ceil_mode`, which other frameworks leave out: its"
+        f" {empty}."
     )
     result = "[1.5, 2.5]" if kind.is_mean else "[2, 3]"
     call = f"{name}(%x, pool_size={list(size)})"
