@@ -43,8 +43,8 @@ def open_shape(tensor: TensorType, what: str) -> Dims:
 
 
 def numbers(array: Array) -> Ints:
-    """Return the elements of an array of integers."""
-    return tuple(int(v) for v in array.reshape(-1))
+    """Return the elements of an array of integers as int64, in which loops read them."""
+    return tuple(array.reshape(-1).astype(INT64.numpy).tolist())
 
 
 def sizes_in(array: Array) -> Ints:

@@ -310,7 +310,7 @@ def element_positions(data: Array, indices: Array, axis: int) -> Array:
     place = axis % data.ndim
     at: list[Any] = list(np.indices(indices.shape, sparse=True))
     at[place] = scattered_array(indices, data.shape[place], place)
-    return _positions(data.shape)[tuple(np.broadcast_arrays(*at))]
+    return np.asarray(_positions(data.shape)[tuple(np.broadcast_arrays(*at))])
 
 
 @scatter_elements_grad.compute

@@ -309,7 +309,7 @@ def _insertion(axis: int, count: int, rank: int) -> int:
 @expand_dims.numpy
 def _(data: Array, *, axis: int, num_newaxis: int) -> Array:
     place = _insertion(axis, num_newaxis, data.ndim)
-    return data.reshape(*data.shape[:place], *((1,) * num_newaxis), *data.shape[place:])
+    return data.reshape((*data.shape[:place], *((1,) * num_newaxis), *data.shape[place:]))
 
 
 @expand_dims.compute

@@ -215,6 +215,7 @@ CASES: dict[str, list[Case]] = {
         Case(((2, 3),), {"axis": 1}),
         Case(((2, 3),), {"axis": -1, "num_newaxis": 2}),
         Case(((),), {"axis": 0}),
+        Case(((),), {"axis": -1, "num_newaxis": 0}),
     ],
     "squeeze": [
         Case(((2, 1, 3),), {"axis": (1,)}),
