@@ -48,6 +48,7 @@ def abi_header() -> str:
     lines.append(_enum("ACCESS", {a.name: a.value for a in abi.Access}))
     lines.append(_enum("DIRECTION", {d.name: d.value for d in abi.Direction}))
     lines.append(_enum("DTYPE", {d.name.upper(): d.code for d in DTYPES}))
+    lines.append(f"#define RVM_DTYPES(X) {' '.join(f'X({d.name})' for d in DTYPES)}")
     lines.append(_table("dtype_bytes", [d.itemsize_bytes for d in DTYPES]))
     kinds = {"bool": 0, "int": 1, "uint": 2, "float": 3, "stored": 4}
     lines.append(_enum("KIND", {k.upper(): v for k, v in kinds.items()}))

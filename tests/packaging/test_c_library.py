@@ -17,6 +17,9 @@ from relayvm.cli.bench import treelstm
 from relayvm.cli.bench.trees import Node
 from relayvm.cli.main import main
 from relayvm.vm.runtime.c_library import FLAGS, HEADER, HERE, build_library
+from relayvm.vm.sizes import number_of
+from tests.vm.test_returned_sizes import REFUSED, TAKEN
+from tests.vm.test_returned_sizes import TEXT as GIVERS
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "c"
@@ -39,6 +42,7 @@ def @count(%r: ref(int64)) -> int64 {
 def @pick(%x: Tensor[(2), int64], %i: Tensor[(1), int64]) { gather(%x, %i) }
 def @spin(%i: int64) -> int64 { if (%i > 0i64) { @spin(%i - 1i64) } else { 7i64 } }
 def @deep(%i: int64) -> int64 { if (%i > 0i64) { @deep(%i - 1i64) + 1i64 } else { 0i64 } }
+def @stored(%x: Tensor[(2), int4]) { cast(%x, dtype="float8_e5m2") }
 """
 ENTRIES = [
     "main",
@@ -52,7 +56,10 @@ ENTRIES = [
     "pick",
     "spin",
     "deep",
+    "stored",
 ]
+# Functions whose sizes are known by names that a call gave numbers.
+NAMED = [("fun_named", "to_fun"), ("data_named", "to_data"), ("fun_fun", "to_fun")]
 
 pytestmark = [
     pytest.mark.slow,
@@ -132,17 +139,79 @@ def test_every_function_of_the_header_does_what_it_says(
     assert run(build(source, library, tmp_path), saved) == "good\n"
 
 
-def test_it_makes_no_error_of_memory_and_leaks_nothing(saved: Path, tmp_path: Path) -> None:
-    source = Path(__file__).with_name("use_library.c")
+def sanitized(source: Path, folder: Path) -> Path:
+    """Compile a program and the library with checks of memory and of undefined behaviour."""
     files = [*HERE.glob("*.c"), *(HERE / "c_api").glob("*.c"), source]
-    made = tmp_path / "sanitized"
-    words = ["cc", *FLAGS, "-O0", "-DRVM_STRESS", *SANITIZED, f"-I{HEADER.parent}"]
+    made = folder / f"{source.stem}_sanitized"
+    words = ["cc", *FLAGS, "-O0", "-DRVM_STRESS", *SANITIZED, f"-I{HEADER.parent}", f"-I{HERE}"]
     words += [*map(str, files), "-lm", "-lpthread", "-o", str(made)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode and "asan" in done.stderr:
         pytest.skip("there is no AddressSanitizer")
     assert done.returncode == 0, done.stderr
+    return made
+
+
+def test_it_makes_no_error_of_memory_and_leaks_nothing(saved: Path, tmp_path: Path) -> None:
+    made = sanitized(Path(__file__).with_name("use_library.c"), tmp_path)
     assert run(made, saved) == "good\n"
+
+
+@pytest.fixture(scope="module")
+def givers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("givers") / "givers.rvm"
+    relayvm.compile(relayvm.parse(GIVERS)).save(path)
+    return path
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["optimised", "sanitized"])
+def test_values_go_back_where_their_sizes_are_those_declared(
+    checked: bool, library: Path, givers: Path, tmp_path: Path
+) -> None:
+    source = Path(__file__).with_name("give_and_take.c")
+    host = sanitized(source, tmp_path) if checked else build(source, library, tmp_path)
+    # Not made anew for the other type, as in Python: the two have layouts of their own.
+    other = ("empty", "to_list")
+    taken = [pair for pair in TAKEN if pair != other]
+    pairs = [*REFUSED, ("twin", "to_twin"), *NAMED, other, *taken]
+    lines = run(host, givers, *(name for pair in pairs for name in pair)).splitlines()
+    told = dict(zip(pairs, lines, strict=True))
+    assert {pair for pair, line in told.items() if line == "taken"} == set(taken)
+    for giver, taker in pairs[: -len(taken)]:
+        place = "field 1 is" if giver == "pair" else f"wrong-argument: `b` of `{taker}` is"
+        assert place in told[giver, taker] and " was given" in told[giver, taker]
+    declared = "`b` of `to_bt` is `Bt[3]`, but `Bt[?]` was given"
+    inside = "in which a tensor has the sizes (2)"
+    assert told["bt_any", "to_bt"] == f"wrong-argument: {declared} {inside}"
+    declared = "`b` of `to_fun` is `fn () -> Tensor[(3), float32]`"
+    given = "`fn () -> Tensor[(2), float32]` was given"
+    assert told["fun", "to_fun"] == f"wrong-argument: {declared}, but {given}"
+
+
+def test_a_size_with_names_is_the_number_that_python_computes(tmp_path: Path) -> None:
+    dims = ["n + m", "0 - n*m + 7", "-n", "--n*-m", "((n + 5) // m)*n + (m % n)", "7 // (0 - n)"]
+    dims += ["(0 - 7) % n", "min(n, m) + max(n, in)", "broadcast(1, m)", "broadcast(n, m)", "k*2"]
+    dims += [
+        "(n // (n - 2))",
+        "n % (n - 2)",
+        "n + k",
+        "n +",
+        "n m",
+        "other(n, m)",
+        "min(n)",
+        "",
+        "+n",
+    ]
+    dims += ["+n", "(" * 40 + "n" + ")" * 40, "(" * 9999 + "n" + ")" * 9999, "-" * 9999 + "n"]
+    dims += ["9223372036854775807 + n - n", "99999999999999999999", "-9223372036854775807 - 1"]
+    known = {"n": 2, "m": 3, "in": 7, "k*2": 10}
+    wanted = [known.get(dim, number_of(dim, known)) for dim in dims]
+    wanted[dims.index("+n")] = None  # Python's, not the language's
+    wanted[dims.index("9223372036854775807 + n - n")] = None  # too large for a size on the way
+    wanted[dims.index("99999999999999999999")] = None
+    host = sanitized(Path(__file__).with_name("size_of_dim.c"), tmp_path)
+    found = [None if line == "none" else int(line) for line in run(host, *dims).splitlines()]
+    assert dict(zip(dims, found, strict=True)) == dict(zip(dims, wanted, strict=True))
 
 
 def test_the_example_of_a_network_gives_the_bits_of_python(library: Path, tmp_path: Path) -> None:

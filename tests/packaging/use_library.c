@@ -49,7 +49,9 @@ static void test_descriptions(void) {
     CHECK(strcmp(entry->parameters[0]->text, "Tensor[(n), float32]") == 0);
     CHECK(entry->parameters[0]->dims[0] == -1 && strcmp(entry->parameters[0]->dim_names[0], "n") == 0);
     CHECK(!rvm_executable_find_entry(exe, "none") && !rvm_executable_entry(exe, 1000));
-    CHECK(rvm_executable_entry(exe, 0) && rvm_executable_num_entries(exe) == 11);
+    CHECK(rvm_executable_entry(exe, 0) && rvm_executable_num_entries(exe) == 12);
+    const rvm_entry_description *stored = rvm_executable_find_entry(exe, "stored");
+    CHECK(stored->parameters[0]->dtype == RVM_INT4 && stored->results[0]->dtype == RVM_FLOAT8_E5M2);
     CHECK(rvm_executable_find_constructor(exe, "List[int64]", "Cons")->num_fields == 2);
     CHECK(!rvm_executable_find_constructor(exe, "List[int64]", "Node"));
     CHECK(rvm_executable_num_data_types(exe) == 1 && !rvm_executable_data_type(exe, 1));
@@ -347,16 +349,19 @@ static void test_loading(const char *path) {
     CHECK(bytes && fread(bytes, 1, size, file) == size);
     fclose(file);
     rvm_executable *unlinked = rvm_executable_load_memory(bytes, size, 0, &error);
-    CHECK(unlinked && rvm_executable_num_entries(unlinked) == 11);
+    CHECK(unlinked && rvm_executable_num_entries(unlinked) == 12);
     FAILS(!rvm_vm_new(unlinked, NULL, &error), "not-ready");
     rvm_executable_free(unlinked);
     rvm_executable *other = rvm_executable_load_memory(bytes, size, RVM_ALLOW_NATIVE | RVM_CHECK_CONSTANTS, &error);
     rvm_vm *vm = rvm_vm_new(other, NULL, &error);
-    rvm_executable_free(other); /* the machine has it, too */
     rvm_value *list = make_list(3), *result;
     const rvm_value *argument = list;
     FAILS(rvm_vm_run(vm, "total", &argument, 1, &result, 1, &error), "wrong-argument");
     CHECK(strcmp(error.message, "`l` of `total` is a value of another executable") == 0);
+    const rvm_constructor *cons = rvm_executable_find_constructor(exe, "List[int64]", "Cons");
+    FAILS(!rvm_data_make(other, cons, &argument, 1, &error), "wrong-argument");
+    CHECK(strcmp(error.message, "the constructor `Cons` is of another executable") == 0);
+    rvm_executable_free(other); /* the machine has it, too */
     rvm_value_free(list);
     rvm_vm_free(vm);
     for (size_t i = 0; i < size; i += 1 + size / 300) { /* damaged files are refused, or are as good */

@@ -12,9 +12,9 @@ typedef struct builder {
     const char *problem;
 } builder;
 
-const char *const library_dtype_names[RVM_NUM_DTYPES] = {"bool",  "int8",   "int16",  "int32",   "int64",   "uint8",
-                                                        "uint16", "uint32", "uint64", "float16", "float32", "float64",
-                                                        "bfloat16"};
+#define NAME(name) #name,
+const char *const library_dtype_names[RVM_NUM_DTYPES] = {RVM_DTYPES(NAME)};
+#undef NAME
 static const char *const kind_names[] = {"tensor", "tuple", "data", "function", "ref", "array"};
 
 static void *take(builder *b, size_t count, size_t size) {
@@ -153,7 +153,12 @@ static bool read_data_type_names(builder *b) {
         }
     }
     executable->num_data_types = executable->data_types ? count : 0;
-    return executable->data_types != NULL;
+    executable->types_of_data = take(b, executable->num_data_types, sizeof *executable->types_of_data);
+    for (size_t i = 0; executable->types_of_data && i < executable->num_data_types; i++) {
+        rvm_data_type *data = &executable->data_types[i];
+        executable->types_of_data[i] = (rvm_type){.kind = RVM_KIND_OF_DATA, .text = data->name, .data = data};
+    }
+    return executable->data_types && executable->types_of_data;
 }
 
 static bool read_constructors(builder *b, rvm_data_type *type, const json *list) {

@@ -214,8 +214,7 @@ RVM_API void rvm_vm_free(rvm_vm *vm);
 
 /* Runs an entry; 0, or another number with `*error` filled in. `results` gets as many values as the entry has results;
  * there are none if it fails. Codes: unknown-entry, wrong-argument, machine-busy: nothing has run; or that of a trap
- * (`rvm_vm_trap`). The machine stays usable in every case. Sizes are compared of tensors only: a value of a data type, a
- * reference or a function is taken at any sizes. */
+ * (`rvm_vm_trap`). The machine stays usable in every case. */
 RVM_API int rvm_vm_run(rvm_vm *vm, const char *entry, const rvm_value *const *arguments, size_t num_arguments,
                        rvm_value **results, size_t num_results, rvm_error *error);
 /* The same for a function value of the machine's executable. */

@@ -20,7 +20,8 @@ static rvm_value *new_value(rvm_executable *executable, const rvm_type *type, rv
     return value;
 }
 
-rvm_value *value_of_item(rvm_executable *executable, const rvm_type *type, uint64_t item, rvm_error *error) {
+/* Consumes the item. */
+static rvm_value *value_of_item(rvm_executable *executable, const rvm_type *type, uint64_t item, rvm_error *error) {
     if (!item) {
         library_out_of_memory(error);
         return NULL;
@@ -50,6 +51,7 @@ void rvm_value_free(rvm_value *value) {
         rvm_program_release(value->executable->program);
     }
     rvm_executable_free(value->executable);
+    sizes_free(value->sizes);
     free(value);
 }
 
@@ -129,13 +131,10 @@ rvm_kind rvm_value_kind(const rvm_value *value) {
 
 const rvm_constructor *rvm_value_constructor(const rvm_value *value) {
     const rvm_layout *shape = shape_of(value);
-    const rvm_executable *executable = value->executable;
-    for (size_t t = 0; shape && t < executable->num_data_types; t++) {
-        const rvm_data_type *type = &executable->data_types[t];
-        for (size_t c = 0; c < type->num_constructors; c++) {
-            if (type->constructors[c].layout == shape->number) {
-                return &type->constructors[c];
-            }
+    const rvm_data_type *type = shape && value->type ? value->type->data : NULL;
+    for (size_t i = 0; type && i < type->num_constructors; i++) {
+        if (type->constructors[i].layout == shape->number) {
+            return &type->constructors[i];
         }
     }
     return NULL;
@@ -187,6 +186,25 @@ static void describe_tensor(const rvm_tensor_view *view, char *text, size_t size
     snprintf(text + at, size - (size_t)at, "), %s]", library_dtype_names[view->dtype]);
 }
 
+/* Refuses a value whose layout is that of a type, but not the sizes in it. */
+static int check_sizes(const rvm_value *value, const rvm_type *type, const char *where, rvm_error *error) {
+    rvm_misfit misfit = {0};
+    const int fits = shape_of(value) && value->type ? pairs_accept(value, type, &misfit) : 1;
+    if (fits < 0) {
+        return library_out_of_memory(error);
+    }
+    if (fits) {
+        return 0;
+    }
+    char inside[160] = "";
+    for (uint32_t i = 0, at = 0; i < misfit.rank; i++) {
+        at += (uint32_t)snprintf(inside + at, sizeof inside - at, "%s%lld", i ? ", " : " in which a tensor has the sizes (",
+                                 (long long)misfit.dims[i]);
+    }
+    return library_fail(error, "wrong-argument", "%s is `%.100s`, but `%.100s` was given%s%s", where, type->text,
+                        value->type->text, inside, *inside ? ")" : "");
+}
+
 int value_check(const rvm_executable *executable, const rvm_value *value, const rvm_type *type, const char *where,
                 rvm_error *error) {
     if (!value) {
@@ -196,7 +214,7 @@ int value_check(const rvm_executable *executable, const rvm_value *value, const 
         return library_fail(error, "wrong-argument", "%s is a value of another executable", where);
     }
     if (has_type(value, type)) {
-        return 0;
+        return check_sizes(value, type, where, error);
     }
     if (rvm_value_kind(value) == RVM_KIND_OF_TENSOR) {
         const rvm_tensor_view view = rvm_value_tensor(value);
@@ -226,9 +244,14 @@ bool value_place(const rvm_value *value, bool is_word, uint64_t *place) {
     return *place != 0;
 }
 
-rvm_value *value_of_place(rvm_executable *executable, const rvm_type *type, bool is_word, uint64_t place,
-                          rvm_error *error) {
-    return value_of_item(executable, type, is_word ? rvm_value_new_word((uint8_t)type->dtype, place) : place, error);
+rvm_value *value_of_place(rvm_executable *executable, const rvm_type *type, known_sizes *sizes, bool is_word,
+                          uint64_t place, rvm_error *error) {
+    const uint64_t item = is_word ? rvm_value_new_word((uint8_t)type->dtype, place) : place;
+    rvm_value *value = value_of_item(executable, type, item, error);
+    if (value && shape_of(value)) {
+        value->sizes = sizes_retain(sizes);
+    }
+    return value;
 }
 
 static bool is_word_type(const rvm_type *type) {
@@ -312,8 +335,16 @@ rvm_value *rvm_data_make(rvm_executable *executable, const rvm_constructor *cons
     if (library_need(constructor, "constructor", error)) {
         return NULL;
     }
-    return make_cell(executable, NULL, constructor->layout, RVM_LAYOUT_CONSTRUCTOR, constructor->fields,
-                     constructor->num_fields, fields, num_fields, error);
+    for (size_t i = 0; executable && i < executable->num_data_types; i++) {
+        if (constructor->data_type == &executable->data_types[i]) {
+            return make_cell(executable, &executable->types_of_data[i], constructor->layout, RVM_LAYOUT_CONSTRUCTOR,
+                             constructor->fields, constructor->num_fields, fields, num_fields, error);
+        }
+    }
+    if (!library_need(executable, "executable", error)) {
+        library_fail(error, "wrong-argument", "the constructor `%.200s` is of another executable", constructor->name);
+    }
+    return NULL;
 }
 
 static int check_kind(const rvm_type *type, rvm_kind kind, rvm_error *error) {
@@ -414,7 +445,7 @@ rvm_value *rvm_value_field(const rvm_value *value, size_t index, rvm_error *erro
     if (!is_word) {
         rvm_value_retain(place);
     }
-    return value_of_place(value->executable, types[row], is_word, place, error);
+    return value_of_place(value->executable, types[row], value->sizes, is_word, place, error);
 }
 
 static const rvm_layout *reference_shape(const rvm_value *value, rvm_error *error) {
@@ -445,7 +476,7 @@ rvm_value *rvm_reference_read(const rvm_value *reference, rvm_error *error) {
         return NULL;
     }
     const bool is_word = shape->field_class[0] == RVM_CLASS_WORD;
-    return value_of_place(reference->executable, reference->type->fields[0], is_word, content, error);
+    return value_of_place(reference->executable, reference->type->fields[0], reference->sizes, is_word, content, error);
 }
 
 int rvm_reference_write(const rvm_value *reference, const rvm_value *content, rvm_error *error) {

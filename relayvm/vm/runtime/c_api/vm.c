@@ -122,6 +122,7 @@ typedef struct room {
     rvm_argument *args;
     uint64_t *results;
     rvm_value_info *infos;
+    known_sizes *sizes;
 } room;
 
 static bool make_room(room *made, const rvm_function *code) {
@@ -140,6 +141,7 @@ static void free_room(room *made, const rvm_function *code) {
     free(made->args);
     free(made->results);
     free(made->infos);
+    sizes_free(made->sizes);
 }
 
 /* Sizes that go by one name are the same in all arguments; what is more than a name the machine compares. */
@@ -215,7 +217,7 @@ static int take_results(rvm_vm *vm, const callee *called, room *made, rvm_value 
     bool whole = true;
     for (size_t i = 0; i < called->num_results; i++) {
         const bool is_word = called->code->result_class[i] == RVM_CLASS_WORD;
-        results[i] = value_of_place(vm->executable, called->results[i], is_word, made->results[i], error);
+        results[i] = value_of_place(vm->executable, called->results[i], made->sizes, is_word, made->results[i], error);
         whole = whole && results[i];
     }
     for (size_t i = 0; !whole && i < called->num_results; i++) {
@@ -232,6 +234,10 @@ static int run(rvm_vm *vm, const callee *called, const rvm_value *const *argumen
     }
     if (set_arguments(vm, called, arguments, made, error)) {
         return -1;
+    }
+    const known_sizes *before = called->closure ? called->closure->sizes : NULL;
+    if (!sizes_of_call(before, called->parameters, arguments, called->num_parameters, &made->sizes)) {
+        return library_out_of_memory(error);
     }
     rvm_call call = {.machine = vm->machine, .args = made->args, .results = made->results, .infos = made->infos,
                      .function = called->code->index};
@@ -257,7 +263,7 @@ static int run_checked(rvm_vm *vm, const callee *called, const rvm_value *const 
                             "`%.200s` has %zu parameters and %zu results; there are %zu arguments, room for %zu results",
                             called->name, called->num_parameters, called->num_results, num_arguments, num_results);
     }
-    room made = {NULL, NULL, NULL};
+    room made = {NULL, NULL, NULL, NULL};
     const int failed = run(vm, called, arguments, &made, results, error);
     free_room(&made, called->code);
     return failed;

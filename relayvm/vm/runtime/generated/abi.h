@@ -90,6 +90,7 @@ enum {
     RVM_DTYPE_FLOAT4_E2M1FN = 21
 };
 
+#define RVM_DTYPES(X) X(bool) X(int8) X(int16) X(int32) X(int64) X(uint8) X(uint16) X(uint32) X(uint64) X(float16) X(float32) X(float64) X(bfloat16) X(int4) X(uint4) X(int2) X(uint2) X(float8_e4m3fn) X(float8_e5m2) X(float8_e4m3fnuz) X(float8_e5m2fnuz) X(float4_e2m1fn)
 static const uint8_t rvm_dtype_bytes[22] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
 enum {
