@@ -12,6 +12,8 @@ import pytest
 import relayvm as tvm
 from relayvm import relay
 from relayvm.base.diagnostics import RelayError
+from relayvm.relay.backend import interpreter
+from relayvm.relay.backend.entry import Entry
 from relayvm.relay.ndarray import NDArray
 from relayvm.relay.values import ADT, ConstructorValue, RefValue, tuple_object
 
@@ -170,13 +172,68 @@ def test_a_type_parameter_that_arguments_should_tell_is_named(kind: str) -> None
     assert caught.value.diagnostics[0].span is not None
 
 
+THREE, TWO_BY_ONE = np.ones(3, np.float32), np.ones((2, 1), np.float32)
+CONSTRAINED: dict[str, tuple[str, tuple[Any, ...], Any]] = {
+    "a result": (
+        "(%a: A, %b: B) -> C where add(A, B, C) { add(%a, %b) }",
+        (THREE, TWO_BY_ONE),
+        [[2, 2, 2], [2, 2, 2]],
+    ),
+    "a result inside of data": (
+        "(%a: List[A], %b: B) -> C where add(A, B, C) "
+        "{ @hd(@map(fn (%x: A) -> C { add(%x, %b) }, %a)) }",
+        ([THREE], TWO_BY_ONE),
+        [[2, 2, 2], [2, 2, 2]],
+    ),
+    "types without values": ("(%a: int32) -> int32 where add(A, B, C) { %a }", (np.int32(1),), 1),
+    "types of a function that is never called": (
+        "(%a: int32) -> int32 where nn.dense(A, B, C, units=4) "
+        "{ let %f = fn (%x: A, %y: B) -> C { nn.dense(%x, %y, units=4) }; %a }",
+        (np.int32(1),),
+        1,
+    ),
+    "one of three types": ("(%a: A) -> A where add(A, B, C) { %a }", (THREE,), [1, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("name", CONSTRAINED)
+def test_constraints_tell_types_that_no_argument_does(kind: str, name: str) -> None:
+    rest, args, expected = CONSTRAINED[name]
+    run = relay.create_executor(kind, mod=relay.fromtext(f"def @main[A, B, C]{rest}")).evaluate()
+    for _ in range(2):
+        assert run(*args).numpy().tolist() == expected
+
+
 @pytest.mark.parametrize("kind", ["vm", "graph", "aot"])
-def test_type_parameters_of_a_constraint_are_to_be_told(kind: str) -> None:
+def test_arguments_that_a_constraint_does_not_fit_are_refused(kind: str) -> None:
+    text = f"def @main[A, B, C]{CONSTRAINED['a result'][0]}"
+    with pytest.raises(RelayError, match="shape-mismatch"):
+        relay.create_executor(kind, mod=relay.fromtext(text)).evaluate()(THREE, THREE[:2])
+
+
+def test_compiling_a_main_with_constraints_asks_for_an_instance() -> None:
     text = "def @main[A, B, C](%x: int32) -> int32 where add(A, B, C) { %x }"
     with pytest.raises(RelayError, match="nothing says which to compile it for"):
         tvm.compile(tvm.parse(text))
-    with pytest.raises(RelayError, match="do not tell what `A` is"):
-        relay.create_executor(kind, mod=relay.fromtext(text)).evaluate()(1)
+
+
+def test_the_evaluator_is_made_once_where_it_needs_no_types(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Entry] = []
+
+    def counted(entry: Entry) -> Any:
+        made.append(entry)
+        return evaluator(entry)
+
+    evaluator = interpreter._evaluator
+    monkeypatch.setattr(interpreter, "_evaluator", counted)
+    x = relay.var("x", relay.TypeVar("a"))
+    pair = relay.Function([x], relay.Tuple([x, x]), None, [x.type_annotation])
+    run = relay.create_executor("debug").evaluate(pair)
+    for size in range(5):
+        assert run(np.ones(size, np.float32))[1].shape == (size,)
+    assert len(made) == 1
 
 
 def test_values_of_data_types_are_constructor_values(kind: str) -> None:

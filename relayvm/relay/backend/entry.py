@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.diagnostics import error, quantity
-from relayvm.base.dims import Dim, DimVar
+from relayvm.base.diagnostics import RelayError, error, quantity
+from relayvm.base.dims import ANY, Dim, DimVar, symbol
 from relayvm.base.dtypes import dtype_of
 from relayvm.compiler.entries import without_untold
+from relayvm.compiler.infer_types import infer_types
 from relayvm.ir.adt import field_types
 from relayvm.ir.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import (
     IncompleteType,
     RefType,
+    ShapeArg,
     TensorType,
     TupleType,
     Type,
@@ -29,6 +31,16 @@ from relayvm.ir.types import (
 from relayvm.ir.visit import substitute, substitute_in_type, type_walk
 from relayvm.relay.binders import with_one_binder_each
 from relayvm.relay.values import ADT, ConstructorValue, RefValue
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What arguments tell: their types, and those of type parameters. Equal, an entry that takes
+    ones takes the others as well.
+    """
+
+    types: tuple[Type | None, ...]
+    params: tuple[tuple[TypeParam, Type | Dim], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +82,20 @@ class Entry:
             raise error("wrong-argument", f"{', '.join(missing)} of `{self.name}` is not given")
         return tuple(values[i] for i in range(len(names)))
 
-    def told_by(self, args: Sequence[Any]) -> object:
-        """Return what of arguments tells the types of the entry: equal, they are those of others
-        as well. An entry that is not open is told by none.
-        """
-        if not self.is_open:
-            return None
-        told = _told(self.module, self.function.params, args)
-        return tuple(argument_type(value) for value in args), frozenset(told.items())
+    def told_by(self, args: Sequence[Any]) -> Told:
+        """Return what of arguments tells the types of the entry."""
+        types = tuple(argument_type(value) for value in args)
+        return Told(types, tuple(_told(self.module, self.function.params, args).items()))
 
-    def closed_over(self, args: Sequence[Any]) -> Entry:
+    def closed_over(self, by: Told) -> Entry:
         """Return the entry for the types of arguments.
 
         Parameters without annotation get them; a function with type parameters is called by a new
         entry that has none. Where an argument has no type of its own, the parameter stays as it is.
-        Raises RelayError `polymorphic-entry` where arguments do not tell a type parameter.
+        Raises RelayError `polymorphic-entry` where neither arguments nor constraints tell a type
+        parameter.
         """
-        function = self.function
-        types = [argument_type(value) for value in args]
+        function, types, told = self.function, by.types, dict(by.params)
         params = tuple(
             replace(p, type_annotation=t) if t is not None and _is_open(p) else p
             for p, t in zip(function.params, types)
@@ -104,19 +112,70 @@ class Entry:
             return Entry(module, self.name)
         if (closed := without_untold(typed)) is not typed:
             own = next(n for n in _entry_names() if n not in functions)
-            return Entry(module.with_functions({**functions, own: closed}), own).closed_over(args)
-        told = _told(module, params, args)
-        for param in function.type_params:
-            if isinstance(param, TypeVar) and param not in told:
-                message = f"the arguments of `@{self.name}` do not tell what `{param.name}` is"
-                raise error("polymorphic-entry", message, function.span)
+            return Entry(module.with_functions({**functions, own: closed}), own).closed_over(by)
+        untold = [p for p in function.type_params if isinstance(p, TypeVar) and p not in told]
+        constrained = {t for c in function.type_constraints for t in type_walk(c)}
+        for param in untold:
+            if param not in constrained:
+                raise self._untold(param)
         fresh = tuple(
             Var(p.name, t or (p.type_annotation and substitute_in_type(p.type_annotation, told)))
             for p, t in zip(params, types)
         )
         sizes = tuple(p for p in function.type_params if isinstance(p, DimVar))
-        call = Call(GlobalVar(self.name), fresh)
-        return entry_of(module, Function(fresh, call, type_params=sizes))
+        for call in _calls(GlobalVar(self.name), fresh, function.type_params, told):
+            made = entry_of(module, Function(fresh, call, type_params=sizes))
+            failure = _failure(made.module) if untold else None
+            if failure is None:
+                return made
+            if not call.type_args and failure.code != "cannot-infer":
+                raise failure
+        raise self._untold(untold[0])
+
+    def _untold(self, param: TypeVar) -> RelayError:
+        message = f"the arguments of `@{self.name}` do not tell what `{param.name}` is"
+        return error("polymorphic-entry", message, self.function.span)
+
+
+# Types that stand for a parameter of which there are no values, so that a constraint holds.
+_WITNESSES = tuple(
+    TensorType((ANY,) * rank, dtype_of(dtype))
+    for rank, dtype in ((0, "float32"), (0, "bool"), (2, "float32"), (4, "float32"))
+)
+
+
+def _calls(
+    callee: GlobalVar,
+    args: tuple[Var, ...],
+    params: Sequence[TypeParam],
+    told: Mapping[TypeParam, Type | Dim],
+) -> Iterator[Call]:
+    """Yield calls of a function of which constraints tell the other type parameters: by types of
+    arguments alone, then with more and more of those others given, whatever fits.
+    """
+    yield Call(callee, args)
+    others = [p for p in params if isinstance(p, TypeVar) and p not in told]
+    for witness in _WITNESSES:
+        for number in range(1, len(others) + 1):
+            known = dict(told)
+            known.update(dict.fromkeys(others[:number], witness))
+            yield Call(callee, args, type_args=tuple(_type_arg(p, known) for p in params))
+
+
+def _type_arg(param: TypeParam, known: Mapping[TypeParam, Type | Dim]) -> Type:
+    if isinstance(param, DimVar):
+        return ShapeArg(symbol(param))
+    kind = known.get(param)
+    return kind if isinstance(kind, Type) else IncompleteType()
+
+
+def _failure(module: Module) -> RelayError | None:
+    """Return why types of a module are not found or do not fit."""
+    try:
+        infer_types(module)
+    except RelayError as failure:
+        return failure
+    return None
 
 
 _MOST_PARTS = 10_000

@@ -56,7 +56,7 @@ class Interpreter(Executor):
     """Evaluates with numpy, one operator at a time: for debugging, and the meaning of programs."""
 
     def _runner(self, entry: Entry) -> Runner:
-        evaluators = PerTypes(entry, _evaluator)
+        evaluators = PerTypes(entry, _evaluator, _evaluator_for_all)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             values = entry.bound(args, kwargs)
@@ -67,18 +67,22 @@ class Interpreter(Executor):
         return run
 
 
-def _evaluator(entry: Entry, args: tuple[Any, ...]) -> tuple[Evaluator, str]:
-    """Return an evaluator of a typed module, and the name of the entry; types that nothing else
-    tells are those of arguments.
-    """
+def _evaluator(entry: Entry) -> tuple[Evaluator, str]:
+    """Return an evaluator of a typed module, and the name of the entry."""
     check_variables(entry.module)
+    return Evaluator(run_passes(entry.module, ["infer_types"])), entry.name
+
+
+def _evaluator_for_all(entry: Entry) -> tuple[Evaluator, str] | None:
+    """Return an evaluator that runs an open entry for any types; None where its own types are not
+    found without those of arguments.
+    """
     try:
-        return Evaluator(run_passes(entry.module, ["infer_types"])), entry.name
+        return _evaluator(entry)
     except RelayError as failure:
-        if failure.code != "cannot-infer" or not entry.is_open:
+        if failure.code != "cannot-infer":
             raise
-        closed = entry.closed_over(args)
-        return Evaluator(run_passes(closed.module, ["infer_types"])), closed.name
+        return None
 
 
 __getattr__ = absent("relayvm.relay.backend.interpreter")

@@ -161,9 +161,7 @@ class VMExecutor(Executor):
 
         return run
 
-    def _machine(self, entry: Entry, args: tuple[Any, ...]) -> tuple[VirtualMachine, str]:
-        if entry.is_open:
-            entry = entry.closed_over(args)
+    def _machine(self, entry: Entry) -> tuple[VirtualMachine, str]:
         executable = built(entry.module, self.target, [entry.name])
         return VirtualMachine(executable.native), entry.name
 
