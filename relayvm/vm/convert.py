@@ -7,6 +7,7 @@ objects. Nothing here recurses along a value or a type.
 from __future__ import annotations
 
 import struct
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 TENSOR, CELL, REFERENCE, ARRAY = 1, 2, 3, 4
 WORD_CLASS = 0
 _HELD_BY_PYTHON = ("tuple", "array")
+# Pairs of types, and sizes of functions, of which it is kept how they fit.
+MOST_PAIRS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Converter(Builder[int]):
         self.program = executable.handle
         self.types = {t.name: t for t in executable.manifest.types}
         self._layouts: dict[int, LayoutRow] = {}
-        self._pairs: dict[tuple[object, ...], Pairs] = {}
+        self._pairs: OrderedDict[tuple[object, ...], Pairs] = OrderedDict()
 
     def layout(self, number: int) -> LayoutRow:
         """Return a layout by number; raises RelayError `bad-executable` where there is none."""
@@ -145,9 +148,12 @@ class Converter(Builder[int]):
         if given is type_ or (given.kind == "data" and given.name == type_.name):
             return value.retained()
         key = id(given), id(type_), *sorted(value.sizes.items())
-        pairs = self._pairs.get(key)
+        pairs = self._pairs.pop(key, None)
         if pairs is None:  # It keeps both types alive.
-            pairs = self._pairs[key] = Pairs(self.data_type, given, type_, value.sizes)
+            pairs = Pairs(self.data_type, given, type_, value.sizes)
+            while len(self._pairs) >= MOST_PAIRS:
+                self._pairs.popitem(last=False)
+        self._pairs[key] = pairs
         if not pairs.accept(value.address):
             pairs.refuse(value, where)
         return value.retained()

@@ -11,6 +11,7 @@ import pytest
 
 import relayvm
 from relayvm import relay
+from relayvm.vm import convert
 from relayvm.vm.convert import Converter
 from relayvm.vm.sizes import number_of
 
@@ -267,6 +268,19 @@ def test_refusing_a_long_value_reads_few_of_its_parts(monkeypatch: Any) -> None:
     with pytest.raises(relayvm.RelayError, match=r"`Tensor\[\(3\), float32\]` was given"):
         machine.invoke("length2", made)
     assert 0 < len(read) < 100
+
+
+def test_only_the_last_pairs_of_types_are_kept(monkeypatch: Any) -> None:
+    monkeypatch.setattr(convert, "MOST_PAIRS", 8)
+    machine = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(TEXT)))
+    for size in [*range(30), 2, 29]:
+        value = machine.invoke("fun_named", np.zeros(size, np.float32))
+        if size == 2:
+            assert machine.invoke("to_fun4", value).size == 4
+            continue
+        with pytest.raises(relayvm.RelayError, match=f"`n` = {size} was given"):
+            machine.invoke("to_fun4", value)
+    assert len(machine.converter._pairs) == 8
 
 
 def test_a_value_knows_its_own_type() -> None:
