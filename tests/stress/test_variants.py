@@ -15,6 +15,7 @@ MACHINE_TESTS = [
         "limits",
         "traps",
         "values",
+        "returned_sizes",
         "kernel_call",
         "object_instructions",
         "memory",
