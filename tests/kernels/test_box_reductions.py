@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from relayvm.kernels.interpret import interpret
 from relayvm.kernels.lower import Computation, lower
 from relayvm.kernels.printer import print_nest
 from relayvm.kernels.schedule import schedule
+from relayvm.kernels.schedules.machine import vector_bytes
 
 from .native import Native
 
@@ -99,3 +102,16 @@ def test_columns_that_share_nothing(kind, columns):
         with np.errstate(all="ignore"):
             (expected,) = interpret(naive, [x], dict(zip("bc", sizes)))
         np.testing.assert_array_equal(kernel.results([x], sizes)[0], expected)
+
+
+@pytest.mark.parametrize(("dtype", "columns"), [("int8", 1300), ("int32", 300), ("int64", 140)])
+def test_integers_of_a_column_need_one_partial(dtype, columns):
+    """Of each row a run of several lines of the cache is read."""
+    b = symbol(B)
+    kernel = Native(reduced((b, columns), (0,), "sum", dtype, False, (B,)))
+    text = print_nest(kernel.nest)
+    run = max(map(int, re.findall(r"in0\[.*\]:(\d+)", text)))
+    assert run * np.dtype(dtype).itemsize >= 4 * vector_bytes(Target())
+    for length in (0, 1, 2, 37):
+        x = values((length, columns), dtype)
+        np.testing.assert_array_equal(kernel.results([x], (length,))[0], x.sum(0, dtype=dtype))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relayvm.base.dtypes import INT32
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.contraction import (
@@ -30,7 +29,7 @@ from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter
 from relayvm.kernels.schedules.grid import tile_loops
 from relayvm.kernels.schedules.partials import Partials, after
 from relayvm.kernels.schedules.plan import Stage
-from relayvm.kernels.schedules.reduction import Rule, rule_of
+from relayvm.kernels.schedules.reduction import rule_of
 
 MAX_VECTORS = 4
 # Short sums, and rows that lie close together, are faster with fewer columns and more partials.
@@ -43,18 +42,12 @@ NARROW_COLUMNS = 64
 
 
 def has_no_order(context: Context, stage: Stage, registers: int) -> bool:
-    """Return whether a stage reduces columns that share nothing, in any order; they are small, so
-    that a line of the cache is a vector. Rows of larger ones are read in longer runs.
-    """
+    """Return whether a stage reduces columns that share nothing, in any order."""
     extents = tuple(context.dim(d) for d in stage.shape)
     try:
         return ColumnTiling(context, stage, extents, registers).has_no_order
     except (NotAContraction, CannotVectorise):
         return False
-
-
-def _has_no_order(rule: Rule) -> bool:
-    return rule.has_no_order and rule.dtype.bits < INT32.bits
 
 
 class ColumnTiling(Tiling):
@@ -82,7 +75,7 @@ class ColumnTiling(Tiling):
             tuple(self._length(r) for r in records),
             *seen_memory(emitter.statements, axes),
             words_of(records),
-            all(_has_no_order(rule_of(r.reduction)) for r in records),
+            all(rule_of(r.reduction).has_no_order for r in records),
         )
 
     def _length(self, record: Record) -> n.Expr:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Union
 
 from relayvm.base.abi import Access
-from relayvm.base.dtypes import BOOL
+from relayvm.base.dtypes import BOOL, FLOAT32, INT32, NARROW
 from relayvm.kernels import loops as n
 from relayvm.kernels.compute import ArgReduce, Reduce
 from relayvm.kernels.index import simplify as s
@@ -33,15 +34,17 @@ from relayvm.kernels.schedules.probe import (
     probe,
     widest_item_bytes,
 )
-from relayvm.kernels.schedules.reduction import serial
+from relayvm.kernels.schedules.reduction import rule_of, serial
 
 BLOCK = 2048
 MIN_VECTOR = 5
 # Targets with such registers mask any vector in one instruction.
 MASKED_BYTES = 64
-# Columns of positions, or of what has no order, keep so little that several vectors, which do not
-# wait for each other, have room in registers.
-WIDE_COLUMNS = (64, n.LANES)
+# Columns of positions, or of what has no order, keep so little that it stays in registers for as
+# many columns as there is room for: of each row a long run is read.
+WIDE_COLUMNS = 64
+# Stages of fewer elements are not worth a second thread.
+SHARED_WORK = 1 << 18
 
 Ranges = dict[int, tuple[n.Expr, n.Expr]]
 
@@ -85,11 +88,43 @@ def column_phase(context: Context, stage: Stage, has_order: bool = True) -> n.Ph
     found = [m for t in stage.tensors for m in inlined_nodes(t, kept)]
     if has_order and not any(isinstance(m, ArgReduce) for m in found):
         return vector_phase(context, stage, reduced_in_lanes)
-    boxes = [m.axes for m in found if isinstance(m, (Reduce, ArgReduce))]
-    volumes = [product(tuple(context.dim(a.extent) for a in box)) for box in boxes]
+    reductions = [m for m in found if isinstance(m, (Reduce, ArgReduce))]
+    volumes = [product(tuple(context.dim(a.extent) for a in m.axes)) for m in reductions]
     longest = max(int(v.value) if isinstance(v, n.Const) else BLOCK for v in volumes)
-    size = max(BLOCK // max(longest, 1) // WIDE_COLUMNS[0], 1) * WIDE_COLUMNS[0]
-    return vector_phase(context, stage, reduced_in_lanes, WIDE_COLUMNS, size)
+    extents = tuple(context.dim(d) for d in stage.shape)
+    columns = extents[last_axis(extents) or 0] if extents else n.const(1)
+    known = int(columns.value) if isinstance(columns, n.Const) else None
+    widest = _wide_columns(context, reductions, known, longest)
+    widths = (*(w for w in (1024, 256) if w < widest), WIDE_COLUMNS, n.LANES)
+    widths = tuple(dict.fromkeys((widest, *widths)))
+    size = max(BLOCK // max(longest, 1) // widest, 1) * widest
+    return vector_phase(context, stage, reduced_in_lanes, widths, size)
+
+
+def _wide_columns(
+    context: Context, reductions: list[Union[Reduce, ArgReduce]], known: int | None, longest: int
+) -> int:
+    """Return how many columns are walked down together: their partials take half the registers."""
+    held = sum(_held_bytes(m, longest) for m in dict.fromkeys(reductions))
+    vectors = 16 if context.vector_bytes >= MASKED_BYTES else 8
+    room = max(vectors * context.vector_bytes // held, WIDE_COLUMNS)
+    widest = 1 << room.bit_length() - 1
+    if known is None:
+        return widest
+    parts = 2 if known * longest >= SHARED_WORK else 1
+    while widest > WIDE_COLUMNS and known < widest * parts:
+        widest //= 2
+    return widest
+
+
+def _held_bytes(reduction: Union[Reduce, ArgReduce], longest: int) -> int:
+    """Return how many bytes a column keeps: of positions the extreme too."""
+    if isinstance(reduction, Reduce):
+        return rule_of(reduction).dtype.itemsize_bytes
+    dtype = reduction.body.dtype
+    value = FLOAT32.itemsize_bytes if dtype in NARROW else dtype.itemsize_bytes
+    # Positions have as many bytes where that is enough.
+    return value + (value if longest <= 1 << 8 * min(value, 2) else INT32.itemsize_bytes)
 
 
 def reduced_in_lanes(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
