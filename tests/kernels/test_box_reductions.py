@@ -115,3 +115,14 @@ def test_integers_of_a_column_need_one_partial(dtype, columns):
     for length in (0, 1, 2, 37):
         x = values((length, columns), dtype)
         np.testing.assert_array_equal(kernel.results([x], (length,))[0], x.sum(0, dtype=dtype))
+
+
+@pytest.mark.skipif(vector_bytes(Target()) < 64, reason="masks are not cheap here")
+@pytest.mark.parametrize("columns", [20, 48, 70])
+def test_rows_of_integers_are_read_once(columns):
+    b = symbol(B)
+    kernel = Native(reduced((b, columns), (0,), "max", "int32", False, (B,)))
+    runs = set(map(int, re.findall(r"in0\[.*\]:(\d+)", print_nest(kernel.nest))))
+    assert runs == {20: {32}, 48: {64}, 70: {64, 16}}[columns]
+    x = values((37, columns), "int32")
+    np.testing.assert_array_equal(kernel.results([x], (37,))[0], x.max(0))

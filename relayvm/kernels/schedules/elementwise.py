@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Union
 
 from relayvm.base.abi import Access
-from relayvm.base.dtypes import BOOL, FLOAT32, INT32, NARROW
+from relayvm.base.dtypes import BOOL, FLOAT32, INT32, INT64, NARROW
 from relayvm.kernels import loops as n
 from relayvm.kernels.compute import ArgReduce, Reduce
 from relayvm.kernels.index import simplify as s
@@ -95,8 +95,12 @@ def column_phase(context: Context, stage: Stage, has_order: bool = True) -> n.Ph
     columns = extents[last_axis(extents) or 0] if extents else n.const(1)
     known = int(columns.value) if isinstance(columns, n.Const) else None
     widest = _wide_columns(context, reductions, known, longest)
-    widths = (*(w for w in (1024, 256) if w < widest), WIDE_COLUMNS, n.LANES)
-    widths = tuple(dict.fromkeys((widest, *widths)))
+    # Rows are read once for what is left, where masks are cheap.
+    least = WIDE_COLUMNS if context.vector_bytes >= MASKED_BYTES else n.LANES
+    while known is not None and least > n.LANES and known % WIDE_COLUMNS <= least // 2:
+        least //= 2
+    widths = tuple(w for w in (1024, 256, WIDE_COLUMNS) if least < w < widest)
+    widths = tuple(dict.fromkeys((widest, *widths, least)))
     size = max(BLOCK // max(longest, 1) // widest, 1) * widest
     return vector_phase(context, stage, reduced_in_lanes, widths, size)
 
@@ -105,7 +109,7 @@ def _wide_columns(
     context: Context, reductions: list[Union[Reduce, ArgReduce]], known: int | None, longest: int
 ) -> int:
     """Return how many columns are walked down together: their partials take half the registers."""
-    held = sum(_held_bytes(m, longest) for m in dict.fromkeys(reductions))
+    held = sum(_held_bytes(context, m) for m in dict.fromkeys(reductions))
     vectors = 16 if context.vector_bytes >= MASKED_BYTES else 8
     room = max(vectors * context.vector_bytes // held, WIDE_COLUMNS)
     widest = 1 << room.bit_length() - 1
@@ -117,14 +121,17 @@ def _wide_columns(
     return widest
 
 
-def _held_bytes(reduction: Union[Reduce, ArgReduce], longest: int) -> int:
+def _held_bytes(context: Context, reduction: Union[Reduce, ArgReduce]) -> int:
     """Return how many bytes a column keeps: of positions the extreme too."""
     if isinstance(reduction, Reduce):
         return rule_of(reduction).dtype.itemsize_bytes
     dtype = reduction.body.dtype
     value = FLOAT32.itemsize_bytes if dtype in NARROW else dtype.itemsize_bytes
+    length = product(tuple(context.dim(a.extent) for a in reduction.axes))
+    if not isinstance(length, n.Const):
+        return value + INT64.itemsize_bytes
     # Positions have as many bytes where that is enough.
-    return value + (value if longest <= 1 << 8 * min(value, 2) else INT32.itemsize_bytes)
+    return value + (value if int(length.value) <= 1 << 8 * min(value, 2) else INT32.itemsize_bytes)
 
 
 def reduced_in_lanes(emitter: Emitter, reduction: Reduction, frame: Frame) -> n.Expr:
