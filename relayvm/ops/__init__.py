@@ -9,6 +9,7 @@ from types import MappingProxyType
 from relayvm.ops import (
     gradient_activation,  # noqa: F401
     gradient_convolution,  # noqa: F401
+    gradient_deformable,  # noqa: F401
     gradient_dynamic,  # noqa: F401
     gradient_elementwise,  # noqa: F401
     gradient_image,  # noqa: F401
@@ -17,6 +18,7 @@ from relayvm.ops import (
     gradient_quantized,  # noqa: F401
     gradient_random,  # noqa: F401
     gradient_reduction,  # noqa: F401
+    gradient_sampling,  # noqa: F401
     gradient_signal,  # noqa: F401
     gradient_space,  # noqa: F401
     gradient_sparse,  # noqa: F401

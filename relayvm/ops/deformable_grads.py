@@ -30,7 +30,6 @@ _NAME = "nn.deformable_conv2d_grad"
     _NAME,
     fusion=Fusion.OPAQUE,
     ulp=16,
-    no_gradient="only the first derivative of `nn.deformable_conv2d` is there",
 )
 def deformable_conv2d_grad(
     grad: Float,

@@ -226,3 +226,16 @@ def cubic_slopes(r: Reading, f: Any, alpha: float) -> list[Any]:
     back = r.apply("add", times(f, -1.0), 1.0)
     behind = [near(back), far(r.apply("add", back, 1.0))]
     return [far(r.apply("add", f, 1.0)), near(f), *(times(v, -1.0) for v in behind)]
+
+
+def cubic_curves(r: Reading, f: Any, alpha: float) -> list[Any]:
+    """Return the second derivatives of `cubic_weights` by f."""
+
+    def near(d: Any) -> Any:
+        return r.apply("subtract", r.apply("multiply", d, 6.0 * (alpha + 2.0)), 2.0 * (alpha + 3.0))
+
+    def far(d: Any) -> Any:
+        return r.apply("subtract", r.apply("multiply", d, 6.0 * alpha), 10.0 * alpha)
+
+    back = r.apply("add", r.apply("multiply", f, -1.0), 1.0)
+    return [far(r.apply("add", f, 1.0)), near(f), near(back), far(r.apply("add", back, 1.0))]

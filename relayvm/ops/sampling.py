@@ -22,7 +22,7 @@ from relayvm.ops.formulas import ARRAYS, SCALARS, Reading
 from relayvm.ops.layouts import SPATIAL, Layout, data_layout
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
-from relayvm.ops.resampling import Axis, Way, cubic_slopes, cubic_weights, total_of
+from relayvm.ops.resampling import Axis, Way, cubic_curves, cubic_slopes, cubic_weights, total_of
 from relayvm.ops.resizing import resized_array
 from relayvm.ops.schema import Dims, Float, Integer, Numeric, like, number_dtype
 
@@ -221,14 +221,27 @@ class GridAxis:
         r, method = self.r, self.attrs["method"]
         if method == "nearest":
             return []
-        place = self._element(x)
-        length = self.last if self.attrs["align_corners"] else self.extent
-        scale = r.apply("multiply", length, 0.5)
+        place, scale = self._element(x), self._scale()
         if method == "bilinear":
             up = r.apply("multiply", scale, self._move_slope(place))
             return [r.apply("multiply", up, -1.0), up]
         f = r.apply("subtract", place, r.apply("floor", place))
         return [r.apply("multiply", slope, scale) for slope in cubic_slopes(r, f, _ALPHA)]
+
+    def curves(self, x: Any) -> list[Any]:
+        """Return how the slopes of a coordinate change with it; none where they do not."""
+        r = self.r
+        if self.attrs["method"] != "bicubic":
+            return []
+        place, scale = self._element(x), self._scale()
+        f = r.apply("subtract", place, r.apply("floor", place))
+        square = r.apply("multiply", scale, scale)
+        return [r.apply("multiply", curve, square) for curve in cubic_curves(r, f, _ALPHA)]
+
+    def _scale(self) -> Any:
+        """Return how many elements a step of 1 of a coordinate is."""
+        length = self.last if self.attrs["align_corners"] else self.extent
+        return self.r.apply("multiply", length, 0.5)
 
 
 def product_of(weights: Sequence[Any]) -> Any:

@@ -28,7 +28,7 @@ from relayvm.ops.schema import Float, SameDtype, like
 _NAME = "image.grid_sample_grad"
 
 
-@operator(_NAME, fusion=Fusion.OPAQUE, ulp=16, no_gradient="only first derivatives")
+@operator(_NAME, fusion=Fusion.OPAQUE, ulp=16)
 def grid_sample_grad(
     grad: Float,
     data: SameDtype,

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from operator_cases import CASES, Case, fields_of, types_of
+from operator_cases import CASES, Case, dtypes_of, fields_of, types_of
 
 from relayvm.base.dims import ANY, Dim, DimVar, symbol
-from relayvm.base.dtypes import BOOL, FLOAT64, INT32, INTEGERS, DType
+from relayvm.base.dtypes import BOOL, FLOAT32, FLOAT64, INT32, INTEGERS, DType
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.infer_types import infer_expr
 from relayvm.ir.expr import Attrs, Call, Expr, Function, Tuple, Var
@@ -213,3 +213,27 @@ def test_no_gradient_is_built_of_an_integer_operand() -> None:
     assert present == (0,)
     assert isinstance(function.body, Tuple)
     assert all(isinstance(e, Expr) for e in function.body.fields)
+
+
+# Derivatives of products end with the second ones.
+THIRD = ("cumprod_grad", "scatter_elements_grad", "scatter_nd_grad")
+
+
+def _is_real(given: Type | None) -> bool:
+    if isinstance(given, TupleType):
+        return any(map(_is_real, given.fields))
+    return isinstance(given, TensorType) and given.dtype.is_float
+
+
+@pytest.mark.parametrize("name", WITH_GRADIENT)
+def test_what_a_gradient_is_made_of_has_gradients(name: str) -> None:
+    op, ends = OPS[name], set()
+    for case in CASES[name]:
+        dtypes = max(dtypes_of(op, case), key=lambda row: list(np.hstack(row)).count(FLOAT32))
+        types = types_of(case, dtypes)
+        if any(map(_is_real, types)):
+            function, _ = gradient_function(op, types, case.attrs, ())
+            calls = [e for e in post_order(infer_expr(function).body) if isinstance(e, Call)]
+            real = [c.op for c in calls if _is_real(c.checked_type)]
+            ends |= {o.name for o in real if isinstance(o, Operator) and "gradient" not in o.facets}
+    assert ends == ({f"{name}_grad"} if name in THIRD else set())
