@@ -11,6 +11,7 @@ import pytest
 import relayvm
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.infer_types import infer_types
+from relayvm.ops import OPS
 
 COUNT = 28
 LEVELS = (0, 3)
@@ -172,3 +173,25 @@ def test_sizes_that_do_not_broadcast_are_named_with_both_values() -> None:
     vm = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text)))
     with pytest.raises(relayvm.Trap, match=r"axis 0 of the shapes do not broadcast .*: 3 and 2"):
         vm.run(np.ones(3, np.float32), np.ones(2, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("call", "factor"),
+    [
+        ("multiply(take_grad(%g, %d, %i, axis=2, batch_dims=1), %g)", "g"),
+        (
+            "multiply(take_grad(%g, %d, %i, axis=2, batch_dims=1),"
+            ' expand_dims(cast(%i, dtype="float64"), axis=1))',
+            "i",
+        ),
+    ],
+)
+def test_what_a_program_reads_in_one_order_may_be_broadcast_beside_it(call, factor):
+    kind = "Tensor[(?, ?, ?), float64]"
+    text = f"def @main(%g: {kind}, %d: {kind}, %i: Tensor[(?, ?), int64]) {{ {call} }}"
+    rng = np.random.default_rng(0)
+    g, d = rng.normal(0, 1, (2, 2, 3, 4))
+    i = rng.integers(0, 4, (2, 4))
+    sums = OPS["take_grad"].evaluate([g, d, i], {"axis": 2, "batch_dims": 1})
+    result = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text))).run(g, d, i)
+    assert np.allclose(result, sums * (g if factor == "g" else i[:, None]))

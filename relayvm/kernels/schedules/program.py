@@ -85,9 +85,22 @@ class Memory:
         self, indices: c.Operand | tuple[c.Operand, ...]
     ) -> c.Operand | tuple[c.Operand, ...]:
         count = len(indices) if isinstance(indices, tuple) else 1
-        if count != self.rank and self.has_gaps:
+        if count == self.rank:
+            return indices
+        if self.has_gaps:
             raise CannotPlace(self.buffer.name)
+        if self.buffer.access is Access.STRIDED:
+            return self._apart(indices)
         return indices
+
+    def _apart(self, flat: c.Operand | tuple[c.Operand, ...]) -> c.Operand | tuple[c.Operand, ...]:
+        """Return the index on each axis of a row-major place: rows may lie anywhere."""
+        (rest,) = flat if isinstance(flat, tuple) else (flat,)
+        found: list[c.Operand] = []
+        for extent in self.shape[:0:-1]:
+            found.append(c.scalar("floor_mod", rest, c.dim(extent)))
+            rest = c.scalar("floor_divide", rest, c.dim(extent))
+        return (rest, *reversed(found))
 
 
 @dataclass(eq=False)
