@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 _SCHEDULES = "schedules of kernels choose the algorithm; `{}` is the operator"
 _LAYOUTS = "kernels choose how operands lie in memory; `{}` is the operator"
+_VENDOR = "runs on one vendor's accelerator alone"
 _MACHINE = "bytecode of the machine has instructions for it"
 _MARKS = "marks of the original's own passes; nothing remains of them in a program"
 
@@ -19,6 +20,12 @@ LEFT_OUT: Mapping[str, str] = MappingProxyType(
         "annotation.with_funcid": _MARKS,
         "auto_scheduler_layout_transform": _LAYOUTS.format("layout_transform"),
         "call_lowered": _MACHINE,
+        "contrib.ethosu.binary_elementwise": _VENDOR,
+        "contrib.ethosu.conv2d": _VENDOR,
+        "contrib.ethosu.depthwise_conv2d": _VENDOR,
+        "contrib.ethosu.identity": _VENDOR,
+        "contrib.ethosu.pooling": _VENDOR,
+        "contrib.ethosu.unary_elementwise": _VENDOR,
         "debug": "calls into Python; `relayvm run --trace` shows values of a run",
         "memory.alloc_storage": _MACHINE,
         "memory.alloc_tensor": _MACHINE,
