@@ -26,7 +26,8 @@ _TOKEN = re.compile(
 )
 _OPERATOR = {sign: name for name, sign in INFIX.items()}
 MAX_NESTING = 200
-_LANES = (1, 2, 4, 8, 16, 32, 64)
+# As many as `elementwise.column_phase` walks down together.
+_LANES = tuple(1 << k for k in range(11))
 
 _Item = TypeVar("_Item")
 
@@ -107,7 +108,7 @@ class _Parser:
         value = self.number("a number of lanes")
         if value not in _LANES:
             self.at = at
-            self.fail("a power of two up to 64")
+            self.fail("a power of two up to 1024")
         return value
 
     def choice(self, table: dict[str, _Item], what: str) -> _Item:
@@ -433,7 +434,7 @@ class _Parser:
         while self.take(","):
             picks.append(self.number("the number of a lane"))
         if len(picks) not in _LANES[1:]:
-            self.fail("a power of two of lanes, up to 64")
+            self.fail("a power of two of lanes, up to 1024")
         return n.shuffle(a, b, picks)
 
 

@@ -84,7 +84,7 @@ def test_naive_nests_read_back_and_keep_the_rules(family):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("in0[k0]:16", "in0[k0]:3", "expected a power of two up to 64, found `3`"),
+        ("in0[k0]:16", "in0[k0]:3", "expected a power of two up to 1024, found `3`"),
         ("$n - e1", "$m - e1", "expected a dim of the nest, found `m`"),
         ("tree(add", "tree(divide", "expected an operator of a tree, found `divide`"),
         (
