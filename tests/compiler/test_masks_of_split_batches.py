@@ -11,6 +11,8 @@ import pytest
 import relayvm
 
 HEADS, LENGTH, WIDTH = 4, 9, 8
+SUM = ("`add`", "do not broadcast")
+PRODUCT = ("`nn.batch_matmul`", "batches of `tensor_a` and `tensor_b`")
 ADDED, CHOSEN = "{0} + %m", "where(%m, {0}, -100f)"
 COMPUTED = '{0} + (1f - cast(%m, dtype="float32")) * -10f'
 DTYPES = {ADDED: "float32", CHOSEN: "bool", COMPUTED: "int64"}
@@ -135,26 +137,32 @@ def test_attention_of_one_tensor_of_open_sizes_is_one_kernel(mask: str) -> None:
 
 @pytest.mark.parametrize("level", [0, 3])
 @pytest.mark.parametrize(
-    ("sizes", "batch", "shape"),
+    ("sizes", "batch", "shape", "told"),
     [
-        (("b", "t", "?, 1, 1, ?"), 2, (3, 1, 1, 9)),
-        (("b", "t", "?, 1, 1, ?"), 2, (0, 1, 1, 9)),
-        (("b", "t", "?, 1, 1, ?"), 2, (2, 1, 1, 8)),
+        (("b", "t", "?, 1, 1, ?"), 2, (3, 1, 1, 9), (*SUM, "axis 0", ": 2 and 3")),
+        (("b", "t", "?, 1, 1, ?"), 2, (0, 1, 1, 9), (*SUM, "axis 0", ": 2 and 0")),
+        (("b", "t", "?, 1, 1, ?"), 2, (2, 1, 1, 8), (*SUM, "axis 3", ": 9 and 8")),
         # The sum takes it; but there are not so many values.
-        (("b", "t", "?, 1, 1, ?"), 1, (2, 1, 1, 9)),
-        (("b", "t", "?, 1, 1, ?"), 1, (0, 1, 1, 9)),
-        (("1", "9", "?, 1, 1, ?"), 1, (2, 1, 1, 9)),
-        (("1", "9", "?, 1, 1, ?"), 1, (0, 1, 1, 9)),
+        (("b", "t", "?, 1, 1, ?"), 1, (2, 1, 1, 9), (*PRODUCT, ": 8 and 4")),
+        (("b", "t", "?, 1, 1, ?"), 1, (0, 1, 1, 9), (*PRODUCT, ": 0 and 4")),
+        (("1", "9", "?, 1, 1, ?"), 1, (2, 1, 1, 9), (*PRODUCT, ": 8 and 4")),
+        (("1", "9", "?, 1, 1, ?"), 1, (0, 1, 1, 9), (*PRODUCT, ": 0 and 4")),
     ],
 )
-def test_masks_of_another_batch_are_told(
-    sizes: tuple[str, str, str], batch: int, shape: tuple[int, ...], level: int
+def test_masks_of_another_batch_are_told_by_the_operator_that_was_written(
+    sizes: tuple[str, str, str],
+    batch: int,
+    shape: tuple[int, ...],
+    told: tuple[str, ...],
+    level: int,
 ) -> None:
     exe = relayvm.compile(relayvm.parse(attention(*sizes, ADDED)), opt_level=level)
     for engine in ("interpreter", "jit"):
         with pytest.raises(relayvm.RelayError) as caught:
             relayvm.VirtualMachine(exe, engine=engine).run(*operands(batch, shape, ADDED))
         assert caught.value.code == "run-time-shape"
+        assert all(part in str(caught.value) for part in told)
+        assert "`broadcast_to`" not in str(caught.value)
 
 
 @pytest.mark.parametrize("level", [0, 3])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from relayvm.base.abi import DimCheck, Kernel, KernelSignature
 from relayvm.base.diagnostics import InternalError, RelayError, error
@@ -35,9 +36,10 @@ from relayvm.compiler.transforms.blocks import split_block
 from relayvm.ir.equal import structural_equal, structural_hash
 from relayvm.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from relayvm.ir.types import TensorType, TupleType, Type
-from relayvm.ir.visit import attr_variables
+from relayvm.ir.visit import attr_variables, free_vars
 from relayvm.kernels.build import KernelRequest, build_kernels
 from relayvm.kernels.compute import Placeholder, Tensor, compute, const, placeholder
+from relayvm.ops import OPS
 from relayvm.ops.custom import at, check_computed
 from relayvm.ops.operator import Operator
 from relayvm.ops.tracing import check_equation, substitute_dims, tensors_of
@@ -144,7 +146,8 @@ def signatures_of(kernels: Sequence[Kernel]) -> list[KernelSignature]:
 
 def _operators_of(function: Function) -> list[str]:
     bindings, tail = split_block(function.body)
-    values = [b.value for b in bindings] + [tail]
+    uses = _uses_in(function)
+    values = [b.value for b in bindings if uses[b.var] is not _Use.UNREAD] + [tail]
     return [v.op.name for v in values if isinstance(v, Call) and isinstance(v.op, Operator)]
 
 
@@ -160,6 +163,16 @@ def _without_symbols(kind: TensorType) -> TensorType:
 
 
 _MOST_NUMBER = 1 << 62
+
+
+class _Use(Enum):
+    """What a call in a primitive function is for: a part of its value; a value that nothing reads,
+    there for what its rule compares; or to broadcast an operand in another place than the program.
+    """
+
+    VALUE = auto()
+    UNREAD = auto()
+    BROADENING = auto()
 
 
 class _Tracer:
@@ -203,15 +216,18 @@ class _Tracer:
         self.inputs.append(placeholder(f"p{len(self.inputs)}", (), INT64))
         return symbol(variable)
 
-    def require(self, checks: Sequence[Check], operator: str) -> None:
-        """Add what must hold before the kernel runs, as the rule of `operator` says."""
+    def require(self, checks: Sequence[Check], operator: str, use: _Use = _Use.VALUE) -> None:
+        """Add what must hold before the kernel runs, as the rule of `operator` says. What nothing
+        reads says nothing of how the operands lie; what broadens is compared last.
+        """
         for check in checks:
             a, b = check_equation(check)
             # What a rule says of sizes need not say whose rule it is.
             named = f"`{operator}`" in check.what
             row = DimCheck(a, b, check.what if named else f"`{operator}`: {check.what}")
-            # What broadens an operand is not the program's: its rule is named by what follows.
-            (self.late if operator == "broadcast_to" and a == b else self.checks).append(row)
+            (self.late if use is _Use.BROADENING else self.checks).append(row)
+            if use is _Use.UNREAD:
+                continue
             if not check.broadcast:
                 self.equal.append((a, b))
             else:
@@ -283,9 +299,25 @@ def _results(function: Function, tracer: _Tracer) -> object:
     """Return what a primitive function computes of the tracer's inputs."""
     values: dict[Expr, object] = dict(zip(function.params, tracer.inputs))
     bindings, tail = split_block(function.body)
+    uses = _uses_in(function)
     for binding in bindings:
-        values[binding.var] = _evaluate(binding.value, values, tracer)
+        values[binding.var] = _evaluate(binding.value, values, tracer, uses[binding.var])
     return _evaluate(tail, values, tracer)
+
+
+def _uses_in(function: Function) -> dict[Var, _Use]:
+    """Return what the bindings of a primitive function are for."""
+    bindings, tail = split_block(function.body)
+    read, by_unread = set(free_vars(tail)), set[Var]()
+    for binding in reversed(bindings):
+        (read if binding.var in read else by_unread).update(free_vars(binding.value))
+    uses: dict[Var, _Use] = {}
+    for binding in bindings:
+        uses[binding.var] = _Use.VALUE if binding.var in read else _Use.UNREAD
+        broadcasts = isinstance(binding.value, Call) and binding.value.op is OPS["broadcast_to"]
+        if broadcasts and by_unread and binding.var in read - by_unread:
+            uses[binding.var] = _Use.BROADENING
+    return uses
 
 
 def _one_for_each(
@@ -344,7 +376,9 @@ def _as_output(value: object) -> Tensor:
     return value
 
 
-def _evaluate(value: Expr, values: dict[Expr, object], tracer: _Tracer) -> object:
+def _evaluate(
+    value: Expr, values: dict[Expr, object], tracer: _Tracer, use: _Use = _Use.VALUE
+) -> object:
     match value:
         case Var():
             return values[value]
@@ -360,17 +394,17 @@ def _evaluate(value: Expr, values: dict[Expr, object], tracer: _Tracer) -> objec
             return whole[value.index]
         case Call() if isinstance(value.op, Operator):
             args = [_evaluate(a, values, tracer) for a in value.args]
-            return _apply(value.op, args, value, tracer)
+            return _apply(value.op, args, value, tracer, use)
         case _:
             raise InternalError(f"{type(value).__name__} in a primitive function")
 
 
-def _apply(op: Operator, args: Sequence[object], call: Call, tracer: _Tracer) -> object:
+def _apply(op: Operator, args: Sequence[object], call: Call, tracer: _Tracer, use: _Use) -> object:
     attrs = {name: substitute_dims(v, tracer.renamed) for name, v in call.attrs.items()}
     with shape_context() as context:
         promised = op.result_type(tuple(_type_of(a) for a in args), attrs)
     _require_numbers(op, promised, context.checks, call.span)
-    tracer.require(context.checks, op.name)
+    tracer.require(context.checks, op.name, use)
     try:
         return check_computed(op, promised, op.apply("compute", *args, **op.complete_attrs(attrs)))
     except RelayError as failure:

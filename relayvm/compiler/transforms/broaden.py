@@ -37,7 +37,7 @@ Sizes = dict[int, Dim]
 
 def broaden_products(
     bindings: list[Binding], reads: Mapping[Var, Iterable[Var]], escaping: Container[Expr]
-) -> list[Binding]:
+) -> tuple[list[Binding], dict[Var, Binding]]:
     """Return the block with products of unknown sizes computed at those that a run may broadcast
     their results to.
 
@@ -51,9 +51,12 @@ def broaden_products(
 
     So is a product whose rows a softmax or the like makes weights, for the batch of the product
     that takes them.
+
+    Also returned is, for the names in the new block, what the program wrote in their places: its
+    rules are those that a run compares sizes by.
     """
     if not any(_is_product(binding.value) for binding in bindings):
-        return bindings
+        return bindings, {}
     block = _Block(bindings, reads, escaping)
     for index, binding in enumerate(bindings):
         if _is_product(binding.value):
@@ -61,7 +64,7 @@ def broaden_products(
     for index, binding in enumerate(bindings):
         if _is_by_element(binding.value) or _is_product(binding.value):
             block.broaden_operands(index)
-    return block.result()
+    return block.result(), {b.var: bindings[i] for i, new in block.new.items() for b in new}
 
 
 def is_broadening(value: Expr) -> bool:

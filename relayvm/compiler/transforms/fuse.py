@@ -8,7 +8,7 @@ outside, and so do views that do not stand between operators of one kernel.
 from __future__ import annotations
 
 import sys
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from relayvm.compiler.analysis.readers import Readers, find_readers
@@ -101,6 +101,8 @@ class _Fuser:
     def __init__(self, readers: Readers, writes: bool) -> None:
         self.readers = readers
         self.writes = writes
+        # What the program wrote, by the name of what was broadened in its place.
+        self.written: dict[Var, Binding] = {}
 
     def block(self, bindings: list[Binding], tail: Expr) -> Expr:
         """Return the block with its operator calls grouped."""
@@ -121,7 +123,7 @@ class _Fuser:
         for index in range(len(nodes)):
             if nodes[index].fusible:
                 groups.join(index)
-        return _emit(nodes, groups, tail)
+        return _emit(nodes, groups, tail, self.written)
 
     def narrowed(self, bindings: list[Binding]) -> list[Binding]:
         result = narrow_operands(bindings)
@@ -132,7 +134,7 @@ class _Fuser:
         return result
 
     def broadened(self, bindings: list[Binding], escaping: Container[Expr]) -> list[Binding]:
-        result = broaden_products(bindings, self.readers.reads, escaping)
+        result, self.written = broaden_products(bindings, self.readers.reads, escaping)
         if result is not bindings:
             for binding in result:
                 if binding.value.__class__ is Call:
@@ -219,18 +221,20 @@ def _mark_glue(nodes: list[Node], place: dict[Var, int]) -> None:
             node.glue = node.view = made and is_cheap_view(value)
 
 
-def _emit(nodes: list[Node], groups: Groups, tail: Expr) -> Expr:
+def _emit(nodes: list[Node], groups: Groups, tail: Expr, written: Mapping[Var, Binding]) -> Expr:
     bindings: list[Binding] = []
     for index in order_of(nodes, groups):
         members = groups.of[index].members
         if any(nodes[m].operator for m in members):
-            bindings.extend(_emit_group(nodes, members))
+            bindings.extend(_emit_group(nodes, members, written))
         else:
             bindings.append(nodes[index].binding)
     return rebuild_block(bindings, tail)
 
 
-def _emit_group(nodes: list[Node], members: list[int]) -> list[Binding]:
+def _emit_group(
+    nodes: list[Node], members: list[int], written: Mapping[Var, Binding]
+) -> list[Binding]:
     inside = set(members)
     read = [m for m in members if nodes[m].escapes or not inside.issuperset(nodes[m].users)]
     views = _views_behind(nodes, inside, read)
@@ -241,20 +245,24 @@ def _emit_group(nodes: list[Node], members: list[int]) -> list[Binding]:
         return _emit_wide(nodes[members[0]].binding)
     parts = _parts_of_operands(nodes, members)
     made = [m for m in outputs if m not in parts]
-    result = _emit_kernel(nodes, members, made, parts) if made else []
+    result = _emit_kernel(nodes, members, made, parts, written) if made else []
     if len(made) < len(outputs):
         taken = [m for m in outputs if m in parts]
-        result += _emit_kernel(nodes, sorted(parts), taken, parts)
+        result += _emit_kernel(nodes, sorted(parts), taken, parts, written)
     return [*result, *(nodes[m].binding for m in sorted(views))]
 
 
 def _emit_kernel(
-    nodes: list[Node], members: list[int], outputs: list[int], free: set[int]
+    nodes: list[Node],
+    members: list[int],
+    outputs: list[int],
+    free: set[int],
+    written: Mapping[Var, Binding],
 ) -> list[Binding]:
     """Return a primitive function and its call, without views and members of `free` that it does
     not need.
     """
-    builder = GroupBuilder()
+    builder = GroupBuilder(written)
     needed = set(outputs)
     for m in reversed(members):
         if not (nodes[m].view or m in free) or not needed.isdisjoint(nodes[m].users):

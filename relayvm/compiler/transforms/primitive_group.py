@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from relayvm.base.shapes import shape_context
 from relayvm.base.source import Span
 from relayvm.compiler.analysis.traps import may_miss, may_trap
@@ -14,9 +17,18 @@ PRIMITIVE = Attrs(Primitive=1)
 
 
 class GroupBuilder:
-    """Builds one primitive function and the bindings around its call."""
+    """Builds one primitive function and the bindings around its call.
 
-    def __init__(self) -> None:
+    `written` holds, by their names, bindings as they were before others took their places. Those
+    stand in front, unread: a run compares sizes by their rules first, so what it says is about the
+    program's own operators.
+    """
+
+    def __init__(self, written: Mapping[Var, Binding] | None = None) -> None:
+        self.written = written or {}
+        self.replaced = {b.var for b in self.written.values()}
+        self.shown: dict[Expr, Expr] = {}
+        self.instead: set[Var] = set()
         self.before: list[Binding] = []
         self.body: list[Binding] = []
         self.params: list[Var] = []
@@ -26,6 +38,8 @@ class GroupBuilder:
 
     def add(self, binding: Binding) -> None:
         """Put a binding into the function; what it reads from outside becomes a parameter."""
+        if binding.var in self.written:
+            self._show(self.written[binding.var])
         value = binding.value
         if isinstance(value, Call):
             args = tuple(self._operand(a) for a in value.args)
@@ -52,7 +66,22 @@ class GroupBuilder:
         fresh = Var(var.name, var.type_annotation, span=var.span, checked_type=inner.checked_type)
         self.inner[var] = fresh
         self.own[var] = binding
+        if var in self.written:
+            self.instead.add(fresh)
         self.body.append(Binding(fresh, inner, binding.span))
+
+    def _show(self, binding: Binding) -> None:
+        """Put a binding into the function that nothing reads but others of its kind."""
+        value = binding.value
+        assert isinstance(value, Call)
+        if binding.var in self.shown:
+            return
+        if any(arg in self.replaced and arg not in self.shown for arg in value.args):
+            return  # What it read is no more: it was computed by another kernel.
+        args = tuple(self.shown.get(a) or self._operand(a) for a in value.args)
+        fresh = Var(binding.var.name, span=binding.var.span, checked_type=value.checked_type)
+        self.shown[binding.var] = fresh
+        self.body.append(Binding(fresh, replace(value, args=args), binding.span))
 
     def _operand(self, operand: Expr) -> Expr:
         if isinstance(operand, Constant) and operand.data.ndim == 0:
@@ -139,7 +168,9 @@ class GroupBuilder:
     def _place(self) -> Span | None:
         """Return the place of the call: where it can trap, else where its last value is made."""
         for binding in self.body:
-            if isinstance(binding.value, Call) and is_checked_at_run(binding.value):
+            if binding.var in self.instead or not isinstance(binding.value, Call):
+                continue
+            if is_checked_at_run(binding.value):
                 return binding.value.span or self.body[-1].span
         return self.body[-1].span
 
