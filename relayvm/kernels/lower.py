@@ -186,6 +186,7 @@ def lower(computation: Computation) -> n.Nest:
             phases += program_phases(parts.context, stage.program, parts.scratch)
         else:
             phases += [naive_phase(parts.context, tensor) for tensor in stage.tensors]
+    parts.private += parts.context.private
     return finish(computation.name, parts, phases)
 
 

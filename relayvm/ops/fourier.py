@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +10,7 @@ from relayvm.base.dtypes import BOOL, FLOAT64, INT64, DType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.kernels.schedules.program import Cell, Memory, Writer
+from relayvm.ops.butterflies import Complex, add, multiply, point, subtract
 
 # So many lines are transformed together, in the lanes of vectors.
 TOGETHER = 16
@@ -29,8 +29,6 @@ _FILTER, _FILTER_PASSES, _KEEP, _LOAD, _PASSES, _MULTIPLY, _BACK, _STORE, _DONE 
 # What is known of a group between rounds: the rest, the stride, the side of the room, the stage.
 _STATE = 4
 
-Complex = tuple[ScalarExpr, ScalarExpr]
-
 
 def transformed(re: Tensor, im: Tensor, inverse: bool) -> tuple[Tensor, ...]:
     """Return the discrete Fourier transform of each column of two matrices [n, columns], its real
@@ -45,7 +43,7 @@ def transformed(re: Tensor, im: Tensor, inverse: bool) -> tuple[Tensor, ...]:
     size, count = re.shape
     dtype, groups = re.dtype, dim_floordiv(dim_add(count, TOGETHER - 1), TOGETHER)
     lengths = _Lengths.of(size)
-    blocks, rounds = lengths.rounds()
+    _, rounds = lengths.rounds()
 
     def build(w: Writer, *memory: Memory) -> None:
         given, results = memory[:2], memory[2:]
@@ -61,7 +59,7 @@ def transformed(re: Tensor, im: Tensor, inverse: bool) -> tuple[Tensor, ...]:
             group = w.let(te.index(number // te.dim(rounds), groups, "clip"))
             first = w.let(group * TOGETHER)
             lines = w.let(te.scalar("minimum", te.dim(count) - first, TOGETHER))
-            turn = _Turn.of(w, w.let(number - group * te.dim(rounds)), rounds, blocks)
+            turn = _Turn.of(w, w.let(number - group * te.dim(rounds)), lengths)
             shape = _Shape(lengths, size, w.let(length[0]), w.let(length[1].equal(1)))
             memories = _Memories(waves, rooms, lost, chirp, kept)
             passes = _Passes(w, shape, group, lines, memories, turn)
@@ -154,9 +152,9 @@ class _Turn:
     blocks: Dim
 
     @staticmethod
-    def of(w: Writer, number: ScalarExpr, rounds: Dim, blocks: Dim) -> _Turn:
+    def of(w: Writer, number: ScalarExpr, lengths: _Lengths) -> _Turn:
         """Return what a round of a group does, by its number."""
-        most = te.const(3 * _FACTORS, INT64)
+        most, (blocks, rounds) = te.const(lengths.stages, INT64), lengths.rounds()
         if rounds == 1:
             return _Turn(te.const(True, BOOL), most, te.const(0, INT64), 1)
         steps = w.let(te.select(te.dim(rounds).equal(1), most, te.const(1, INT64)))
@@ -180,19 +178,23 @@ def _points(
     w: Writer,
     count: Dim,
     end: Callable[[], ScalarExpr],
-    angle: Callable[[ScalarExpr, ScalarExpr], ScalarExpr],
+    turns: Callable[[ScalarExpr], tuple[ScalarExpr, ScalarExpr]],
+    inverse: bool,
     dtype: DType,
 ) -> tuple[Memory, Memory]:
-    """Write cosines and sines of the angles of all numbers below an end, which is read there."""
+    """Write cosines and sines of all numbers below an end, which is read there: of `turns` of each,
+    so many parts of a full turn.
+    """
     found = w.scratch((count,), dtype), w.scratch((count,), dtype)
     blocks = dim_floordiv(dim_add(count, _BLOCK - 1), _BLOCK)
     with w.phase(blocks) as block:
         last = w.let(end())
 
         def step(k: ScalarExpr) -> None:
-            value = angle(k, last)
-            for memory, name in zip(found, ("cos", "sin")):
-                memory[k] = te.cast(te.scalar(name, value), dtype)
+            part, parts = turns(k)
+            value = point(te.cast(part, FLOAT64), te.cast(parts, FLOAT64), inverse, dtype)
+            for memory, coordinate in zip(found, value):
+                memory[k] = coordinate
 
         begin = w.let(block * _BLOCK)
         most = te.scalar("minimum", begin + _BLOCK, te.dim(count))
@@ -204,23 +206,14 @@ def _waves(
     w: Writer, length: Memory, most: Dim, inverse: bool, dtype: DType
 ) -> tuple[Memory, Memory]:
     """Write cosines and sines of all parts of a turn, that goes backwards unless `inverse`."""
-    turn = (1 if inverse else -1) * 2 * math.pi
-
-    def angle(k: ScalarExpr, parts: ScalarExpr) -> ScalarExpr:
-        return te.scalar("divide", te.cast(k, FLOAT64) * turn, te.cast(parts, FLOAT64))
-
-    return _points(w, most, lambda: length[0], angle, dtype)
+    return _points(w, most, lambda: length[0], lambda k: (k, length[0]), inverse, dtype)
 
 
 def _chirp(w: Writer, size: Dim, inverse: bool, dtype: DType) -> tuple[Memory, Memory]:
     """Write the chirp: k * k parts of half a turn that goes forwards unless `inverse`."""
-    turn = (-1 if inverse else 1) * math.pi
-
-    def angle(k: ScalarExpr, parts: ScalarExpr) -> ScalarExpr:
-        part = te.cast(k * k % te.scalar("maximum", parts * 2, 1), FLOAT64)
-        return te.scalar("divide", part * turn, te.cast(parts, FLOAT64))
-
-    return _points(w, size, lambda: te.dim(size), angle, dtype)
+    parts = te.scalar("maximum", te.dim(size) * 2, 1)
+    turns = lambda k: (k * k % parts, parts)  # noqa: E731
+    return _points(w, size, lambda: te.dim(size), turns, not inverse, dtype)
 
 
 @dataclass(frozen=True)
@@ -366,7 +359,7 @@ class _Stages:
         if not p.memories.chirp:
             return value
         cos, sin = (m[at] for m in p.memories.chirp)
-        re, im = _multiply(value, (cos, te.scalar("negative", sin)))
+        re, im = multiply(value, (cos, te.scalar("negative", sin)))
         is_chirp = p.shape.is_chirp
         return te.select(is_chirp, re, value[0]), te.select(is_chirp, im, value[1])
 
@@ -403,7 +396,7 @@ class _Stages:
             begin = w.let(k * p.lines)
 
             def step(j: ScalarExpr) -> None:
-                re, im = _multiply(p.read_at(p.side, j, begin), (by[0], by[1]))
+                re, im = multiply(p.read_at(p.side, j, begin), (by[0], by[1]))
                 p.write_at(p.side, j, begin, (re, te.scalar("negative", im)))
 
             w.vectors(0, p.lines, step)
@@ -513,12 +506,12 @@ class _Passes:
 
             def step(j: ScalarExpr) -> None:
                 a, b, c, d = (self.read_at(source, j, begin) for begin in starts)
-                even, odd = _add(a, c), _add(b, d)
-                low, high = _subtract(a, c), self._quarter_turn(_subtract(b, d))
-                self.write_at(target, j, ends[0], _add(even, odd))
-                found = (_add(low, high), _subtract(even, odd), _subtract(low, high))
+                even, odd = add(a, c), add(b, d)
+                low, high = subtract(a, c), self._quarter_turn(subtract(b, d))
+                self.write_at(target, j, ends[0], add(even, odd))
+                found = (add(low, high), subtract(even, odd), subtract(low, high))
                 for value, turn, end in zip(found, turns, ends[1:]):
-                    self.write_at(target, j, end, _multiply(value, turn))
+                    self.write_at(target, j, end, multiply(value, turn))
 
             self._steps(s, begin - k * s, end - k * s, step)
 
@@ -564,9 +557,9 @@ class _Passes:
                 re, im = w.cell(value[0]), w.cell(value[1])
                 with w.loop(1, p) as t:
                     other = self.read_at(source, j, w.let((k + part * t) * s))
-                    product = _multiply(other, self._wave((t * r) % p, unit))
+                    product = multiply(other, self._wave((t * r) % p, unit))
                     re.value, im.value = re.value + product[0], im.value + product[1]
-                self.write_at(target, j, end, _multiply((re.value, im.value), turn))
+                self.write_at(target, j, end, multiply((re.value, im.value), turn))
 
             self._steps(s, first - end, last - end, step)
 
@@ -580,15 +573,3 @@ class _Passes:
         before = w.let(k * p * s)
         low = te.scalar("maximum", (part[0] - before) // self._some(s), 0)
         return w.let(low), w.let(te.scalar("minimum", self._above(part[1] - before, s), p))
-
-
-def _add(a: Complex, b: Complex) -> Complex:
-    return a[0] + b[0], a[1] + b[1]
-
-
-def _subtract(a: Complex, b: Complex) -> Complex:
-    return a[0] - b[0], a[1] - b[1]
-
-
-def _multiply(a: Complex, b: Complex) -> Complex:
-    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]

@@ -15,6 +15,7 @@ from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.ops.axes import product, require_rank
 from relayvm.ops.fourier import transformed
+from relayvm.ops.fourier_squares import Square, transformed_squares
 from relayvm.ops.loads import Index, load_wide, wide
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
@@ -73,24 +74,43 @@ def _(re_data: Array, im_data: Array, *, inverse: bool) -> tuple[Array, ...]:
 
 @dft.compute
 def _(re_data: Tensor, im_data: Tensor, *, inverse: bool) -> tuple[Tensor, ...]:
-    shape, kind = re_data.shape, wide(re_data.dtype)
-    size, others = shape[-1], shape[:-1]
-    columns = (size, product(others))
+    kind = wide(re_data.dtype)
+    found = _transformed(_as(re_data, kind), _as(im_data, kind), inverse)
+    return tuple(_as(f, re_data.dtype) for f in found)
 
-    def column(data: Tensor) -> Tensor:
-        def element(k: ScalarExpr, line: ScalarExpr) -> ScalarExpr:
-            return te.cast(data[unflattened(line, others) + (k,)], kind)
 
-        return te.compute(columns, element, "columns")
+def _transformed(re: Tensor, im: Tensor, inverse: bool) -> tuple[Tensor, ...]:
+    """Return the transform of each line along the last axis, its real and imaginary part."""
+    square = Square.of(re.shape[-1], re.dtype)
+    if square is not None:
+        return transformed_squares(re, im, square, inverse)
+    found = transformed(_columns(re), _columns(im), inverse)
+    return tuple(_lines(f, re.shape) for f in found)
 
-    def row(found: Tensor) -> Tensor:
-        def element(*i: ScalarExpr) -> ScalarExpr:
-            return te.cast(found[i[-1], flattened(i[:-1], others)], re_data.dtype)
 
-        return te.compute(shape, element, "dft")
+def _as(data: Tensor, dtype: DType) -> Tensor:
+    if data.dtype == dtype:
+        return data
+    return te.compute(data.shape, lambda *i: te.cast(data[i], dtype), "dft")
 
-    re, im = transformed(column(re_data), column(im_data), inverse)
-    return row(re), row(im)
+
+def _columns(data: Tensor) -> Tensor:
+    """Return the lines of a tensor as columns of a matrix."""
+    size, others = data.shape[-1], data.shape[:-1]
+
+    def element(k: ScalarExpr, line: ScalarExpr) -> ScalarExpr:
+        return data[unflattened(line, others) + (k,)]
+
+    return te.compute((size, product(others)), element, "columns")
+
+
+def _lines(columns: Tensor, shape: Dims) -> Tensor:
+    """Return the columns of a matrix as the lines of a tensor."""
+
+    def element(*i: ScalarExpr) -> ScalarExpr:
+        return columns[i[-1], flattened(i[:-1], shape[:-1])]
+
+    return te.compute(shape, element, "dft")
 
 
 @dft.reduction_size
@@ -116,7 +136,8 @@ def stft(
     one, frequencies, windows, and real and imaginary part.
 
     Windows fit into `n_fft` elements and have the weights `window`. With `onesided` frequencies
-    end at the middle; with `normalized` all is divided by the root of `n_fft`.
+    end at the middle; with `normalized` all is divided by the root of `n_fft`. What belongs to a
+    window with an element that is not finite is NaN.
 
     >>> %x = float32 [1, 2, 3, 4, 5, 6]
     >>> %w = float32 [4, 3]
@@ -155,7 +176,8 @@ def _(data: Array, window: Array, **attrs: Any) -> Array:
     pieces = pieces[..., None, :, :]
     parts = (pieces * c[:, None, :]).sum(-1), -(pieces * s[:, None, :]).sum(-1)
     result = np.stack(parts, -1) * kind.type(_scale(attrs))
-    return np.asarray(result.astype(data.dtype))
+    lost = ~np.isfinite(pieces).all(-1)[..., None]
+    return np.asarray(np.where(lost, kind.type(np.nan), result).astype(data.dtype))
 
 
 @stft.compute
@@ -163,18 +185,23 @@ def _(data: Array, window: Array, **attrs: Any) -> Array:
 def _(data: Tensor, window: Tensor, **attrs: Any) -> Tensor:
     shape = _spectrum(data.shape, attrs["n_fft"], attrs["hop_length"], attrs["onesided"])
     size, kind = attrs["win_length"], wide(data.dtype)
+    frames = (*shape[:-3], shape[-2], size)
+
+    def weighted(*i: ScalarExpr) -> ScalarExpr:
+        value = load_wide(data, (*i[:-2], i[-2] * attrs["hop_length"] + i[-1]))
+        return value * load_wide(window, (i[-1],))
+
+    def nothing(*i: ScalarExpr) -> ScalarExpr:
+        return te.const(0.0, kind)
+
+    re = te.compute(frames, weighted, "frames")
+    parts = _transformed(re, te.compute(frames, nothing, "nothing"), False)
 
     def element(*i: ScalarExpr) -> ScalarExpr:
-        row, frame, part = i[-3:]
-
-        def term(k: ScalarExpr) -> ScalarExpr:
-            value = load_wide(data, (*i[:-3], frame * attrs["hop_length"] + k))
-            c = _wave("cos", row * k, size, kind)
-            s = te.scalar("negative", _wave("sin", row * k, size, kind))
-            return value * load_wide(window, (k,)) * te.select(part.equal(0), c, s)
-
-        total = te.reduce("sum", (size,), term) * _scale(attrs)
-        return te.cast(total, data.dtype)
+        *outer, row, frame, part = i
+        place = (*outer, frame, row % size)
+        value = te.select(part.equal(0), parts[0][place], parts[1][place])
+        return te.cast(value * _scale(attrs), data.dtype)
 
     return te.compute(shape, element, "stft")
 

@@ -17,6 +17,7 @@ _STFTS = [
         {"n_fft": 4, "hop_length": 3, "win_length": 3, "normalized": True, "onesided": False},
     ),
     (((2,), (3,)), {"n_fft": 3, "hop_length": 1, "win_length": 3}),
+    (((2, 100), (64,)), {"n_fft": 70, "hop_length": 9, "win_length": 64}),
 ]
 _PLACES = {2: "int32", 3: "int32"}
 _INT32 = dict.fromkeys(range(4), "int32")
@@ -500,6 +501,8 @@ TRANSFORM_CASES: dict[str, list[Case]] = {
         Case(((5,), (5,))),
         Case(((2, 4), (2, 4)), {"inverse": True}),
         Case(((2, 0), (2, 0))),
+        Case(((2, 1, 128), (2, 1, 128))),
+        Case(((3, 80), (3, 80)), {"inverse": True}),
     ],
     "stft": [Case(s, a) for s, a in _STFTS],
     "stft_grad": [Case((result_shape("stft", s, a), *s), a) for s, a in _STFTS],

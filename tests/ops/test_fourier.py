@@ -49,12 +49,49 @@ def test_transforms_are_those_of_numpy(machines, shape, inverse) -> None:
     assert np.asarray(found[0]).shape == shape
 
 
+def _known(shape: tuple[int, ...], dtype: str, inverse: bool) -> relayvm.VirtualMachine:
+    operands = ", ".join(f"%{name}: Tensor[{shape}, {dtype}]" for name in "ab")
+    text = f"def @main({operands}) {{ dft(%a, %b, inverse={inverse}) }}"
+    return relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text)), num_threads=2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [64, 72, 128, 200, 256, 512, 1000, 2048, 3 * 5 * 7 * 11 * 13 * 16])
+def test_transforms_of_a_known_length_are_those_of_numpy(size: int, dtype: str) -> None:
+    inverse = size % 3 == 1
+    re, im = np.random.default_rng(0).standard_normal((2, 3, 2, size)).astype(dtype)
+    found = _known(re.shape, dtype, inverse).run(re, im)
+    expected = (np.fft.ifft if inverse else np.fft.fft)(re.astype(np.float64) + 1j * im)
+    most = 4 * np.finfo(dtype).eps * abs(expected).max()
+    np.testing.assert_allclose(found[0], expected.real, atol=most, rtol=0)
+    np.testing.assert_allclose(found[1], expected.imag, atol=most, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_only_the_line_of_a_known_length_that_is_not_finite_is_lost(dtype: str) -> None:
+    re, im = np.ones((5, 200), dtype), np.zeros((5, 200), dtype)
+    re[1, 199], im[3, 0] = np.inf, np.nan
+    found = np.asarray(_known(re.shape, dtype, False).run(re, im))
+    lost = np.isnan(found)
+    assert lost[:, [1, 3]].all() and lost.sum() == 2 * 2 * 200
+
+
 def test_only_the_line_that_is_not_finite_is_lost(machines) -> None:
     re, im = np.ones((40, 24)), np.zeros((40, 24))
     re[7, 3], im[30, 0] = np.inf, np.nan
     found = np.asarray(machines[False].run(re, im)[0])
     lost = np.isnan(found)
     assert lost[[7, 30]].all() and lost.sum() == 2 * 24
+
+
+def test_windows_with_what_is_not_finite_are_lost() -> None:
+    x, window = np.ones(256, np.float32), np.ones(64, np.float32)
+    x[70] = np.inf
+    call = "stft(%a, %b, n_fft=64, hop_length=64, win_length=64)"
+    text = f"def @main(%a: Tensor[(256,), float32], %b: Tensor[(64,), float32]) {{ {call} }}"
+    found = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text))).run(x, window)
+    lost = np.isnan(np.asarray(found))
+    assert lost[:, 1].all() and lost.sum() == 33 * 2
 
 
 def test_gradients_of_take_are_added_in_place_along_any_axis() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -18,6 +18,7 @@ from relayvm.kernels.schedules.boxes import lane_loop
 from relayvm.kernels.schedules.elementwise import store
 from relayvm.kernels.schedules.emit import CannotPlace, Context, Emitter, Frame, Names
 from relayvm.kernels.schedules.reduction import serial
+from relayvm.kernels.schedules.transpose import turned
 
 BLOCK = 1 << 14  # elements that one round of a copy moves
 WALKED = 1 << 16  # steps of a walk that one round of its phase does
@@ -46,8 +47,9 @@ def program_text(program: c.Program, dims: Mapping[DimVar, str]) -> str:
             context.buffers[tensor] = buffers[-1]
     scratch: list[n.Buffer] = []
     phases = program_phases(context, program, scratch)
-    names = tuple(dims.values())
-    return print_nest(n.Nest("program", names, tuple(buffers), tuple(scratch), tuple(phases)))
+    names, private = tuple(dims.values()), tuple(context.private)
+    whole = n.Nest("program", names, tuple(buffers), tuple(scratch), tuple(phases), private)
+    return print_nest(whole)
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,6 +294,22 @@ class Writer:
         assert self._lanes == 1, "vectors do not nest"
         lane_loop(self._emitter, self._index(end), step, self._index(begin), lanes)
 
+    @contextmanager
+    def lanes(self, count: int) -> Iterator[c.ScalarExpr]:
+        """Run the body once, for j = 0, 1, ... below `count` at once, as `vectors` does for each of
+        its vectors: where all that lies behind a place is whole vectors.
+        """
+        assert self._lanes == 1, "vectors do not nest"
+        self._lanes = count
+        yield self._named(n.Ramp(n.const(0), n.const(1), count))
+        self._lanes = 1
+
+    def turned(self, rows: Sequence[c.ScalarExpr]) -> list[c.ScalarExpr]:
+        """Return the columns of a square: as many vectors as each has lanes."""
+        emitter = self._emitter
+        columns = turned([self._value(r) for r in rows], rows[0].dtype.itemsize_bytes, emitter.bind)
+        return [self._named(column) for column in columns]
+
     def shifted(self, j: c.ScalarExpr, by: c.ScalarExpr) -> c.ScalarExpr:
         """Return `j + by` for what `vectors` gives: a last index like `j` itself."""
         lanes = self._value(j)
@@ -399,6 +417,13 @@ class Writer:
         self._scratch.append(buffer)
         return Memory(self, buffer, shape)
 
+    def room(self, shape: tuple[Dim, ...], dtype: DType) -> Memory:
+        """Return memory of each round of a phase alone: what it reads there it has written."""
+        extents = tuple(self.context.dim(d) for d in shape)
+        buffer = n.Buffer(self.context.names.fresh("room"), dtype, extents, "private")
+        self.context.private.append(buffer)
+        return Memory(self, buffer, shape)
+
     # -- What memory and cells call ---------------------------------------------------------------
 
     def read(self, buffer: n.Buffer, indices: c.Operand | tuple[c.Operand, ...]) -> c.ScalarExpr:
@@ -492,7 +517,7 @@ class _Ownership:
                 if self._depends(stmt.value):
                     self.own.add(stmt.tile.name)
             case n.Store():
-                return any(map(self._depends, stmt.indices))
+                return stmt.buffer.role == "private" or any(map(self._depends, stmt.indices))
             case n.Declare():
                 pass
         return True
