@@ -40,7 +40,8 @@ def assert_same(
         if "reduction_size" in op.facets:
             # The error of a sum is that of its terms, which may cancel.
             finite = np.abs(expected[np.isfinite(expected)])
-            unit = np.maximum(unit, np.spacing(max([1, *finite.reshape(-1)], default=1)))
+            one = expected.dtype.type(1)  # its unit is that of the results
+            unit = np.maximum(unit, np.spacing(np.max(finite, initial=one)))
         near = np.abs(actual.astype(np.float64) - expected.astype(np.float64)) <= tolerance * unit
     both_nan = np.isnan(actual) & np.isnan(expected)
     good = near | both_nan | (actual == expected)
