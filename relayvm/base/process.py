@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, Generic, TypeVar, overload
 from weakref import WeakSet
+
+T = TypeVar("T")
 
 
 class RenewedLock:
@@ -49,6 +52,34 @@ os.register_at_fork(
     after_in_parent=llvm_lock.release,
     after_in_child=llvm_lock.release,
 )
+
+
+class lazy_property(Generic[T]):
+    """A property whose value is computed at its first use and kept with the object.
+
+    Threads that ask at once may each compute it; all get the value of the first that ends. There is
+    no lock: `functools.cached_property` has one for all objects of a class before Python 3.12, and
+    the child of a fork finds it taken by a thread that is not there.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute, self._name = compute, compute.__name__
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> lazy_property[T]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type) -> lazy_property[T] | T:
+        if instance is None:
+            return self
+        values: dict[str, T] = instance.__dict__
+        return values.setdefault(self._name, self._compute(instance))
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import os
 import platform
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from relayvm.base.abi import IMAGE_IMPORTS, Image, Kernel
 from relayvm.base.diagnostics import RelayError, error
+from relayvm.base.process import lazy_property
 from relayvm.base.target import Target
 from relayvm.vm.file.codec import encode_signature
 from relayvm.vm.file.decode import (
@@ -53,7 +53,7 @@ class Executable:
         # Functions of small kernels, for machine code to be made here: they are not in files.
         self.texts: dict[int, str] = {}
 
-    @cached_property
+    @lazy_property
     def manifest(self) -> Manifest:
         """Entries with names and types of their parameters and results, data types, devices."""
         return decode_manifest(self.section)
@@ -81,7 +81,7 @@ class Executable:
 
         return data_type(self, name)
 
-    @cached_property
+    @lazy_property
     def late_constants(self) -> dict[str, LateConstant]:
         """The constants that it lacks, by name: see `split_constants`."""
         if not lib.rvm_program_num_late_constants(self.handle):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from functools import cached_property
 from pathlib import Path
 from types import FunctionType
 
 import pytest
 
 import relayvm
+from relayvm.base.process import lazy_property
 
 SNAPSHOT = Path(__file__).with_name("public_names.txt")
 # Classes whose objects users make themselves.
@@ -41,7 +41,7 @@ def test_every_public_name_has_a_docstring(name: str) -> None:
     value = getattr(relayvm, name)
     assert inspect.getdoc(value)
     if inspect.isclass(value):
-        kinds = (FunctionType, classmethod, staticmethod, property, cached_property)
+        kinds = (FunctionType, classmethod, staticmethod, property, lazy_property)
         for member, function in vars(value).items():
             if isinstance(function, kinds) and not member.startswith("_"):
                 assert inspect.getdoc(function), f"{name}.{member}"

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from relayvm.base.process import RenewedLock, llvm_lock, paused_collection
+from relayvm.base.process import RenewedLock, lazy_property, llvm_lock, paused_collection
 
 
 def _status_of_child(work) -> int:
@@ -74,6 +74,41 @@ def test_who_holds_it_may_fork() -> None:
 
     with llvm_lock:
         assert _status_of_child(take) == 0
+
+
+class Slow:
+    """Has a property whose first computation anywhere lasts until it is told to end."""
+
+    begun, ends = threading.Event(), threading.Event()
+    computed = 0
+
+    @lazy_property
+    def value(self) -> object:
+        """Some object."""
+        Slow.computed += 1
+        if not Slow.begun.is_set():
+            Slow.begun.set()
+            Slow.ends.wait()
+        return object()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_while_a_property_is_computed_leaves_the_child_able_to() -> None:
+    slow, found = Slow(), []
+    thread = threading.Thread(target=lambda: found.append(slow.value))
+    thread.start()
+    Slow.begun.wait()
+    try:
+        assert _status_of_child(lambda: Slow().value is None or slow.value is None) == 0
+        first = slow.value
+    finally:
+        Slow.ends.set()
+        thread.join()
+    assert found == [first]  # not what the thread computed, which came later
+    computed = Slow.computed
+    assert slow.value is first
+    assert Slow.computed == computed
+    assert Slow.value.__doc__ == "Some object."
 
 
 def test_the_search_is_off_inside_and_on_again_after() -> None:

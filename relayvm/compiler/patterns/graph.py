@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
+from relayvm.base.process import lazy_property
 from relayvm.ir.expr import Expr, Function, Let, Match
 from relayvm.ir.visit import children, pattern_vars, post_order
 
@@ -46,7 +45,7 @@ class ExprGraph:
         """Return the nodes that have this one as an input."""
         return [self.order[i] for i in self.users[self.number[id(node)]]]
 
-    @cached_property
+    @lazy_property
     def dominators(self) -> list[int]:
         """For each node the nearest one that all ways from it to the root pass; the root is its
         own.
@@ -70,7 +69,7 @@ class ExprGraph:
                 b = parents[b]
         return a
 
-    @cached_property
+    @lazy_property
     def _dominated(self) -> list[list[int]]:
         below: list[list[int]] = [[] for _ in self.order]
         for i, parent in enumerate(self.dominators[:-1]):

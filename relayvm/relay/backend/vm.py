@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from relayvm.base.diagnostics import error
+from relayvm.base.process import lazy_property
 from relayvm.base.target import Target
 from relayvm.compiler.api import compile as compile_module
 from relayvm.compiler.entries import bind_params
@@ -140,7 +140,7 @@ def with_params(module: Module, params: Params, entry: str = "main") -> Module:
 class VMExecutor(Executor):
     """Compiles what it evaluates and runs it on the machine."""
 
-    @cached_property
+    @lazy_property
     def executable(self) -> Executable:
         """The compiled module."""
         return built(self._module(), self.target)

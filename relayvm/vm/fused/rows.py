@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 
 from relayvm.base.dtypes import DTYPES, NUMERIC, DType
+from relayvm.base.process import lazy_property
 from relayvm.vm.isa import (
     ARITHMETIC,
     BITWISE,
@@ -81,7 +81,7 @@ class Fused:
         """The opcode that it takes the place of."""
         return self.parts[0].instruction.opcode
 
-    @cached_property
+    @lazy_property
     def text(self) -> str:
         """The expansion as assembly text."""
         lines = []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from relayvm.base.abi import Kernel, Operand
 from relayvm.base.diagnostics import RelayError, error
+from relayvm.base.process import lazy_property
 from relayvm.vm.isa import BY_OPCODE
 from relayvm.vm.library import ffi, lib
 from relayvm.vm.profile.classes import allocation_of, class_of
@@ -42,7 +42,7 @@ class Profiler:
         self.handle = machine.executable.handle
         self.program = machine.executable.program()
 
-    @cached_property
+    @lazy_property
     def blocks(self) -> list[tuple[FunctionCode, range]]:
         """The blocks that instrumented code counts."""
         from relayvm.vm.jit.module import blocks
