@@ -290,7 +290,8 @@ class Prover:
 
     def in_range(self, index: Expr, extent: Expr, lanes: int, *, strided: bool = False) -> bool:
         """Return whether `0 <= index < extent` is proved, in every lane of a vector index."""
-        if isinstance(extent, Const) and _is_held_below(index, int(extent.value)):
+        last = _held_last(index)
+        if last is not None and self._is_last(last, extent):
             return True
         value = lane_polynomial(index)
         if not self.always(value, lanes):
@@ -298,6 +299,12 @@ class Prover:
         if strided and self._shown_below(value, extent, lanes):
             return True
         return self.always(poly_add(poly_add(polynomial(extent), value, -1), {(): -1}), lanes)
+
+    def _is_last(self, place: Expr, extent: Expr) -> bool:
+        """Return whether there is a last element below an extent, at a place or behind it."""
+        value = polynomial(place)
+        rest = poly_add(poly_add(polynomial(extent), value, -1), {(): -1})
+        return self.always(value, 1) and self.always(rest, 1)
 
     def always(self, poly: Polynomial, lanes: int) -> bool:
         """Return whether a polynomial is proved to be at least 0 in each of `lanes` lanes."""
@@ -596,13 +603,13 @@ def _comparison_facts(name: str, a: Expr, b: Expr) -> list[Polynomial]:
     }.get(name, [])
 
 
-def _is_held_below(index: Expr, extent: int) -> bool:
-    """Return whether each lane is the nearest to a value between two literals below `extent`."""
+def _held_last(index: Expr) -> Expr | None:
+    """Return up to where each lane is the nearest to a value from 0 on, or None."""
     match index:
-        case Call("minimum", (Call("maximum", (_, Broadcast(Const(low)))), Broadcast(Const(high)))):
-            return low >= 0 and 0 <= high < extent
+        case Call("minimum", (Call("maximum", (_, Broadcast(Const(low)))), Broadcast(last))):
+            return last if low >= 0 else None
         case _:
-            return False
+            return None
 
 
 def lane_polynomial(index: Expr) -> Polynomial:

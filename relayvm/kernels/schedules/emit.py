@@ -391,7 +391,7 @@ class Emitter:
         if value.lanes > 1:
             scalar = value.value if isinstance(value, n.Broadcast) else None
             if scalar is None:
-                return _nearest(value, extent, expr.mode)
+                return self._nearest(value, extent, expr.mode)
             value = scalar
         if self.guard is not None:
             # Not evaluated in the program where the guard is false, so it must not trap there.
@@ -403,6 +403,14 @@ class Emitter:
             return self.bind(n.Index(value, extent, expr.mode), "at")
         told = self._told(expr.told, frame)
         return self.bind(n.Index(value, extent, expr.mode, expr.told.reason, told), "at")
+
+    def _nearest(self, value: n.Expr, extent: n.Expr, mode: str) -> n.Expr:
+        """Return indices in lanes, each the nearest to a loaded value that is inside."""
+        last = s.sub(extent, n.const(1))
+        if mode not in ("clip", "fill") or not self.prover.always(s.polynomial(last), 1):
+            raise CannotVectorise("an index loaded in every lane that may trap")
+        low = n.call("maximum", value, n.const(0))
+        return n.call("minimum", low, n.broadcast(last, value.lanes))
 
     def _told(self, told: c.Told, frame: Frame) -> tuple[n.Expr, n.Expr]:
         """Return what a trap tells, as scalars."""
@@ -534,14 +542,6 @@ def _as_scalar(value: n.Expr) -> n.Expr:
     if value.lanes > 1:
         raise CannotVectorise("a trap that tells a value of every lane")
     return value
-
-
-def _nearest(value: n.Expr, extent: n.Expr, mode: str) -> n.Expr:
-    """Return indices in lanes, each the nearest to a loaded value that is inside."""
-    if mode not in ("clip", "fill") or not isinstance(extent, n.Const) or int(extent.value) < 1:
-        raise CannotVectorise("an index loaded in every lane that may trap")
-    low = n.call("maximum", value, n.const(0))
-    return n.call("minimum", low, n.const(int(extent.value) - 1))
 
 
 def without_unit_axes(buffer: n.Buffer, indices: tuple[n.Expr, ...]) -> tuple[n.Expr, ...]:
