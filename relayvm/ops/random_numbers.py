@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from relayvm.base.dims import Dim, dim_mul
-from relayvm.base.dtypes import FLOAT32, FLOAT64, INT32, UINT64, DType
+from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_mul
+from relayvm.base.dtypes import FLOAT32, FLOAT64, INT32, INT64, UINT64, DType
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
-from relayvm.kernels.compute import Tensor
+from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.kernels.schedules.program import Memory, Writer
 from relayvm.ops import threefry
 from relayvm.ops.axes import product, require_known, require_least, require_rank, sizes_of
+from relayvm.ops.bisection import LEVELS, first_place, search_levels
 from relayvm.ops.formulas import ARRAYS, SCALARS, Reading
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
@@ -27,6 +28,10 @@ _KEY = TensorType((KEY_WORDS,), UINT64)
 # The bits of a word that become the fraction of a number in [0, 1).
 _FRACTION = {FLOAT32: 23, FLOAT64: 52}
 _WORK = 150
+# Words in a vector, and words that are made together.
+_LANES, _TOGETHER = 8, 64
+# Choices that one round makes.
+_SAMPLES = 1 << 10
 
 
 def _require_key(key: TensorType, name: str) -> None:
@@ -77,18 +82,38 @@ def drawn_tensors(key: Tensor, count: Dim) -> tuple[Tensor, Tensor]:
             own = [ready[te.dim(i)] for i in range(KEY_WORDS)]
             for i, word in enumerate(threefry.after(SCALARS, own, used)):
                 following[te.dim(i)] = word
-        with w.phase(blocks) as number:
+        with w.phase(dim_floordiv(dim_add(count, _TOGETHER - 1), _TOGETHER)) as number:
             own = [ready[te.dim(i)] for i in range(KEY_WORDS)]
-            counter = threefry.counter_of(SCALARS, own, te.cast(number, UINT64))
-            schedule = [w.let(s) for s in threefry.schedule_of(SCALARS, own[:BLOCK_WORDS])]
-            for i, word in enumerate(threefry.block(SCALARS, schedule, counter, w.let)):
-                place = number * BLOCK_WORDS + i
-                with w.when(place < te.dim(count)):
-                    words[place] = word
+            _draw(w, own, words, count, w.let(number * _TOGETHER))
 
     kinds = [((KEY_WORDS,), UINT64), ((count,), UINT64)]
     following, words = te.program(kinds, [key], build, dim_mul(blocks, _WORK), "random")
     return following, words
+
+
+def _draw(w: Writer, key: list[ScalarExpr], words: Memory, count: Dim, begin: ScalarExpr) -> None:
+    """Write `_TOGETHER` words from `begin` on, of those below `count`.
+
+    Each lane of a vector makes two neighbouring blocks, which are a column of all that is made.
+    """
+    schedule = [w.let(s) for s in threefry.schedule_of(SCALARS, key[:BLOCK_WORDS])]
+    room = w.room((_LANES, _LANES), UINT64)
+    with w.lanes(_LANES) as j:
+        rows: list[ScalarExpr] = []
+        for which in range(_LANES // BLOCK_WORDS):
+            place = begin // BLOCK_WORDS + (j * (_LANES // BLOCK_WORDS) + which)
+            counter = threefry.counter_of(SCALARS, key, te.cast(place, UINT64))
+            rows += threefry.block(SCALARS, schedule, counter, w.let)
+        columns = w.turned(rows)
+        is_whole = w.let(begin + _TOGETHER <= te.dim(count))
+        with w.when(is_whole):
+            for lane, column in enumerate(columns):
+                words[w.shifted(j, begin + lane * _LANES)] = column
+        with w.otherwise():
+            for lane, column in enumerate(columns):
+                room[lane, j] = column
+    with w.when(te.scalar("logical_not", is_whole)), w.loop(begin, te.dim(count)) as k:
+        words[k] = room[te.index(k - begin, _TOGETHER, "clip")]
 
 
 # -- Words and keys -------------------------------------------------------------------------------
@@ -325,27 +350,29 @@ def _(key: Tensor, probs: Tensor, *, num_samples: int) -> tuple[Tensor, Tensor]:
     following, words = drawn_tensors(key, dim_mul(rows, num_samples))
 
     def build(w: Writer, words: Memory, probs: Memory, result: Memory) -> None:
-        totals = w.scratch((rows,), FLOAT32)
-        with w.walk_lines(rows, size, (te.const(0.0, FLOAT32), totals)) as (row, k, (total,)):
+        sums, levels = w.scratch((rows, size), FLOAT32), search_levels(w, size)
+        with w.walk_lines(rows, size, (te.const(0.0, FLOAT32), None)) as (row, k, (total,)):
             weight = _weight(SCALARS, probs[unflattened(row, outer) + (k,)])
             total.value = total.value + weight
-        with w.parts(rows, num_samples, 1) as (row, begin, end):
-            whole = w.let(totals[row])
-            with w.loop(begin, end) as sample:
-                u = _unit(SCALARS, words[row * num_samples + sample], FLOAT32)
+            sums[row, k] = total.value
+        with w.parts(rows, num_samples, _SAMPLES) as (row, begin, end):
+            steps, last = levels(), w.cell(te.const(0.0, FLOAT32))
+            with w.when(te.dim(size) > 0):
+                last.value = sums[row, te.index(te.dim(size) - 1, size, "clip")]
+            whole, first = last.value, w.let(row * num_samples)
+
+            def draw(j: ScalarExpr) -> None:
+                u = _unit(SCALARS, words[w.shifted(j, first)], FLOAT32)
                 bound = w.let(u * whole)
-                found, before = w.cell(te.const(0, INT32)), w.cell(te.const(0.0, FLOAT32))
-                going = w.cell(te.const(True, "bool"))
-                with w.loop_while(0, size, going) as k:
-                    weight = _weight(SCALARS, probs[unflattened(row, outer) + (k,)])
-                    before.value = before.value + weight
-                    with w.when(before.value > bound):
-                        found.value = te.cast(k, INT32)
-                        going.value = te.const(False, "bool")
-                result[unflattened(row, outer) + (sample,)] = found.value
+                is_before = lambda at: te.scalar("logical_not", sums[row, at] > bound)  # noqa: E731
+                found = first_place(w, size, steps, is_before)
+                found = te.select(found < te.dim(size), found, te.const(0, INT64))
+                result[unflattened(row, outer) + (j,)] = te.cast(found, INT32)
+
+            w.vectors(begin, end, draw)
 
     shape = (*outer, num_samples)
-    work = dim_mul(dim_mul(rows, num_samples + 1), size)
+    work = dim_mul(rows, dim_add(dim_mul(size, 4), num_samples * LEVELS))
     (drawn,) = te.program([(shape, INT32)], [words, probs], build, work, "multinomial")
     return following, drawn
 

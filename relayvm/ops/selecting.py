@@ -11,11 +11,12 @@ from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.kernels.schedules.program import Memory, Writer
 from relayvm.ops.axes import product, require_rank
+from relayvm.ops.bisection import LEVELS
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import AnyTensor, Dims
-from relayvm.ops.sorting import LEVELS, LineSort, comes_before, sorted_places
+from relayvm.ops.sorting import LineSort, comes_before, sorted_places
 
 
 @operator("argwhere", fusion=Fusion.OPAQUE, no_gradient="places are integers")

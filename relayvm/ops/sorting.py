@@ -14,13 +14,14 @@ from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.kernels.schedules.program import Memory, Writer
 from relayvm.ops.axes import product, require_axis, require_rank
+from relayvm.ops.bisection import LEVELS, first_place, search_levels
 from relayvm.ops.lines import from_lines, lines_of
 from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import AnyTensor, SameDtype, like
 
-LEVELS = 64
+SEARCHED = 1 << 10  # values that one round of a search looks for
 # So many elements are found faster in one walk than by a sort.
 FEW = 32
 # Lines of so many elements are sorted faster by insertion.
@@ -489,28 +490,31 @@ def _array_before(a: Array, b: Array) -> Array:
 
 @searchsorted.compute
 def _(sorted_sequence: Tensor, values: Tensor, *, right: bool, dtype: DType) -> Tensor:
-    size, total = sorted_sequence.shape[-1], product(values.shape)
+    size, is_one = sorted_sequence.shape[-1], sorted_sequence.rank == 1
 
     def build(w: Writer, ordered: Memory, values: Memory, result: Memory) -> None:
-        with w.phase(total) as flat:
-            index = unflattened(flat, values.shape)
+        levels = search_levels(w, size)
+
+        def search(steps: ScalarExpr, index: tuple[ScalarExpr, ...]) -> None:
             value = values[index]
-            low, high = w.cell(te.const(0, INT64)), w.cell(te.dim(size))
-            going = w.cell(te.dim(size) > 0)
-            with w.loop_while(0, LEVELS, going):
-                middle = w.let((low.value + high.value) // te.dim(2))
-                at = w.let(te.index(middle, size, "clip"))
-                found = ordered[index[:-1] + (at,) if ordered.rank > 1 else (at,)]
-                behind = w.let(_is_behind(found, value, right))
-                with w.when(behind):
-                    low.value = middle + 1
-                with w.otherwise():
-                    high.value = middle
-                going.value = low.value < high.value
-            result[index] = te.cast(low.value, dtype)
+
+            def is_before(at: ScalarExpr) -> ScalarExpr:
+                found = ordered[(at,) if is_one else (*index[:-1], at)]
+                return _is_behind(found, value, right)
+
+            result[index] = te.cast(first_place(w, size, steps, is_before), dtype)
+
+        if not values.shape:
+            with w.phase():
+                search(levels(), ())
+            return
+        *outer, last = values.shape
+        with w.parts(product(outer), last, SEARCHED) as (line, begin, end):
+            steps, place = levels(), tuple(unflattened(line, outer))
+            w.vectors(begin, end, lambda j: search(steps, (*place, j)))
 
     kinds = [(values.shape, dtype)]
-    work = dim_mul(total, LEVELS)
+    work = dim_mul(product(values.shape), LEVELS)
     return te.program(kinds, [sorted_sequence, values], build, work, "searchsorted")[0]
 
 

@@ -14,6 +14,7 @@ from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.kernels.schedules.program import Memory, Writer
 from relayvm.ops.axes import product, require_known, require_rank, sizes_of
+from relayvm.ops.bisection import LEVELS
 from relayvm.ops.dynamic import (
     all_of,
     entries,
@@ -26,7 +27,7 @@ from relayvm.ops.numeric import Array
 from relayvm.ops.operator import Fusion, operator
 from relayvm.ops.reshaping import unflattened
 from relayvm.ops.schema import AnyTensor, Dims, Integer, SameDtype, require_same_dtype
-from relayvm.ops.sorting import LEVELS, LineSort
+from relayvm.ops.sorting import LineSort
 
 
 def _require_sparse(

@@ -34,7 +34,6 @@ LEFT_OUT = {
     "nn.sparse_conv2d": ENTRIES,
     "nn.sparse_dense": ENTRIES,
     "nn.sparse_dense_grad": ENTRIES,
-    "random.multinomial": "a sample is found in one go",
     "vision.roi_align": REGION,
     "vision.roi_align_grad": REGION,
     "vision.roi_align_pick": REGION,
