@@ -293,10 +293,9 @@ def dim_broadcast(a: Dim, b: Dim) -> Dim:
         return b
     if isinstance(a, AnyDim) or isinstance(b, AnyDim):
         return ANY
-    if is_broadcast_of(a, b):
-        return a
-    if is_broadcast_of(b, a):
-        return b
+    for whole, part in ((a, b), (b, a)):
+        if is_broadcast_of(whole, part) or broadcast_factor(whole, part) is not None:
+            return whole
     first, second = sorted((a, b), key=dim_text)
     return symbol(DimTerm("broadcast", first, second))
 
@@ -312,6 +311,26 @@ def is_broadcast_of(whole: Dim, part: Dim) -> bool:
             case DimExpr(((((DimTerm("broadcast", a, b), 1),), 1),)):
                 waiting += [a, b]
     return False
+
+
+def broadcast_factor(whole: Dim, part: Dim) -> Dim | None:
+    """Return what both sizes are multiples of where one is `broadcast(b, m)*h`, and the other
+    `b*h`; None where they are not.
+
+    Where these broadcast, the result is as `whole`: they are equal, or one of them is 1, which
+    leaves 1 for h and b.
+    """
+    match whole:
+        case DimExpr(((monomial, 1),)):
+            for atom, power in monomial:
+                if power != 1 or not isinstance(atom, DimTerm) or atom.op != "broadcast":
+                    continue
+                factor = _from_polynomial({tuple(m for m in monomial if m[0] != atom): 1})
+                if factor == 1 or dim_mod(part, factor) != 0:
+                    continue
+                if is_broadcast_of(symbol(atom), dim_floordiv(part, factor)):
+                    return factor
+    return None
 
 
 def is_never_one(dim: Dim) -> bool:

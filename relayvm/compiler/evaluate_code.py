@@ -49,6 +49,7 @@ from relayvm.ir.module import Module
 from relayvm.ir.scope import Scope
 from relayvm.ir.types import FuncType, RefType, TensorType, TupleType, Type
 from relayvm.ops.operator import Operator
+from relayvm.ops.reshaping import with_sizes_of_zero
 
 (
     OPERATOR,
@@ -439,7 +440,7 @@ def _intrinsic_operands(node: Call, intrinsic: Intrinsic) -> Sequence[Type]:
 
 
 def _operator_code(node: Call, operator: Operator) -> OperatorCode:
-    attrs = operator.complete_attrs(node.attrs)
+    attrs = dict(with_sizes_of_zero(operator.complete_attrs(node.attrs)))
     symbolic = any(_mentions_dim(value) for value in attrs.values())
     known = all(_is_static(arg.checked_type) for arg in node.args)
     result = node.checked_type

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from relayvm.base.abi import MAX_RANK
-from relayvm.base.dims import AnyDim, Dim, dim_floordiv, dim_mod, dim_mul, dims_equal
+from relayvm.base.dims import AnyDim, Dim, DimExpr, dim_floordiv, dim_mod, dim_mul, dims_equal
 from relayvm.base.shapes import ShapeError, require_equal
+from relayvm.ir.expr import AttrValue
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -80,6 +81,18 @@ def reshaped(source: Dims, newshape: Dims, allowzero: bool) -> Dims:
             walk.put(code, copied=False)
             walk.used += 1
     return _balanced(walk)
+
+
+def with_sizes_of_zero(attrs: Mapping[str, AttrValue]) -> Mapping[str, AttrValue]:
+    """Return attributes of an operator for which a size by name, that is 0 in a run, is not taken
+    for the code 0, where no other entry is that code.
+    """
+    entries = attrs.get("newshape")
+    if not isinstance(entries, tuple) or "allowzero" not in attrs or 0 in entries:
+        return attrs
+    if not any(isinstance(entry, DimExpr) for entry in entries):
+        return attrs
+    return {**attrs, "allowzero": True}
 
 
 def _split_axis(walk: _Reshaping, parts: Dims) -> None:
@@ -186,8 +199,10 @@ def _matching_axes(old: Dims, new: Dims) -> list[tuple[range, range]]:
 
 def flattened(index: Sequence[ScalarExpr], shape: Sequence[Dim]) -> ScalarExpr:
     """Return the row-major position of an index into `shape`."""
-    flat: ScalarExpr = te.dim(0)
-    for value, extent in zip(index, shape):
+    if not index:
+        return te.dim(0)
+    flat = index[0]
+    for value, extent in zip(index[1:], shape[1:]):
         flat = flat * te.dim(extent) + value
     return flat
 

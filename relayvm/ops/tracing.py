@@ -13,6 +13,7 @@ from relayvm.base.dims import (
     DimVar,
     dim_broadcast,
     dim_substitute,
+    is_broadcast_of,
     symbol,
 )
 from relayvm.base.shapes import Check, shape_context
@@ -98,9 +99,10 @@ def check_equation(check: Check) -> tuple[Dim, Dim]:
     if not check.broadcast:
         return check.a, check.b
     whole = dim_broadcast(check.a, check.b)
-    if not isinstance(whole, int) and whole in (check.a, check.b):
-        return whole, whole
-    return symbol(DimTerm("broadcast", check.a, check.b)), dim_broadcast(check.a, check.b)
+    for a, b in ((check.a, check.b), (check.b, check.a)):
+        if not isinstance(a, int) and is_broadcast_of(a, b):
+            return whole, whole
+    return symbol(DimTerm("broadcast", check.a, check.b)), whole
 
 
 def substitute_dims(value: AttrValue, sizes: Mapping[DimVar, Dim]) -> AttrValue:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from relayvm.base.abi import TrapCode
 from relayvm.base.diagnostics import InternalError, RelayError, error
+from relayvm.base.dims import Dim
 from relayvm.base.dtypes import INT64, DType
 from relayvm.base.source import Span
 from relayvm.compiler.analysis.scopes import is_primitive
@@ -180,9 +181,18 @@ class Calls(Code):
             regs = self._leading_parts(parts, sources, outputs, call.span)
         else:
             plan = self.unit.kernels.plan(function)
-            args += [self.dims.word(d, call.span) for d in plan.extra_dims]
+            args += self._extra_dims(plan.extra_dims, args, function, call.span)
             regs = self._run_kernel(plan.number, args, outputs, call.span)
         return Bundle(list(regs), kind) if isinstance(kind, TupleType) else regs[0]
+
+    def _extra_dims(
+        self, dims: Sequence[Dim], args: Sequence[Reg], function: Function, span: Span | None
+    ) -> list[Reg]:
+        """Return the words of sizes that a kernel needs besides its operands."""
+        if all(self.dims.known(d) for d in dims):
+            return [self.dims.word(d, span) for d in dims]
+        with self.dims.operands(args, [type_of(p) for p in function.params]):
+            return [self.dims.word(d, span) for d in dims]
 
     def _leading_parts(
         self,

@@ -22,16 +22,20 @@ from relayvm.base.dims import (
     DimTerm,
     DimVar,
     dim_broadcast,
+    dim_floordiv,
+    dim_mod,
     dim_substitute,
     dim_variables,
     greatest_factor,
     greatest_number,
+    linear_dim,
     symbol,
 )
 from relayvm.base.dtypes import INT64, number_of
 from relayvm.base.shapes import Check, shape_context
 from relayvm.base.source import Span
 from relayvm.base.target import Target
+from relayvm.compiler.lower.words import is_view
 from relayvm.compiler.transforms.blocks import split_block
 from relayvm.ir.equal import structural_equal, structural_hash
 from relayvm.ir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
@@ -329,7 +333,7 @@ def _one_for_each(
     kept = {v for d in broadcast for v in dim_variables(d)}
     found: dict[DimVar, Dim] = {}
     for pair in equal:
-        a, b = (dim_substitute(d, found) for d in pair)
+        a, b = _without_factor(*(dim_substitute(d, found) for d in pair))
         for left, right in ((b, a), (a, b)):
             variable = left.variable if isinstance(left, DimExpr) else None
             others = set(dim_variables(right))
@@ -341,6 +345,14 @@ def _one_for_each(
             found[variable] = right
             break
     return found
+
+
+def _without_factor(a: Dim, b: Dim) -> tuple[Dim, Dim]:
+    """Return what is equal where `a` and `b` are: m and n for `m*12` and `n*12`."""
+    linear = linear_dim(a)
+    if linear is None or linear[1] == 1 or linear[2] or dim_mod(b, linear[1]) != 0:
+        return a, b
+    return symbol(linear[0]), dim_floordiv(b, linear[1])
 
 
 def _is_broadcast(dim: Dim) -> bool:
@@ -359,6 +371,10 @@ def _name_composites(kinds: Sequence[TensorType], function: Function) -> dict[Di
     bindings, tail = split_block(function.body)
     calls = [e for e in (*(b.value for b in bindings), tail) if isinstance(e, Call)]
     alone |= {v for c in calls for a in c.attrs.values() for v in attr_variables(a)}
+    if any(is_view(c) for c in calls):
+        # What a reshape makes of `b*12` is told by b.
+        linear = [linear_dim(d) for k in kinds for d in k.shape]
+        alone |= {found[0] for found in linear if found is not None and found[2] == 0}
     named: dict[Dim, Dim] = {}
     for kind in kinds:
         for dim in kind.shape:

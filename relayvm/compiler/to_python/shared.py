@@ -24,6 +24,7 @@ from relayvm.ir.module import Module
 from relayvm.ir.printer import non_default_attrs
 from relayvm.ir.types import Type
 from relayvm.ops import OPS, Operator
+from relayvm.ops.reshaping import with_sizes_of_zero
 
 MOST_IN_PLACE = 6
 # What the texts here use of Python and of their header.
@@ -131,14 +132,14 @@ class Shared:
         dims: Mapping[Dim, str],
     ) -> Term:
         """Return a call of an operator: in plain numpy where that gives the same bits."""
-        complete = operator.complete_attrs(attrs)
+        complete = with_sizes_of_zero(operator.complete_attrs(attrs))
         known = [t for t in types if t is not None and is_tensors(t)]
         if len(known) == len(args) and OPS.get(operator.name) is operator:
             term = spelled(operator.name, args, known, complete, self.uses)
             if term is not None:
                 return term
         self.operators[operator.name] = operator
-        told = dict(non_default_attrs(operator, Attrs(attrs)))
+        told = dict(non_default_attrs(operator, Attrs(complete)))
         given = [f"{n}={self.attribute(v, dims)}" for n, v in complete.items() if n in told]
         parts = [repr(operator.name), *(a.loose for a in args), *given]
         return Term(f"op({', '.join(parts)})", POSTFIX)

@@ -11,7 +11,9 @@ from relayvm.base.dims import (
     AnyDim,
     Dim,
     DimExpr,
+    DimTerm,
     DimVar,
+    broadcast_factor,
     dim_floordiv,
     dim_mod,
     dim_mul,
@@ -127,18 +129,37 @@ class _Block:
             self._replace(index, self._var(index), call, args)
 
     def settle_weights(self, index: int) -> None:
-        """Let the first operand of a product have the batch of the second, where it must have it,
-        and what is broadcast against others on the way be broadcast to what that tells.
+        """Let one operand of a product have the batch of the other, where it must have it, and what
+        is broadcast against others on the way be broadcast to what that tells.
         """
         call = self.current(index)
-        size = _settled_batch(call)
-        if size is None:
-            return
+        settled = {k: {0: size} for k, size in _settled_batches(call).items()}
         self.settling = True
-        if self._operands(call.args[0], {0: size}, index) is not None:
-            args = [self._broadened(call.args[0], {0: size}), *call.args[1:]]
+        args = list(call.args)
+        if settled and all(self._grows_by_elements(args[k], s, index) for k, s in settled.items()):
+            for number, sizes in settled.items():
+                args[number] = self._broadened(args[number], sizes)
             self._replace(index, self._var(index), call, args)
         self.settling = False
+
+    def _grows_by_elements(self, value: Expr, sizes: Sizes, reader: int) -> bool:
+        """Tell whether a value can have these sizes, and all that would be broadcast for it are
+        single elements, not runs of them: `[b, 12]` is read with strides, `[b*12]` is not.
+        """
+        if self._operands(value, sizes, reader) is None:
+            return False
+        pending = [(value, sizes, reader)]
+        while pending:
+            value, sizes, reader = pending.pop()
+            operands = self._operands(value, sizes, reader)
+            if operands is None:
+                if not all(_may_be_one(_tensor(value), k, size) for k, size in sizes.items()):
+                    return False
+                continue
+            index = self.place[value] if isinstance(value, Var) else reader
+            call = self.current(index)
+            pending += [(call.args[k], each, index) for k, each in operands.items()]
+        return True
 
     def _var(self, index: int) -> Var:
         return self.new[index][-1].var if index in self.new else self.bindings[index].var
@@ -286,24 +307,32 @@ def _growing_weights(call: Call) -> dict[int, Sizes]:
     return {0: {0: whole}} if _may_grow(batch, whole) else {}
 
 
-def _settled_batch(call: Call) -> Dim | None:
-    """Return the batch that the first operand of a product must have, where it has another:
-    `b*12` where it has `broadcast(b, m)*12`, and 12 where it has `m*12`.
+def _settled_batches(call: Call) -> dict[int, Dim]:
+    """Return the batches that operands of a product must have, where they are others.
 
-    Neither can be 1, so they are equal, and then `broadcast(b, m)` is b, and m is 1.
+    Of `broadcast(b, m)*12` and `n*12` neither can be 1, so they are equal, and what was broadcast
+    to `broadcast(b, m)` can be broadcast to n. Of `broadcast(b, m)*h` and `b*h` the second is as
+    the first, or does not fit.
     """
-    weights, result = _tensor(call.args[0]), _tensor(call)
-    if weights is None or result is None or not is_batched(call):
-        return None
-    match weights.shape[0]:
+    weights, values = (_tensor(value) for value in call.args[:2])
+    if weights is None or values is None or not is_batched(call):
+        return {}
+    own, other = weights.shape[0], values.shape[0]
+    match own:
         case DimExpr(((((atom, 1),), heads),)) if heads > 1:
-            whole = result.shape[0]
-            if dim_mod(whole, heads) != 0:
-                return None
-            part = dim_floordiv(whole, heads)
-            settled = part == 1 or is_broadcast_of(symbol(atom), part)
-            return whole if settled and part != symbol(atom) else None
-    return None
+            part = dim_floordiv(other, heads)
+            is_open = isinstance(atom, DimTerm) or part == 1
+            if is_open and part != symbol(atom) and dim_mod(other, heads) == 0:
+                return {0: other}
+    return {0: own, 1: own} if broadcast_factor(own, other) is not None else {}
+
+
+def _may_be_one(kind: TensorType | None, axis: int, size: Dim) -> bool:
+    """Tell whether an axis of a size of its own is read with strides where it is broadcast."""
+    if kind is None:
+        return False
+    own = kind.shape[axis]
+    return own in (1, size) or (isinstance(own, DimExpr) and own.variable is not None)
 
 
 def _broadcast_sizes(arg: Expr, call: Call) -> Sizes:
@@ -331,7 +360,7 @@ def _sizes_of_operands(call: Call, sizes: Sizes, settled: bool) -> dict[int, Siz
     if result is None:
         return found
     if _is_product(call):
-        return {} if settled else _sizes_of_factors(call, sizes, result.rank)
+        return _sizes_of_factors(call, sizes, result.rank, settled)
     if call.op is _TRANSPOSE:
         axes = call.attrs.get("axes") or tuple(reversed(range(result.rank)))
         assert isinstance(axes, tuple)
@@ -358,7 +387,7 @@ def _sizes_of_operands(call: Call, sizes: Sizes, settled: bool) -> dict[int, Siz
     return found
 
 
-def _sizes_of_factors(call: Call, sizes: Sizes, rank: int) -> dict[int, Sizes]:
+def _sizes_of_factors(call: Call, sizes: Sizes, rank: int, settled: bool) -> dict[int, Sizes]:
     """Rows of a product are those of its first operand, columns those of the second."""
     found: dict[int, Sizes] = {}
     first, second, result = (_tensor(value) for value in (*call.args[:2], call))
@@ -369,7 +398,10 @@ def _sizes_of_factors(call: Call, sizes: Sizes, rank: int) -> dict[int, Sizes]:
         if is_batched(call) and axis == 0:
             for number, factor in enumerate((first, second)):
                 batch = factor.shape[0]
-                if batch == result.shape[0] or _may_grow(batch, size):
+                if settled and batch != 1:
+                    # None of them can be 1, so each is as the result.
+                    found.setdefault(number, {})[0] = size
+                elif batch == result.shape[0] or _may_grow(batch, size):
                     found.setdefault(number, {})[0] = size
         elif axis == rank - 1:
             if not is_batched(call):

@@ -13,6 +13,7 @@ from relayvm.kernels.compute import (
     Compute,
     IndexOf,
     IndexVar,
+    Placeholder,
     Program,
     ProgramOutput,
     Reduce,
@@ -252,10 +253,26 @@ def _must_keep(
         return reader is None or not _run_together(inlined.setdefault(reader, tensor), tensor)
     readers = uses.get(tensor, [])
     body = body_of(tensor).body
-    costly = any(isinstance(n, Scalar) and n.name not in CHEAP for n in nodes(body))
+    costly = not _reads_runs(tensor) and any(
+        isinstance(n, Scalar) and n.name not in CHEAP for n in nodes(body)
+    )
     if not costly and not _ends_chain(tensor, uses):
         return False
     return len({u.reader for u in readers}) > 1 or any(_is_reread(u) for u in readers)
+
+
+def _reads_runs(tensor: Tensor) -> bool:
+    """Return whether a tensor is elements of an operand, in runs along the last axis: where each
+    run begins may take work, which is nothing beside the run.
+    """
+    while isinstance(tensor.op, Compute):
+        body, axes = tensor.op.body, tensor.op.axes
+        if not isinstance(body, TensorLoad) or not axes or body.indices[-1:] != axes[-1:]:
+            return False
+        if any(n is axes[-1] for index in body.indices[:-1] for n in nodes(index)):
+            return False
+        tensor = body.tensor
+    return isinstance(tensor.op, Placeholder)
 
 
 def _ends_chain(tensor: Tensor, uses: dict[Tensor, list[Use]]) -> bool:
