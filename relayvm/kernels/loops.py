@@ -7,6 +7,7 @@ names are unique in a nest.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, Union
@@ -76,8 +77,18 @@ class Var:
     dtype: DType = INT64
     lanes: int = 1
 
+    def __eq__(self, other: object) -> bool:
+        # Names are unique in a nest; comparisons and hashes are asked for often enough to matter.
+        if self is other:
+            return True
+        return (
+            isinstance(other, Var)
+            and self.name == other.name
+            and self.lanes == other.lanes
+            and self.dtype == other.dtype
+        )
+
     def __hash__(self) -> int:
-        # Names are unique in a nest; hashes are taken often enough to matter.
         return hash(self.name)
 
 
@@ -88,6 +99,9 @@ class DimRef:
     name: str
     dtype: DType = field(default=INT64, init=False)
     lanes: int = field(default=1, init=False)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, DimRef) and self.name == other.name)
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -531,6 +545,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
     match expr:
         case Call():
             return expr.args
+        case Const() | Var() | DimRef() | Apart():
+            return ()
         case Cast() | Broadcast():
             return (expr.value,)
         case Select():
@@ -553,8 +569,6 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (expr.a, expr.b)
         case Lane():
             return (expr.vector,)
-        case Const() | Var() | DimRef() | Apart():
-            return ()
         case _:
             assert_never(expr)
 
@@ -562,8 +576,10 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 def map_operands(expr: Expr, fn: Callable[[Expr], Expr]) -> Expr:
     """Return the expression with `fn` applied to its operands; the same object if none changes."""
     old = children(expr)
-    new = tuple(fn(e) for e in old)
-    if all(a is b for a, b in zip(old, new)):
+    if not old:
+        return expr
+    new = tuple(map(fn, old))
+    if all(map(operator.is_, old, new)):
         return expr
     match expr:
         case Call():

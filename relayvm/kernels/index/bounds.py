@@ -8,7 +8,7 @@ from dataclasses import replace
 from relayvm.base.abi import Access
 from relayvm.base.dtypes import INT64
 from relayvm.kernels.index import simplify as s
-from relayvm.kernels.index.prover import Prover, reach
+from relayvm.kernels.index.prover import Prover, is_stable, reach
 from relayvm.kernels.loops import (
     Buffer,
     Call,
@@ -143,6 +143,8 @@ def _check_block(body: tuple[Stmt, ...], prover: Prover) -> tuple[Stmt, ...]:
 
 
 def _check_expr(expr: Expr, prover: Prover) -> Expr:
+    if is_stable(expr):  # it has no loads
+        return expr
     expr = map_operands(expr, lambda e: _check_expr(e, prover))
     if isinstance(expr, Load):
         indices, mask = _checked(expr.buffer, expr.indices, expr.lanes, expr.mask, prover)

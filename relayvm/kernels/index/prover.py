@@ -50,6 +50,7 @@ _ranks = itertools.count()
 Interval = tuple[int, Union[int, None]]
 ProofKey = tuple[frozenset[tuple[Monomial, int]], int]
 Fact = tuple[Polynomial, frozenset[Expr]]
+Spans = dict[Expr, Union[Interval, None]]
 
 
 @dataclass
@@ -80,7 +81,12 @@ class Prover:
     _below: dict[tuple[frozenset[tuple[Monomial, int]], Expr], bool] = field(
         default_factory=dict, repr=False
     )
-    _depth: int = field(default=0, repr=False)
+    # The intervals of atoms that were asked for, for each number of lanes; now those of `always`.
+    _lane_spans: dict[int, Spans] = field(default_factory=dict, repr=False)
+    _spans: Spans = field(default_factory=dict, repr=False)
+    # The facts about a variable, with the signs that it has in them, and those with a product.
+    _about: dict[Var, list[tuple[Polynomial, int]]] = field(default_factory=dict, repr=False)
+    _with: dict[Monomial, list[int]] = field(default_factory=dict, repr=False)
     _fuel: int = field(default=0, repr=False)
     # Whether the search ended somewhere because it was too deep or long.
     _was_cut: bool = field(default=False, repr=False)
@@ -99,8 +105,6 @@ class Prover:
             self.broadcasts,
             self,
             self.is_dead,
-            _depth=self._depth,
-            _fuel=self._fuel,
         )
 
     def masked(self, mask: Expr | None) -> Prover:
@@ -162,7 +166,7 @@ class Prover:
         if isinstance(value, Call) and value.name == "minimum":
             a, b = (polynomial(e) for e in value.args)
             highs = [a, b]
-            lows = [low for low in _floors(a, b) if self._both_above(a, b, low)][:1]
+            lows = next(([low] for low in _floors(a, b) if self._both_above(a, b, low)), [])
         else:
             lows, highs = self._multiple_edges(poly)
         self._set_edges(var, lows, highs)
@@ -176,6 +180,7 @@ class Prover:
             return
         most = -high if known[1] is None else min(known[1], -high)
         self.intervals[var] = (max(known[0], low), most)
+        self._forget_spans()
 
     def _set_edges(self, var: Var, lows: list[Polynomial], highs: list[Polynomial]) -> None:
         if var in self.intervals or var in self.edges:
@@ -188,19 +193,26 @@ class Prover:
         self.intervals.pop(var, None)
         if least:
             self.intervals[var] = (max(least), min(most) if most else None)
+        self._forget_spans()
+
+    def _forget_spans(self) -> None:
+        self._lane_spans, self._spans = {}, {}
 
     def _least(self, poly: Polynomial) -> int | None:
         """Return what a polynomial is at least, each product of atoms taken for itself."""
-        total = 0
+        total, spans = 0, self._spans
         for monomial, c in poly.items():
             low: int = 1
             high: int | None = 1
             for atom in monomial:
-                interval = self._interval(atom)
-                if interval is None or (interval[0] < 0 and len(monomial) > 1):
+                try:
+                    span = spans[atom]
+                except KeyError:
+                    span = spans[atom] = self._interval(atom)
+                if span is None or (span[0] < 0 and len(monomial) > 1):
                     return None
-                low *= interval[0]
-                high = None if high is None or interval[1] is None else high * interval[1]
+                low *= span[0]
+                high = None if high is None or span[1] is None else high * span[1]
             edge = low if c > 0 else high
             if edge is None:
                 return None
@@ -261,6 +273,7 @@ class Prover:
             return
         if not all(map(is_stable, atoms)):
             return
+        self._about, self._with = {}, {}
         self.facts.append((fact, atoms))
         # c*n*m >= 1 makes every factor at least 1.
         products = [(m, c) for m, c in fact.items() if m]
@@ -314,6 +327,7 @@ class Prover:
         self.intervals.pop(_LANE, None)
         if lanes > 1:
             self.intervals[_LANE] = (0, lanes - 1)
+        self._spans = self._lane_spans.setdefault(lanes, {})
         return self._is_natural(poly) or self._shown(self._in_lanes(lanes), poly, lanes)
 
     def _in_lanes(self, lanes: int) -> Prover:
@@ -403,10 +417,8 @@ class Prover:
             self._below[key] = self._shown_by_search(*goals)
         return self._below[key]
 
-    def at_least_zero(self, poly: Polynomial, depth: int = MAX_DEPTH) -> bool:
+    def at_least_zero(self, poly: Polynomial) -> bool:
         """Return whether a polynomial is proved to be at least 0; the search is bounded."""
-        if self._depth:
-            return self._deeper(poly, depth)
         return self._shown_by_search(poly)
 
     def _shown_by_search(self, *goals: Polynomial) -> bool:
@@ -416,25 +428,18 @@ class Prover:
             for goal in goals:
                 self._fuel = fuel
                 self._failed, self._was_cut = {}, False
-                if self._deeper(goal, depth):
+                if self._search(goal, depth):
                     return True
                 ended = ended and not self._was_cut
             if ended:  # a deeper search would find no more
                 break
         return False
 
-    def _deeper(self, poly: Polynomial, depth: int) -> bool:
-        self._depth += 1
-        try:
-            return self._search(poly, depth)
-        finally:
-            self._depth -= 1
-
     def _search(self, poly: Polynomial, depth: int) -> bool:
         if self._is_natural(poly):
             return True
         self._fuel -= 1
-        if set(poly) == {()}:
+        if len(poly) == 1 and () in poly:
             return False
         if depth <= 0 or self._fuel <= 0:
             self._was_cut = True
@@ -445,7 +450,7 @@ class Prover:
         self._failed[key] = depth
         bounds = self._innermost(poly)
         if bounds is not None:
-            return any(self.at_least_zero(p, depth - 1) for p in bounds)
+            return any(self._search(p, depth - 1) for p in bounds)
         return self._by_opaque(poly, depth - 1) or self._by_facts(poly, depth - 1)
 
     def _innermost(self, poly: Polynomial) -> list[Polynomial] | None:
@@ -453,31 +458,45 @@ class Prover:
 
         A variable inside another atom waits: the atom goes first.
         """
-        atoms = {a for m in poly for a in m}
-        held: set[Var] = set()
-        for atom in atoms:
-            if not isinstance(atom, (Var, DimRef)):
+        known: list[tuple[int, Var]] = []
+        held: frozenset[Var] = frozenset()
+        for atom in {a for m in poly for a in m}:
+            if isinstance(atom, Var):
+                if atom in self.edges:
+                    known.append((self.edges[atom][2], atom))
+            elif not isinstance(atom, DimRef):
                 held |= variables_in(atom)
-        edges = self.edges
-        known = [a for a in atoms if isinstance(a, Var) and a in edges and a not in held]
+        known = [k for k in known if k[1] not in held] if held else known
         if not known:
             return None
-        var = max(known, key=lambda v: edges[v][2])
+        _, var = max(known) if len(known) > 1 else known[0]
         sign = _sign_of(poly, var)
         if sign == 0:
             return None
-        lows, highs, _ = edges[var]
+        lows, highs, _ = self.edges[var]
         # A fact about the variable itself may be sharper than its range.
-        facts = [f for f, about in self.facts if var in about and _sign_of(f, var) == sign]
+        facts = [f for f, sign_there in self._facts_about(var) if sign_there == sign]
         sharper = [poly_add(poly, f, -_times(poly, f, var)) for f in facts]
         return [p for p in sharper if not any(var in m for m in p)] + [
             _substitute(poly, var, end) for end in (lows if sign > 0 else highs)
         ]
 
+    def _facts_about(self, var: Var) -> list[tuple[Polynomial, int]]:
+        if var not in self._about:
+            facts = (f for f, about in self.facts if var in about)
+            self._about[var] = [(f, _sign_of(f, var)) for f in facts]
+        return self._about[var]
+
     def _by_facts(self, poly: Polynomial, depth: int) -> bool:
-        for fact, _ in self.facts:
-            shared = any(m in poly for m in fact if m)
-            if shared and self.at_least_zero(poly_add(poly, fact, -1), min(depth, 3)):
+        if not self._with:
+            for number, (fact, _) in enumerate(self.facts):
+                for monomial in fact:
+                    if monomial:
+                        self._with.setdefault(monomial, []).append(number)
+        sharing = {number for m in poly if m in self._with for number in self._with[m]}
+        for number in sorted(sharing):
+            fact = self.facts[number][0]
+            if self._search(poly_add(poly, fact, -1), min(depth, 3)):
                 return True
         return False
 
@@ -491,9 +510,7 @@ class Prover:
                     return True
                 for low, high in self._atom_bounds(atom, depth):
                     edge: Polynomial | None = low if c > 0 else high
-                    if edge is not None and self.at_least_zero(
-                        _substitute(poly, atom, edge), depth
-                    ):
+                    if edge is not None and self._search(_substitute(poly, atom, edge), depth):
                         return True
                 if self._by_extreme(poly, atom, c, depth):
                     return True
@@ -504,15 +521,14 @@ class Prover:
         """Show it for both arguments of a `minimum` that helps, or of a `maximum` that hurts."""
         if not isinstance(atom, Call) or atom.name != ("minimum" if c > 0 else "maximum"):
             return False
-        return all(
-            self.at_least_zero(_substitute(poly, atom, polynomial(a)), depth) for a in atom.args
-        )
+        return all(self._search(_substitute(poly, atom, polynomial(a)), depth) for a in atom.args)
 
     def _by_arms(self, poly: Polynomial, atom: Select, depth: int) -> bool:
         for arm, truth in ((atom.a, True), (atom.b, False)):
             inner = self.child()
             inner.add_condition(atom.condition, truth)
-            proved = inner.at_least_zero(_substitute(poly, atom, polynomial(arm)), depth)
+            inner._fuel = self._fuel
+            proved = inner._search(_substitute(poly, atom, polynomial(arm)), depth)
             self._fuel, self._was_cut = inner._fuel, self._was_cut or inner._was_cut
             if not proved:
                 return False
@@ -527,13 +543,13 @@ class Prover:
         if set(divisor) == {()} and divisor[()] > 0 and c % divisor[()] == 0:
             d = divisor[()]
             edge = numerator if c < 0 else poly_add(numerator, {(): 1 - d})
-            return self.at_least_zero(poly_add(rest, edge, c // d), depth)
-        if c != -1 or not self.at_least_zero(poly_add(divisor, {(): -1}), depth):
+            return self._search(poly_add(rest, edge, c // d), depth)
+        if c != -1 or not self._search(poly_add(divisor, {(): -1}), depth):
             return False
         # rest - e // d >= 0 follows from e < (rest + 1) * d.
         limit = poly_mul(poly_add(rest, {(): 1}), divisor)
         goal = poly_add(poly_add(limit, numerator, -1), {(): -1})
-        return self.at_least_zero(goal, depth)
+        return self._search(goal, depth)
 
     def _quotient_highs(self, atom: Expr, depth: int) -> list[Polynomial]:
         """Return what is not less than an atom: `x // d <= n - 1` where `x <= n * d - 1`.
@@ -545,7 +561,7 @@ class Prover:
         if not (isinstance(atom, Call) and atom.name == "floor_divide"):
             return []
         a, divisor = atom.args
-        if not self.at_least_zero(poly_add(polynomial(divisor), {(): -1}), depth - 1):
+        if not self._search(poly_add(polynomial(divisor), {(): -1}), depth - 1):
             return []
         found = []
         self._was_cut = self._was_cut or depth <= 1
@@ -564,11 +580,11 @@ class Prover:
                 return [({}, poly_add(polynomial(extent), {(): -1}))]
             case Call("floor_mod", (_, divisor)):
                 top = poly_add(polynomial(divisor), {(): -1})
-                if not self.at_least_zero(polynomial(divisor), depth - 1):
+                if not self._search(polynomial(divisor), depth - 1):
                     return []
-                return [({}, top if self.at_least_zero(top, depth - 1) else None)]
+                return [({}, top if self._search(top, depth - 1) else None)]
             case Call("floor_divide", (a, b)):
-                natural = self.at_least_zero(polynomial(a), depth - 1) and self.at_least_zero(
+                natural = self._search(polynomial(a), depth - 1) and self._search(
                     polynomial(b), depth - 1
                 )
                 highs = [(None, high) for high in self._quotient_highs(atom, depth)]
@@ -700,15 +716,19 @@ def _substitute(poly: Polynomial, atom: Expr, value: Polynomial) -> Polynomial:
     result = {m: c for m, c in poly.items() if atom not in m}
     if len(result) == len(poly):
         return poly
-    whole: Polynomial = result
     for monomial, c in poly.items():
         if atom not in monomial:
             continue
         product: Polynomial = {tuple(a for a in monomial if a != atom): c}
         for _ in range(monomial.count(atom)):
             product = poly_mul(product, value)
-        whole = poly_add(whole, product)
-    return whole
+        for term, k in product.items():
+            total = result.get(term, 0) + k
+            if total:
+                result[term] = total
+            else:
+                del result[term]
+    return result
 
 
 def _times(poly: Polynomial, fact: Polynomial, var: Var) -> int:

@@ -116,8 +116,9 @@ def from_polynomial(poly: Polynomial) -> Expr:
     def key(item: tuple[tuple[Expr, ...], int]) -> tuple[int, list[tuple[int, str]]]:
         return (-len(item[0]), [atom_key(a) for a in item[0]])
 
-    positive = [(m, c) for m, c in sorted(poly.items(), key=key) if c > 0 and m]
-    negative = [(m, c) for m, c in sorted(poly.items(), key=key) if c < 0 and m]
+    terms = sorted(poly.items(), key=key) if len(poly) > 1 else poly.items()
+    positive = [(m, c) for m, c in terms if c > 0 and m]
+    negative = [(m, c) for m, c in terms if c < 0 and m]
     constant = poly.get((), 0)
     if not positive and constant > 0:
         positive, constant = [((), constant)], 0
