@@ -36,22 +36,27 @@ def interpret(
 
     Each phase runs in `slices` slices, the last one first: results must not depend on it. None
     makes a slice of each chain and raises AssertionError where two chains of a phase could race:
-    one writes an element that the other reads or writes. `in_place` names the input that lies in
-    the memory of an output then. Raises IndexTrap, and AssertionError where private memory is read
+    one writes an element that the other reads or writes. `in_place` names the input in whose memory
+    an output is written. Raises IndexTrap, and AssertionError where private memory is read
     before the same round of the phase has written it.
     """
     sizes = Evaluation(dims)
     buffers: dict[str, Array] = {}
     for buffer, array in zip(nest.inputs, arrays):
         buffers[buffer.name] = np.asarray(array, dtype=buffer.dtype.numpy)
+    in_place = in_place or {}
+    for name, source in in_place.items():
+        buffers[name] = buffers[source] = buffers[source].copy()
     for buffer in (*nest.outputs, *nest.scratch, *nest.private):
+        if buffer.name in in_place:
+            continue
         shape = tuple(sizes.value(e) for e in buffer.shape)
         memory = np.empty(shape, buffer.dtype.numpy)
         memory.reshape(-1).view(np.uint8).fill(_POISON)
         buffers[buffer.name] = memory
         if buffer.role == "private":
             buffers[_written(buffer)] = np.zeros(shape, np.bool_)
-    races = _Races(nest, buffers, in_place or {}) if slices is None else None
+    races = _Races(nest, buffers, in_place) if slices is None else None
     with np.errstate(all="ignore"):
         for phase, run in zip(nest.phases, _compiled(nest, races)):
             extent = sizes.value(phase.extent)

@@ -4,7 +4,8 @@
 rows of x 16 bytes each are loaded, several rows side by side in a vector, or a line of the cache
 each where lines do not stay there, and shuffled to vectors along j, which are stored. Blocks at
 the end of an axis overlap the ones before, so that none is masked; a place is then computed twice,
-to the same bits.
+to the same bits. Where the result may lie in the memory of an operand, the second time would read
+what the first one wrote: there no blocks overlap, and single elements are left.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from collections.abc import Callable
 
 from relayvm.base.abi import Access
 from relayvm.base.dtypes import UINT8
+from relayvm.kernels import compute as c
 from relayvm.kernels import loops as n
 from relayvm.kernels.index import simplify as s
 from relayvm.kernels.schedules.borders import borders
 from relayvm.kernels.schedules.elementwise import emit_stage, last_axis, vector_rows
 from relayvm.kernels.schedules.emit import CannotVectorise, Context, Emitter, mentions
 from relayvm.kernels.schedules.grid import Place, Ranges, Side, grid_phase
-from relayvm.kernels.schedules.plan import Stage
+from relayvm.kernels.schedules.plan import Stage, identity_only, inlined_nodes, same_shape
 from relayvm.kernels.schedules.probe import (
     inner_axis,
     narrowest_read_bytes,
@@ -206,6 +208,7 @@ class Blocks:
         if isinstance(size_in_lanes, n.Const) and MIN_COLUMNS <= int(size_in_lanes.value) < size:
             self.rows = int(size_in_lanes.value)
         self.outer = [k for k, e in enumerate(self.extents) if e != n.const(1) and k not in axes]
+        self.may_overlap = not _may_be_in_place(stage)
 
     def _has_lines(self, width: int) -> bool:
         """Return whether of each row a line of the cache is loaded, `width` elements."""
@@ -281,20 +284,41 @@ class Blocks:
         vector_rows(emitter, self.stage, inside, at, vectors=False)
 
     def _rows(self, emitter: Emitter, at: Place, edges: Ranges) -> None:
+        inner, lanes = (self._blocks_of(emitter, k, edges[k]) for k in (self.inner, self.lanes))
+
         def row(j: n.Expr) -> None:
             def block(i: n.Expr) -> None:
                 self._block(emitter, at, i, j)
 
-            self._steps(emitter, self.inner, *edges[self.inner], self.columns, block)
+            self._steps(emitter, self.inner, inner, self.columns, block)
 
-        self._steps(emitter, self.lanes, *edges[self.lanes], self.rows, row)
+        self._steps(emitter, self.lanes, lanes, self.rows, row)
+        rest = {self.inner: (inner[1], edges[self.inner][1]), self.lanes: edges[self.lanes]}
+        self._rest(emitter, at, rest)
+        rest = {self.inner: inner, self.lanes: (lanes[1], edges[self.lanes][1])}
+        self._rest(emitter, at, rest)
+
+    def _blocks_of(
+        self, emitter: Emitter, axis: int, edges: tuple[n.Expr, n.Expr]
+    ) -> tuple[n.Expr, n.Expr]:
+        """Return from where to where blocks begin: to the end, unless they must not overlap."""
+        begin, end = edges
+        step = n.const(self.columns if axis == self.inner else self.rows)
+        if self.may_overlap:
+            return edges
+        whole = s.mul(s.floordiv(s.sub(end, begin), step), step)
+        return begin, emitter.bind(s.add(begin, whole), "e")
+
+    def _rest(self, emitter: Emitter, at: Place, edges: Ranges) -> None:
+        """Emit elements that blocks leave, if they do."""
+        if not any(begin == end for begin, end in edges.values()):
+            self._elements(emitter, at, edges)
 
     def _steps(
         self,
         emitter: Emitter,
         axis: int,
-        begin: n.Expr,
-        end: n.Expr,
+        edges: tuple[n.Expr, n.Expr],
         step: int,
         body: Callable[[n.Expr], None],
     ) -> None:
@@ -302,9 +326,9 @@ class Blocks:
         last = s.sub(self.extents[axis], n.const(step))
         var = emitter.context.names.var("k")
         with emitter.block() as inside:
-            emitter.prover.add_range(var, begin, end)
+            emitter.prover.add_range(var, *edges)
             body(emitter.bind(s.minimum(var, last), "e"))
-        emitter.statements.append(n.For(var, begin, end, step, tuple(inside)))
+        emitter.statements.append(n.For(var, *edges, step, tuple(inside)))
 
     def _block(self, emitter: Emitter, at: Place, i: n.Expr, j: n.Expr) -> None:
         size, used = (self.size, self.width), (self.rows, self.columns)
@@ -319,3 +343,15 @@ class Blocks:
             indices = tuple(here.get(k, n.const(0)) for k in range(len(self.extents)))
             emit_stage(emitter, self.stage, indices, emitter.mask)
         emitter.turned, emitter.mask = outer, None
+
+
+def _may_be_in_place(stage: Stage) -> bool:
+    """Return whether a tensor of the stage may be written over an operand that it reads."""
+    kept: frozenset[c.Tensor] = frozenset()
+    for tensor in stage.tensors:
+        loads = [m for m in inlined_nodes(tensor, kept) if isinstance(m, c.TensorLoad)]
+        for source in {m.tensor for m in loads if isinstance(m.tensor.op, c.Placeholder)}:
+            same = source.dtype == tensor.dtype and same_shape(source.shape, tensor.shape)
+            if same and identity_only(tensor, source, set()):
+                return True
+    return False
