@@ -119,6 +119,8 @@ class DType:
         return (1 << (self.bits - 1)) - 1 if self.kind == "int" else (1 << self.bits) - 1
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if isinstance(other, str):
             return self.name == other
         return self.name == other.name if isinstance(other, DType) else NotImplemented

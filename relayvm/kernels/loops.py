@@ -58,6 +58,8 @@ class Const:
     lanes: int = field(default=1, init=False)
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         # By bits: 0.0 is not -0.0, and NaN is itself.
         if not isinstance(other, Const) or self.dtype is not other.dtype:
             return self.__class__ is other.__class__ and repr(self) == repr(other)
@@ -490,9 +492,16 @@ class Nest:
 
 def const(value: Number, dtype: DType = INT64) -> Const:
     """Return a literal, an int64 where no dtype is given."""
+    if dtype is INT64:
+        number = int(value)
+        return _SMALL[number] if 0 <= number < len(_SMALL) else Const(number, INT64)
     if dtype.is_real:
         return Const(dtype.nearest(value), dtype)
     return Const(bool(value) if dtype.is_bool else int(value), dtype)
+
+
+# Most literals of indices, each made once.
+_SMALL = tuple(Const(number, INT64) for number in range(129))
 
 
 def call(name: str, *args: Expr) -> Expr:

@@ -45,10 +45,10 @@ _COMPARISONS: dict[str, Callable[[int], bool]] = {
 
 def polynomial(expr: Expr) -> Polynomial:
     """Return a scalar int64 expression as coefficients over sorted products of atoms."""
+    if isinstance(expr, Call):
+        return _ring_polynomial(expr) if expr.name in _RING else {(expr,): 1}
     if isinstance(expr, Const):
         return {(): int(expr.value)} if expr.value else {}
-    if isinstance(expr, Call) and expr.name in _RING:
-        return _ring_polynomial(expr)
     return {(expr,): 1}
 
 

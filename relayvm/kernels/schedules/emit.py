@@ -572,11 +572,11 @@ def is_index(expr: n.Expr) -> bool:
     """Return whether an expression is made of dims, loop variables and literals alone."""
     match expr:
         case n.Const() | n.DimRef() | n.Mask():
-            return expr.dtype in (INT64, BOOL)
+            return expr.dtype is INT64 or expr.dtype is BOOL
         case n.Var():
-            return expr.dtype == INT64 and expr.name[0] not in "vx"
+            return expr.dtype is INT64 and expr.name[0] not in "vx"
         case n.Call():
-            return expr.dtype in (INT64, BOOL) and all(map(is_index, expr.args))
+            return (expr.dtype is INT64 or expr.dtype is BOOL) and all(map(is_index, expr.args))
         case n.Ramp():
             return is_index(expr.base) and is_index(expr.stride)
         case n.Broadcast():

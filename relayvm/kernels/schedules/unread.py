@@ -15,10 +15,13 @@ def without_unread(
 
     A value that the same loop uses at once has been taken from its register.
     """
+    names = frozenset(buffer.name for buffer in own)
+    if not names:
+        return phases, names
     read: set[str] = set()
     for phase in phases:
         _note_reads(phase.body, read)
-    unread = frozenset(buffer.name for buffer in own) - read
+    unread = names - read
     if not unread:
         return phases, unread
     return [replace(p, body=_without(p.body, unread)) for p in phases], unread
