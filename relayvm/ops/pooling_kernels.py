@@ -16,7 +16,7 @@ from relayvm.ops import numeric
 from relayvm.ops.axes import sizes_of
 from relayvm.ops.loads import Index, load_wide, wide
 from relayvm.ops.numeric import Array
-from relayvm.ops.pooling_axes import Axis
+from relayvm.ops.pooling_axes import Adaptive, Axis
 from relayvm.ops.windows import both
 
 Axes = Sequence[Axis]
@@ -173,8 +173,18 @@ def _extents(axes: Axes) -> tuple[Dim, ...]:
     return tuple(axis.taps for axis in axes)
 
 
+def _are_uneven(axes: Axes) -> bool:
+    """Return whether windows of several lengths run along two axes: lanes cannot read a line of
+    them, so that it is better to have their rows as one before.
+    """
+    return sum(isinstance(axis, Adaptive) for axis in axes) > 1
+
+
 def max_tensor(data: Tensor, at: Sequence[int], axes: Axes) -> Tensor:
     """Return the loop-level maxima."""
+    if _are_uneven(axes):
+        rows = max_tensor(data, at[:-1], axes[:-1])
+        return max_tensor(rows, at[-1:], axes[-1:])
     low = number_of(least(data.dtype))
 
     def element(*i: ScalarExpr) -> ScalarExpr:
@@ -193,12 +203,30 @@ def _divided(value: ScalarExpr, axes: Axes, windows: Sequence[ScalarExpr]) -> Sc
 
 def mean_tensor(data: Tensor, at: Sequence[int], axes: Axes) -> Tensor:
     """Return the loop-level means."""
+    summed, places, windows = data, at, axes
+    if _are_uneven(axes):
+        summed = _sum_tensor(data, at[:-1], axes[:-1])
+        places, windows = at[-1:], axes[-1:]
+    total = _sum_of(summed, places, windows)
 
     def element(*i: ScalarExpr) -> ScalarExpr:
-        total = te.reduce("sum", _extents(axes), lambda *r: _element(data, at, axes, i, r, 0))
-        return te.cast(_divided(total, axes, [i[a] for a in at]), data.dtype)
+        return te.cast(_divided(total(*i), axes, [i[a] for a in at]), data.dtype)
 
-    return te.compute(_result_shape(data, at, axes), element, "avg_pool")
+    return te.compute(_result_shape(summed, places, windows), element, "avg_pool")
+
+
+def _sum_tensor(data: Tensor, at: Sequence[int], axes: Axes) -> Tensor:
+    """Return the sum of each window, in the dtype of sums."""
+    if _are_uneven(axes):
+        return _sum_tensor(_sum_tensor(data, at[:-1], axes[:-1]), at[-1:], axes[-1:])
+    return te.compute(_result_shape(data, at, axes), _sum_of(data, at, axes), "sums")
+
+
+def _sum_of(data: Tensor, at: Sequence[int], axes: Axes) -> Callable[..., ScalarExpr]:
+    def element(*i: ScalarExpr) -> ScalarExpr:
+        return te.reduce("sum", _extents(axes), lambda *r: _element(data, at, axes, i, r, 0))
+
+    return element
 
 
 Share = Callable[[Index, Index], "tuple[ScalarExpr | None, ScalarExpr]"]

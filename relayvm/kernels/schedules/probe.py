@@ -99,10 +99,10 @@ def slides(context: Context, stage: Stage) -> bool:
 
 
 def _moves_on(load: n.Load, lane: n.Var) -> bool:
-    """Return whether the next place along an axis reads the next element."""
+    """Return whether the next place along an axis reads the next element, or the one behind it."""
     *others, last = load.indices
     terms = s.polynomial(last) if last.lanes == 1 else {}
-    return not any(_uses(index, {lane}) for index in others) and terms.get((lane,)) == 1
+    return not any(_uses(index, {lane}) for index in others) and terms.get((lane,)) in (1, 2)
 
 
 def _values(statements: tuple[n.Stmt, ...]) -> Iterator[n.Expr]:
