@@ -10,12 +10,15 @@ from relayvm.base.dtypes import BOOL, FLOAT64, INT64, DType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
 from relayvm.kernels.schedules.program import Cell, Memory, Writer
-from relayvm.ops.butterflies import Complex, add, multiply, point, subtract
+from relayvm.ops.butterflies import Complex, butterfly, multiply, point
 
 # So many lines are transformed together, in the lanes of vectors.
 TOGETHER = 16
 # A length with a larger prime factor is transformed by a chirp.
-_DIRECT = 64
+_DIRECT = 40
+# Passes by these factors are written out, for others there is a loop; fewer where any length must
+# be ready, for LLVM takes as long for each.
+_WRITTEN, _WRITTEN_FOR_ANY = (4, 2, 3, 5, 7), (4, 3, 5)
 # More factors than any length has, and more than any power of two.
 _FACTORS, _DOUBLINGS = 64, 40
 _BLOCK = 1024
@@ -62,7 +65,7 @@ def transformed(re: Tensor, im: Tensor, inverse: bool) -> tuple[Tensor, ...]:
             turn = _Turn.of(w, w.let(number - group * te.dim(rounds)), lengths)
             shape = _Shape(lengths, size, w.let(length[0]), w.let(length[1].equal(1)))
             memories = _Memories(waves, rooms, lost, chirp, kept)
-            passes = _Passes(w, shape, group, lines, memories, turn)
+            passes = _Passes(w, shape, group, lines, memories, turn, inverse)
             _Stages(passes, first, given, results, inverse).run(state)
 
     kinds = [(re.shape, dtype)] * 2
@@ -94,6 +97,17 @@ class _Lengths:
             return _Lengths(size, False, size, factors + 2)
         doublings = (2 * size - 2).bit_length()
         return _Lengths(size, True, 1 << doublings, 3 * ((doublings + 1) // 2) + 5)
+
+    def written(self) -> tuple[tuple[int, ...], bool]:
+        """Return by which factors the passes are written out, and whether there are others."""
+        if not isinstance(self.most, int):
+            return _WRITTEN_FOR_ANY, True
+        rest, found = self.most, []
+        for factor in _WRITTEN:
+            while rest > 1 and rest % factor == 0:
+                rest //= factor
+                found.append(factor)
+        return tuple(dict.fromkeys(found)), rest > 1
 
     def rounds(self) -> tuple[Dim, Dim]:
         """Return the blocks of a stage, and the rounds in which a group of lines is transformed:
@@ -453,20 +467,36 @@ class _Passes:
     own_lines: ScalarExpr
     memories: _Memories
     turn: _Turn
+    inverse: bool
     # Of the stage that is written.
     lines: ScalarExpr = field(init=False)
     side: ScalarExpr = field(init=False)
 
     def run(self, rest: ScalarExpr, stride: ScalarExpr, factor: Cell) -> None:
         """Write a pass, and set its factor."""
-        w = self.w
-        n, s = w.let(rest), w.let(stride)
-        factor.value = te.const(4, INT64)
-        with w.when((n % 4).equal(0)):
-            self._four(n, s, self.side)
-        with w.otherwise():
-            self._find(n, factor)
-            self._any(n, s, self.side, factor.value)
+        self._choose(self.w.let(rest), self.w.let(stride), factor, *self.shape.lengths.written())
+
+    def _choose(
+        self, n: ScalarExpr, s: ScalarExpr, factor: Cell, factors: Sequence[int], has_others: bool
+    ) -> None:
+        """Write a pass by the first of some factors that divides n, or where there are others by
+        one that is found.
+        """
+        if not factors:
+            if has_others:
+                self._find(n, factor)
+                self._any(n, s, self.side, factor.value)
+            return
+        first, *others = factors
+        if not others and not has_others:
+            factor.value = te.const(first, INT64)
+            self._written(first, n, s, self.side)
+            return
+        with self.w.when((n % first).equal(0)):
+            factor.value = te.const(first, INT64)
+            self._written(first, n, s, self.side)
+        with self.w.otherwise():
+            self._choose(n, s, factor, others, has_others)
 
     def _find(self, n: ScalarExpr, factor: Cell) -> None:
         """Set the least factor of a number."""
@@ -494,24 +524,22 @@ class _Passes:
         for room, part in zip(self.memories.rooms, value):
             room[self.group, side, at] = part
 
-    def _four(self, n: ScalarExpr, s: ScalarExpr, source: ScalarExpr) -> None:
-        w, quarter = self.w, self.w.let(n // 4)
+    def _written(self, p: int, n: ScalarExpr, s: ScalarExpr, source: ScalarExpr) -> None:
+        """Write a pass whose transforms of p elements are written out."""
+        w, part = self.w, self.w.let(n // p)
         scale = w.let(self.shape.length // te.scalar("maximum", n, 1))
         target = w.let(1 - source)
-        begin, end = self.turn.part(w, w.let(quarter * s))
+        begin, end = self.turn.part(w, w.let(part * s))
         with w.loop(begin // self._some(s), self._above(end, s)) as k:
-            turns = [self._wave(k * r, scale) for r in (1, 2, 3)]
-            starts = [w.let((k + quarter * t) * s) for t in range(4)]
-            ends = [w.let((k * 4 + r) * s) for r in range(4)]
+            turns = [self._wave(k * r, scale) for r in range(1, p)]
+            starts = [w.let((k + part * t) * s) for t in range(p)]
+            ends = [w.let((k * p + r) * s) for r in range(p)]
 
             def step(j: ScalarExpr) -> None:
-                a, b, c, d = (self.read_at(source, j, begin) for begin in starts)
-                even, odd = add(a, c), add(b, d)
-                low, high = subtract(a, c), self._quarter_turn(subtract(b, d))
-                self.write_at(target, j, ends[0], add(even, odd))
-                found = (add(low, high), subtract(even, odd), subtract(low, high))
-                for value, turn, end in zip(found, turns, ends[1:]):
-                    self.write_at(target, j, end, multiply(value, turn))
+                found = butterfly([self.read_at(source, j, at) for at in starts], self.inverse)
+                self.write_at(target, j, ends[0], found[0])
+                for value, turn, at in zip(found[1:], turns, ends[1:]):
+                    self.write_at(target, j, at, multiply(value, turn))
 
             self._steps(s, begin - k * s, end - k * s, step)
 
@@ -532,12 +560,6 @@ class _Passes:
             return
         low = self.w.let(te.scalar("maximum", begin, 0))
         self.w.vectors(low, self.w.let(te.scalar("minimum", end, s)), step)
-
-    def _quarter_turn(self, value: Complex) -> Complex:
-        """Return the product with the wave of a quarter: -i, or i for the inverse."""
-        at = te.index(self.shape.length // 4, self.shape.most, "clip")
-        sign = self.w.let(self.memories.waves[1][self.w.let(at)])
-        return te.scalar("negative", value[1]) * sign, value[0] * sign
 
     def _any(self, n: ScalarExpr, s: ScalarExpr, source: ScalarExpr, p: ScalarExpr) -> None:
         w = self.w

@@ -56,7 +56,32 @@ def _known(shape: tuple[int, ...], dtype: str, inverse: bool) -> relayvm.Virtual
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("size", [64, 72, 128, 200, 256, 512, 1000, 2048, 3 * 5 * 7 * 11 * 13 * 16])
+@pytest.mark.parametrize(
+    "size",
+    [
+        1,
+        2,
+        7,
+        12,
+        49,
+        50,
+        62,
+        108,
+        140,
+        509,
+        1003,
+        37 * 41,
+        64,
+        72,
+        128,
+        200,
+        256,
+        512,
+        1000,
+        2048,
+        3 * 5 * 7 * 11 * 13 * 16,
+    ],
+)
 def test_transforms_of_a_known_length_are_those_of_numpy(size: int, dtype: str) -> None:
     inverse = size % 3 == 1
     re, im = np.random.default_rng(0).standard_normal((2, 3, 2, size)).astype(dtype)
