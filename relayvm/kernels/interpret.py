@@ -38,7 +38,7 @@ def interpret(
     makes a slice of each chain and raises AssertionError where two chains of a phase could race:
     one writes an element that the other reads or writes. `in_place` names the input in whose memory
     an output is written. Raises IndexTrap, and AssertionError where private memory is read
-    before the same round of the phase has written it.
+    before the same chain of the phase has written it.
     """
     sizes = Evaluation(dims)
     buffers: dict[str, Array] = {}
@@ -360,8 +360,10 @@ class _Source:
         """Return the text of the function of one phase."""
         self.lines = ["def phase(B, D, begin, end):"]
         self.line(f"for {phase.var.name} in range(begin, end):")
-        for buffer in private:
-            self.line(f"    B[{_written(buffer)!r}][...] = False")
+        if private:
+            self.line(f"    if {phase.var.name} % max(1, {self.expr(phase.chain)}) == 0:")
+            for buffer in private:
+                self.line(f"        B[{_written(buffer)!r}][...] = False")
         self.block(phase.body)
         return "\n".join(self.lines)
 

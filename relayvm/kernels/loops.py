@@ -350,8 +350,8 @@ class Buffer:
     """Memory outside the kernel or its own: `role` is `input`, `output`, `scratch` or `private`.
 
     `shape` holds int64 expressions over dims. Scratch is dense, shared by all phases and slices,
-    64-byte aligned. Private memory is the same but for one value of a phase's variable alone: what
-    is read there was written for the same value.
+    64-byte aligned. Private memory is the same but for one chain of a phase's rounds alone: what is
+    read there was written in that chain.
     """
 
     name: str

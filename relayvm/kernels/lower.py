@@ -70,6 +70,7 @@ from relayvm.kernels.schedules.plan import (
 )
 from relayvm.kernels.schedules.program import program_phases
 from relayvm.kernels.schedules.reduction import serial
+from relayvm.kernels.schedules.rounds import cut_rounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +196,7 @@ def finish(name: str, parts: Skeleton, phases: list[n.Phase]) -> n.Nest:
     dims = tuple(parts.context.dims.values())
     scratch, private = tuple(parts.scratch), tuple(parts.private)
     nest = n.Nest(name, dims, parts.operands, scratch, tuple(phases), private, parts.joined)
-    return ensure_bounds(nest)
+    return ensure_bounds(cut_rounds(parts.context.names, nest))
 
 
 def naive_phase(context: Context, tensor: Tensor) -> n.Phase:

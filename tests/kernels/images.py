@@ -28,6 +28,11 @@ def own_memory(signature, sizes):
     return [dim_value(d, sizes) for d in (signature.scratch_bytes, signature.private_bytes)]
 
 
+def chains_of(signature, sizes):
+    """Return the rounds of a chain of each phase of a kernel for the values of its dims."""
+    return [max(1, dim_value(d, sizes)) for d in signature.chains]
+
+
 def same_bits(a, b):
     """Return where elements have the same bits, or are both NaN."""
     if a.dtype.kind in "biu":

@@ -6,7 +6,7 @@ import numpy as np
 
 from relayvm.base.dims import dim_value
 
-from .images import own_memory
+from .images import chains_of, own_memory
 from .test_contraction_bits import Compiled
 
 
@@ -22,7 +22,8 @@ class Native(Compiled):
         ]
         extents = [dim_value(p, values) for p in self.signature.phases]
         memory = own_memory(self.signature, values)
+        chains = chains_of(self.signature, values)
         operands = [*arrays, *outputs]
         slices = 1 + sum(sizes) % 3
-        assert self.image.call("kernel", operands, sizes, extents, *memory, slices=slices) == 0
+        assert self.image.call("kernel", operands, sizes, extents, *memory, slices, chains) == 0
         return outputs

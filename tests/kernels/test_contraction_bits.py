@@ -24,7 +24,7 @@ from relayvm.kernels.printer import print_nest
 from relayvm.kernels.schedule import schedule
 from relayvm.kernels.verify import verify_nest
 
-from .images import LoadedImage, own_memory
+from .images import LoadedImage, chains_of, own_memory
 
 VARS = {name: DimVar(name) for name in "bmnk"}
 LAYOUTS = [(a, b) for a in "NT" for b in "NT"]
@@ -98,9 +98,10 @@ class Compiled:
         dims = [values[v] for v in self.computation.dim_vars]
         extents = [dim_value(p, values) for p in self.signature.phases]
         memory = own_memory(self.signature, values)
+        chains = chains_of(self.signature, values)
         slices = 1 + sum(sizes) % 3
         operands = [*arrays, result]
-        assert self.image.call("kernel", operands, dims, extents, *memory, slices=slices) == 0
+        assert self.image.call("kernel", operands, dims, extents, *memory, slices, chains) == 0
         return result
 
 

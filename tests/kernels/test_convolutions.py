@@ -24,7 +24,7 @@ from relayvm.kernels.verify import verify_nest
 from relayvm.ops import bilinear
 from relayvm.ops.convolution import plan_of, result_sizes
 
-from .images import LoadedImage, own_memory
+from .images import LoadedImage, chains_of, own_memory
 
 HOST = Target()
 NARROW = Target(cpu="x86-64-v3")
@@ -155,7 +155,8 @@ def native(case, computation, nest, target, slices=1):
     extents = [dim_value(p, values) for p in signature.phases]
     operands = [*case.arrays(computation), result]
     memory = own_memory(signature, values)
-    assert image.call("kernel", operands, dims, extents, *memory, slices=slices) == 0
+    chains = chains_of(signature, values)
+    assert image.call("kernel", operands, dims, extents, *memory, slices, chains) == 0
     return result
 
 

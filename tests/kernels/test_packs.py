@@ -22,7 +22,7 @@ from relayvm.kernels.printer import print_nest
 from relayvm.kernels.schedule import schedule
 from relayvm.kernels.verify import verify_nest
 
-from .images import LoadedImage, own_memory
+from .images import LoadedImage, chains_of, own_memory
 
 ROWS = DimVar("m")
 SUMS_OF_BYTES = Target(cpu="znver4")
@@ -81,8 +81,9 @@ def run(computation, nest, target, operands, sizes, shape):
     extents = [dim_value(p, values) for p in signature.phases]
     result = np.full(shape, 77, np.int32)
     memory = own_memory(signature, values)
+    chains = chains_of(signature, values)
     dims = [sizes[0]] if computation.dim_vars else []
-    assert image.call("kernel", [*operands, result], dims, extents, *memory, slices=2) == 0
+    assert image.call("kernel", [*operands, result], dims, extents, *memory, 2, chains) == 0
     return result
 
 

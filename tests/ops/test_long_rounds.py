@@ -9,7 +9,7 @@ import numpy as np
 import operator_cases as cases
 import operator_kernels as kernels
 import pytest
-from round_lengths import rounds_between_looks
+from round_lengths import LOOK_WORK, rounds_between_looks
 
 import relayvm
 import relayvm.kernels.lower as lowering
@@ -17,6 +17,7 @@ from relayvm.base.dims import DimVar, dim_value, dim_variables
 from relayvm.kernels.compute import Tensor
 from relayvm.kernels.lower import Computation, dim_names, lower, work_estimate
 from relayvm.kernels.schedules import program
+from relayvm.kernels.schedules.rounds import cut_rounds
 from relayvm.ops import OPS
 from relayvm.ops.tracing import trace_shape
 
@@ -41,6 +42,19 @@ LEFT_OUT = {
     "vision.get_valid_counts": BOX,
     "vision.multibox_transform_loc": BOX,
     "vision.non_max_suppression": BOX,
+}
+
+# Rows of known length that schedules walk: a vector, and a product of matrices of a long K.
+VECTOR, LEFT, RIGHT = f"({LONG},)", f"(2, {LONG // 2})", f"({LONG // 2}, 1)"
+ROWS = {
+    "sum": (VECTOR, "sum(power(%a, %a))"),
+    "max": (VECTOR, "max(%a)"),
+    "argmax": (VECTOR, "argmax(power(%a, %a))"),
+    "softmax": (VECTOR, "nn.softmax(%a)"),
+    "log_softmax": (VECTOR, "nn.log_softmax(%a)"),
+    "variance": (VECTOR, "variance(%a, mean(%a, keepdims=True))"),
+    "dense": (f"(1, {LONG})", "nn.dense(%a, %a)"),
+    "matmul": (LEFT, f"nn.matmul(%a, full(2f, shape={RIGHT}, dtype='float32'))"),
 }
 
 
@@ -128,6 +142,25 @@ def test_loops_that_operators_write_are_cut_wherever_a_line_is_long() -> None:
         with pytest.MonkeyPatch.context() as monkeypatch:
             longest = _longest(name, monkeypatch)
         assert (longest > MOST) == (name in LEFT_OUT), f"{name}: {longest} rounds between looks"
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_of_known_length_are_cut_whatever_schedule_walks_them(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds: list[int] = []
+
+    def look(*args: Any) -> Any:
+        nest = cut_rounds(*args)
+        rounds.extend(rounds_between_looks(nest, LONG * LOOK_WORK, {}))
+        return nest
+
+    monkeypatch.setattr(lowering, "cut_rounds", look)
+    monkeypatch.setenv("RELAYVM_CACHE", "")
+    shape, body = ROWS[name]
+    text = f"def @main(%a: Tensor[{shape}, float32]) {{ {body} }}".replace("'", '"')
+    relayvm.compile(relayvm.parse(text))
+    assert rounds and max(rounds) <= MOST
 
 
 @pytest.mark.parametrize("size", [program.WALKED - 1, program.WALKED, 2 * program.WALKED])
