@@ -33,6 +33,25 @@ CASES: dict[str, tuple[str, int, str]] = {
     "quotient": ("floor_divide(%a, %a)", 5 * 10**7, "int64"),
     "softmax": ("nn.softmax(%a)", 10**8, "float32"),
     "fill": ("zeros_like(%a)", 10**8, "float32"),
+    "sum of powers": ("sum(power(%a, %a))", 10**8, "float32"),
+    "sum of slow ones": ("sum(tan(erf(power(%a, %a))))", 10**8, "float32"),
+    "position of powers": ("argmax(power(%a, %a))", 10**8, "float32"),
+    "norm of a row": (
+        "nn.l2_normalize(reshape(%a, newshape=[1, -1]), eps=1e-6, axis=[1])",
+        10**8,
+        "float32",
+    ),
+    "variance": ("variance(%a, mean(%a, keepdims=True))", 10**8, "float32"),
+    "product of a row": (
+        "nn.dense(reshape(%a, newshape=[1, -1]), reshape(%a, newshape=[1, -1]))",
+        10**8,
+        "float32",
+    ),
+    "matrix by a vector": (
+        "nn.matmul(reshape(%a, newshape=[2, -1]), reshape(power(%a, %a), newshape=[-1, 2]))",
+        10**8,
+        "float32",
+    ),
 }
 
 
