@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from relayvm.compiler.infer_types import needs_check
-from relayvm.ir.expr import Call, Expr, Let, Var
-from relayvm.ir.types import Type
+from relayvm.ir.expr import Call, Expr, Function, Let, Var
+from relayvm.ir.types import FuncType, Type
+from relayvm.ir.visit import rebuild
 
 
 def with_checked_arguments(call: Call, wanted: Sequence[Type]) -> Expr:
@@ -39,3 +40,21 @@ def with_checked_arguments(call: Call, wanted: Sequence[Type]) -> Expr:
     for var, value in reversed(named + checked):
         body = Let(var, value, body, span=call.span, checked_type=call.checked_type)
     return body
+
+
+def with_checked_places(function: Function) -> Function:
+    """Return a function whose calls of variables compare what the types of these variables ask of
+    arguments: functions of other sizes may stand behind them.
+    """
+
+    def step(_before: Expr, after: Expr) -> Expr:
+        place = after.op.checked_type if isinstance(after, Call) else None
+        if not isinstance(after, Call) or not isinstance(after.op, Var):
+            return after
+        if not isinstance(place, FuncType) or place.type_params:
+            return after
+        return with_checked_arguments(after, place.arg_types)
+
+    result = rebuild(function, step)
+    assert isinstance(result, Function)
+    return result

@@ -1,14 +1,38 @@
-"""Which names must hide from operators what is known of the sizes of their values."""
+"""What the declared type of a name says beside its value: sizes that a run compares, and sizes that
+must stay hidden from operators.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relayvm.base.dtypes import dtype_of
 from relayvm.base.shapes import ShapeError
+from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.transforms.blocks import Binding
-from relayvm.ir.expr import Call, Expr, Tuple, TupleGetItem, Var
+from relayvm.ir.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from relayvm.ir.types import TensorType, TupleType, Type
 from relayvm.ops.operator import Operator
+
+
+def promises_more(var: Var, value: Expr) -> bool:
+    """Return True if a variable is declared with sizes that its value may not have: a run compares
+    them where the variable is bound, so that the value must not take its place.
+    """
+    declared = var.type_annotation or var.checked_type
+    given = _given(value)
+    return declared is not None and given is not None and needs_check(given, declared)
+
+
+def _given(value: Expr) -> Type | None:
+    """Return what is known of the type of a value, which a pass may just have made."""
+    if isinstance(value, Constant):
+        return TensorType(value.data.shape, dtype_of(value.data.dtype))
+    if isinstance(value, Tuple):
+        fields = [f.checked_type if isinstance(f, Tuple) else _given(f) for f in value.fields]
+        known = tuple(f for f in fields if f is not None)
+        return TupleType(known) if len(known) == len(fields) else value.checked_type
+    return value.checked_type
 
 
 def hiding_names(bindings: Sequence[Binding]) -> frozenset[Var]:

@@ -18,6 +18,7 @@ from relayvm.base.source import Span
 from relayvm.base.trampoline import Recursive
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.analysis.sizes import size_suppliers
+from relayvm.compiler.transforms.argument_checks import with_checked_places
 from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.compiler.transforms.cps_types import data_with_functions, holds_functions
 from relayvm.compiler.transforms.eta_expand import expanded
@@ -236,7 +237,8 @@ class _Defunctionalizer:
     def _copy(self, function: Function) -> Function:
         plain = function
         if not is_primitive(function):
-            plain = function_to_anf(expanded(function, (Constructor, GlobalVar), self.module))
+            checked = with_checked_places(function)
+            plain = function_to_anf(expanded(checked, (Constructor, GlobalVar), self.module))
         copy = _DataCopier(self.types, self.data).copy(plain)
         assert isinstance(copy, Function)
         return copy

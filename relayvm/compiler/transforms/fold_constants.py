@@ -13,6 +13,7 @@ from relayvm.compiler.analysis.purity import Purity
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.evaluate import Budget, BudgetExceeded, Evaluator
 from relayvm.compiler.host.values import DataValue
+from relayvm.compiler.transforms.declared_sizes import promises_more
 from relayvm.ir.expr import (
     Call,
     Constant,
@@ -89,7 +90,9 @@ class _Folder:
     def step(self, before: Expr, after: Expr) -> Expr:
         new = self.simplify(after)
         for var in self.values.get(id(before), ()):
-            if _is_known(new) and not self.would_change_type(var.type_annotation, new):
+            if not _is_known(new) or promises_more(var, new):
+                continue
+            if not self.would_change_type(var.type_annotation, new):
                 self.known[id(var)] = new
         return new
 

@@ -15,10 +15,11 @@ from relayvm.compiler.analysis.scopes import (
     is_primitive,
 )
 from relayvm.compiler.entries import entry_names
+from relayvm.compiler.transforms.argument_checks import with_checked_arguments
 from relayvm.compiler.transforms.copies import Copier, TypeMap
 from relayvm.ir.expr import Attrs, Call, Constructor, Expr, Function, GlobalVar, Let, Op, Var
 from relayvm.ir.module import Module
-from relayvm.ir.types import ShapeArg
+from relayvm.ir.types import FuncType, ShapeArg
 from relayvm.ir.visit import children, post_order, rebuild, with_children
 
 LARGEST_SMALL_FUNCTION = 10
@@ -141,7 +142,7 @@ def _inline_into(
                 return _expand_global(after, callee, after.op.name in library)
             case Call(op=Var()):
                 callee = bodies.get(id(after.op))
-                return after if callee is None else _bind(callee, after)
+                return after if callee is None else _bind_at_place(callee, after)
             case Call(op=Function()):
                 assert isinstance(after.op, Function)
                 single = isinstance(before, Call) and uses.get(id(before.op)) == 1
@@ -234,6 +235,25 @@ def _placed_at(function: Function, span: Span | None) -> Function:
         return after if isinstance(after, (Var, Op, Constructor)) else replace(after, span=span)
 
     return function if span is None else replace(function, body=rebuild(function.body, move))
+
+
+def _bind_at_place(function: Function, call: Call) -> Expr:
+    """Bind the arguments of a call of a variable, whose type may ask more of them than its function
+    does.
+    """
+    place = call.op.checked_type
+    lets: list[Let] = []
+    checked: Expr = call
+    if isinstance(place, FuncType):
+        checked = with_checked_arguments(call, place.arg_types)
+    while isinstance(checked, Let):
+        lets.append(checked)
+        checked = checked.body
+    assert isinstance(checked, Call)
+    body = _bind(function, checked)
+    for let in reversed(lets):
+        body = replace(let, body=body, checked_type=body.checked_type)
+    return body
 
 
 def _bind(function: Function, call: Call) -> Expr:

@@ -11,6 +11,7 @@ from relayvm.base.diagnostics import RelayError
 from relayvm.base.dims import ANY, AnyDim, Dim, DimVar, symbol
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.infer_types import infer_types
+from relayvm.compiler.transforms.declared_sizes import promises_more
 from relayvm.ir.expr import Attrs, Call, Expr, Function, GlobalVar, Let, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import TensorType, TupleType, Type, TypeParam
@@ -117,7 +118,11 @@ def _named(function: Function, keeps_open: bool = False) -> Function:
     for node in post_order(function.body):
         # What was found for local names is found anew; a reference may leave a size open.
         is_open = isinstance(node, Let) and _has_open_size(node.var.type_annotation)
-        if isinstance(node, Let) and is_open and not keeps_open:
+        if (
+            isinstance(node, Let)
+            and is_open
+            and not (keeps_open or promises_more(node.var, node.value))
+        ):
             replaced[id(node.var)] = Var(node.var.name, None, span=node.var.span)
 
     def step(before: Expr, after: Expr) -> Expr:

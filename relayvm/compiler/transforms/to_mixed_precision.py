@@ -138,6 +138,7 @@ class _Narrowing:
         self.params: set[int] = set()
         self.open_ends: set[int] = set()
         self.bound: dict[int, list[Var]] = {}
+        self.types: dict[tuple[int, int], tuple[Type, Type, Type]] = {}
         for node in self.order:
             if isinstance(node, Let):
                 self.bound.setdefault(id(node.value), []).append(node.var)
@@ -159,13 +160,28 @@ class _Narrowing:
             after = self.renewed(node)
             self.done[id(node)] = after
             for var in self.bound.get(id(node), ()):
-                if after.checked_type != var.checked_type and not isinstance(node, Function):
-                    self.done[id(var)] = Var(
-                        var.name, after.checked_type, span=var.span, checked_type=after.checked_type
-                    )
+                if after.checked_type == node.checked_type or isinstance(node, Function):
+                    continue
+                kind = trampoline(self.in_dtypes_of(var.checked_type, after.checked_type))
+                self.done[id(var)] = Var(var.name, kind, span=var.span, checked_type=kind)
         result = self.done[id(root)]
         assert isinstance(result, Function)
         return result
+
+    def in_dtypes_of(self, declared: Type | None, kind: Type | None) -> Recursive[Type | None]:
+        """Return a type with the sizes that are declared and the dtypes of another."""
+        if isinstance(declared, TensorType) and isinstance(kind, TensorType):
+            return declared if declared.dtype is kind.dtype else replace(declared, dtype=kind.dtype)
+        if not isinstance(declared, TupleType) or not isinstance(kind, TupleType):
+            return declared
+        key = id(declared), id(kind)
+        if key not in self.types:
+            fields: list[Type] = []
+            for own, other in zip(declared.fields, kind.fields, strict=True):
+                fields.append((yield self.in_dtypes_of(own, other)))
+            # Both are kept: ids of dead ones would recur.
+            self.types[key] = declared, kind, TupleType(tuple(fields))
+        return self.types[key][2]
 
     def with_narrow_result(self, root: Function) -> Function:
         body = self.done[id(root.body)]
