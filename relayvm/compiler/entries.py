@@ -102,7 +102,7 @@ def is_hostable(type_: Type | None) -> bool:
 def nests_too_deep(type_: Type) -> bool:
     """Return whether the types in a type nest deeper than a value of the host may."""
     level = [type_]
-    for _ in range(MOST_NESTED):
+    for _ in range(MOST_NESTED + 1):  # the last has nothing inside
         # One object of each stands for all: types may share their parts.
         level = list({id(p): p for t in level for p in type_children(t)}.values())
         if not level:

@@ -7,7 +7,7 @@ from typing import Any
 
 from relayvm.base.diagnostics import error, quantity
 from relayvm.base.trampoline import Recursive, trampoline
-from relayvm.compiler.host.types import HostTypes
+from relayvm.compiler.host.types import LONGEST_NAME, HostTypes
 from relayvm.compiler.host.values import DataValue, Reference, to_value
 from relayvm.ir.adt import definition_of
 from relayvm.ir.expr import Var
@@ -21,7 +21,6 @@ from relayvm.vm.sizes import Pairs
 
 FitsFunction = Callable[[Any, int], bool]
 TypeOfFunction = Callable[[Any], Type | None]
-_LONGEST_TEXT = 1000
 _MOST_PAIRS = 1000
 
 
@@ -57,7 +56,7 @@ class ArgumentTypes(HostTypes):
             (definition.header.name, args), f"{definition.header.name}[{known}]"
         )
         self._kinds[name] = kind
-        return ValueType("data", self.names.text(kind, _LONGEST_TEXT), layout=0, name=name)
+        return ValueType("data", self.names.text(kind, LONGEST_NAME), layout=0, name=name)
         yield  # a routine of the trampoline, as what it stands for
 
     def data_type(self, name: str) -> DataType:

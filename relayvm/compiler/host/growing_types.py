@@ -45,11 +45,15 @@ def endless_part(module: Module, growing: Mapping[str, bool], type_: Type) -> Ty
     `growing` are the growing types of the module.
     """
     seen: set[Type] = set()
+    # What stands inside of other types that were walked is not walked again; all of them live.
+    walked: set[int] = set()
+    outers: list[Type] = []
     waiting = [(type_, 0)]
     # The last found comes first: what never ends shows after as many steps as it may have levels.
     while waiting and growing:
         outer, level = waiting.pop()
-        for part in type_walk(outer):
+        outers.append(outer)
+        for part in type_walk(outer, walked):
             if not isinstance(part, (TypeCall, GlobalTypeVar)) or part in seen:
                 continue
             seen.add(part)

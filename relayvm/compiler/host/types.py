@@ -28,9 +28,10 @@ from relayvm.ir.types import (
 )
 from relayvm.vm import manifest
 
-# Types inside so many others have short texts.
+# Types inside so many others have short texts, and so have data types with longer ones.
 _NAMED_IN_FULL = 32
 _SHORT_TEXT = 40
+LONGEST_NAME = 1000
 
 
 class HostTypes(ABC):
@@ -46,6 +47,7 @@ class HostTypes(ABC):
         self.names = OldNames(module)
         self.data_types: dict[str, manifest.DataType] = {}
         self._value_types: dict[tuple[Type, int | None], manifest.ValueType] = {}
+        self._short_names: dict[Type, str] = {}
 
     @abstractmethod
     def layout_of(self, own: Type) -> int:
@@ -110,11 +112,21 @@ class HostTypes(ABC):
 
     def data_row(self, kind: Type, own: Type) -> Recursive[manifest.ValueType]:
         """Return the description of a data type, with its constructors in `data_types`."""
-        text = self.names.text(kind)
+        text = self.data_name(kind)
         if text not in self.data_types:
             self.data_types[text] = manifest.DataType(text, ())
             self.data_types[text] = yield self.with_constructors(kind, own, text)
         return manifest.ValueType("data", text, layout=self.layout_of(own), name=text)
+
+    def data_name(self, kind: Type) -> str:
+        """Return the name of a data type: its text, or the first part of one that is too long and
+        a number that tells it apart.
+        """
+        text = self.names.text(kind, LONGEST_NAME)
+        if len(text) <= LONGEST_NAME:
+            return text
+        number = len(self._short_names) + 1
+        return self._short_names.setdefault(kind, f"{text[:_SHORT_TEXT]}... ({number})")
 
     def with_constructors(self, kind: Type, own: Type, name: str) -> Recursive[manifest.DataType]:
         """Return the description of the constructors of a data type."""
