@@ -7,6 +7,7 @@ import pytest
 from programs_text import typed
 
 import relayvm
+from relayvm.base.diagnostics import RelayError
 from relayvm.compiler.evaluate import Evaluator
 from relayvm.compiler.passes import run_passes
 from relayvm.compiler.transforms.cps import function_un_cps, is_cps
@@ -178,3 +179,32 @@ def test_lifted_closures_have_continuations():
     after = run_passes(typed(text), ["lift_closures", "to_cps", "infer_types"], verify=True)
     machine = relayvm.VirtualMachine(relayvm.compile(after, entries=["main"]))
     assert plain(machine.run(np.ones(3, "float32"))) == 6.0
+
+
+SIZED = {
+    "recursion": """def @main[n](%k: int32, %s: Tensor[(n), float32], %a: Tensor[(?), float32])
+      -> Tensor[(n), float32] { if (%k == 0) { %s } else { @main(%k - 1, %s + %a, %a) } }""",
+    "call": """def @id(%x: Tensor[(?), float32]) -> Tensor[(?), float32] { %x }
+      def @main(%k: int32, %s: Tensor[(3), float32], %a: Tensor[(?), float32])
+      -> Tensor[(3), float32] { @id(%s + %a) }""",
+    "local function": """def @main(%k: int32, %s: Tensor[(3), float32], %a: Tensor[(?), float32]) {
+      let %f = fn (%x: Tensor[(?), float32]) -> Tensor[(3), float32] {
+        let %g = fn (%y: Tensor[(?), float32]) -> Tensor[(?), float32] { %y }; %g(%x) };
+      %f(%s + %a) }""",
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_results_of_other_sizes_are_compared_before_they_are_handed_on(name):
+    module = run_passes(typed(SIZED[name]), ["to_cps"])
+    ones = np.ones(3, "f")
+    machine = relayvm.VirtualMachine(relayvm.compile(module))
+    wanted = Evaluator(typed(SIZED[name])).call("main", [np.int32(2), ones, ones])
+    assert np.array_equal(machine.run(2, ones, ones), wanted)
+
+
+def test_a_result_of_another_size_than_is_handed_on_traps():
+    module = run_passes(typed(SIZED["call"].replace("%s + %a", "%a")), ["to_cps"])
+    machine = relayvm.VirtualMachine(relayvm.compile(module))
+    with pytest.raises(RelayError, match="run-time-shape"):
+        machine.run(2, np.ones(3, "f"), np.ones(1, "f"))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from relayvm.base.dims import DimVar, symbol
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import is_primitive, same_scope_children, scope_bodies
+from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.transforms.aligned_generics import with_aligned_params
 from relayvm.compiler.transforms.blocks import Binding, split_block
 from relayvm.compiler.transforms.cps_types import (
@@ -242,7 +243,7 @@ class _Converter:
 
     def tail(self, expr: Expr, after: Var) -> Recursive[Expr]:
         if _is_call(expr):
-            call: Expr = yield self.call(expr, after)
+            call: Expr = yield self.call(expr, self.narrowed(after, expr))
             return call
         if id(expr) in self.calling:
             choice: Expr = yield self.choice(expr, after)
@@ -252,6 +253,18 @@ class _Converter:
             return Call(after, (value,), span=expr.span)
         named = Var("v", _kind(expr), span=expr.span)
         return Let(named, value, Call(after, (named,), span=expr.span), span=expr.span)
+
+    def narrowed(self, after: Var, call: Expr) -> Expr:
+        """Return the continuation of a call: one that is promised other sizes than the call has
+        gets them compared.
+        """
+        kind, found = after.type_annotation, _kind(call)
+        assert isinstance(kind, FuncType)
+        if not needs_check(found, kind.arg_types[0]):
+            return after
+        given = Var("v", found, span=call.span)
+        body = Call(after, (given,), span=call.span)
+        return Function((given,), body, self.answer, span=call.span)
 
     def binding(self, binding: Binding, rest: Expr) -> Recursive[Expr]:
         value = binding.value
