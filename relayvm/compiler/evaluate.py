@@ -398,6 +398,7 @@ class _Run:
         self, code: OperatorCode, args: list[Any], attrs: dict[str, Any], node: Call
     ) -> None:
         """Run the shape rule on what is really there, as compiled code does with its checks."""
+        self.check_operands(code, args, node)
         exact = code.operator.result_type([array_type(a) for a in args], attrs)
         if code.operator.is_data_dependent:
             return
@@ -407,6 +408,17 @@ class _Run:
                 if isinstance(known, int) and known != real:
                     message = f"axis {axis} of the result is {real}, declared {known}"
                     raise self.trap("run-time-shape", message, node.span)
+
+    def check_operands(self, code: OperatorCode, args: list[Any], node: Call) -> None:
+        """Trap unless sizes of one name in the types of operands are one size in their values: what
+        data, arrays, references and functions give was never compared with its type.
+        """
+        dims: dict[DimVar, int] = {}
+        for index, declared in code.sized:
+            _bind_sizes(args[index], declared, dims)
+        for index, declared in code.sized:
+            what = f"operand {index} of `{code.operator.name}`"
+            self.check(args[index], declared, what, node.span, dims)
 
     # -- Checks -----------------------------------------------------------------------------------
 

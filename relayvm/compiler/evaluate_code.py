@@ -20,7 +20,7 @@ from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import Scopes, is_atomic
 from relayvm.compiler.analysis.sizes import instance_types
 from relayvm.compiler.infer_types import needs_check
-from relayvm.ir.adt import field_types
+from relayvm.ir.adt import field_types, pattern_types
 from relayvm.ir.expr import (
     Call,
     Clause,
@@ -85,7 +85,7 @@ class GlobalName:
 @dataclass(slots=True, eq=False)
 class OperatorCode:
     """What one call of an operator needs: its attributes are complete, `checked` asks for the shape
-    rule.
+    rule, `sized` are the operands whose types have sizes with names.
     """
 
     operator: Operator
@@ -94,6 +94,7 @@ class OperatorCode:
     checked: bool
     result: Type | None
     result_bytes: int | None
+    sized: tuple[tuple[int, Type], ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -350,7 +351,7 @@ class _Translator:
         for clause, scope in zip(node.clauses, self.scopes.opened(node)):
             arm: Block = []
             self.places[scope] = (frame, arm)
-            steps = self.pattern(clause, frame, slots[0])
+            steps = self.pattern(clause, frame, slots[0], node.data.checked_type, arm)
             yield self.arm(clause.rhs, scope, frame, arm, result)
             cases.append((steps, arm))
         block.append((MATCH, cases, result >= 0, node))
@@ -365,18 +366,21 @@ class _Translator:
         arm.append((LEAVE, result, self.slot(frame, key)))
 
     def pattern(
-        self, clause: Clause, frame: _Frame, source: int
+        self, clause: Clause, frame: _Frame, source: int, kind: Type | None, arm: Block
     ) -> list[tuple[int, int, int, int]]:
-        """Return the steps `(what, destination, source, number)` that test and bind one pattern."""
+        """Return the steps `(what, destination, source, number)` that test and bind one pattern;
+        what variables in it are declared as is compared in `arm`.
+        """
         steps: list[tuple[int, int, int, int]] = []
-        stack: list[tuple[Pattern, int]] = [(clause.lhs, source)]
+        stack: list[tuple[Pattern, int, Type | None]] = [(clause.lhs, source, kind)]
         while stack:
-            pattern, slot = stack.pop()
+            pattern, slot, kind = stack.pop()
             match pattern:
                 case PatternWildcard():
                     continue
                 case PatternVar():
                     frame.slots[id(pattern.var)] = slot
+                    self.check_variable(pattern, slot, kind, arm)
                     continue
                 case PatternConstructor():
                     steps.append((TEST, 0, slot, pattern.constructor.index))
@@ -386,14 +390,21 @@ class _Translator:
                 case _:
                     raise InternalError(f"unexpected pattern {pattern!r}")
             parts = []
-            for index, part in enumerate(pattern.patterns):
+            kinds = pattern_types(self.module, pattern, kind)
+            for index, (part, inner) in enumerate(zip(pattern.patterns, kinds)):
                 if isinstance(part, PatternWildcard):
                     continue
                 destination = frame.code.new_slot()
                 steps.append((what, destination, slot, index))
-                parts.append((part, destination))
+                parts.append((part, destination, inner))
             stack.extend(reversed(parts))
         return steps
+
+    def check_variable(self, pattern: PatternVar, slot: int, kind: Type | None, arm: Block) -> None:
+        """Emit that what a pattern binds has the dims that its variable is declared with."""
+        declared = pattern.var.type_annotation
+        if declared is not None and _flow_may_differ(kind, declared):
+            arm.append((CHECK, slot, declared, f"`%{pattern.var.name}`", pattern.span))
 
     # -- Slots ------------------------------------------------------------------------------------
 
@@ -445,7 +456,9 @@ def _operator_code(node: Call, operator: Operator) -> OperatorCode:
     known = all(_is_static(arg.checked_type) for arg in node.args)
     result = node.checked_type
     size = static_bytes(result) if result is not None else None
-    return OperatorCode(operator, attrs, symbolic, not known, result, size)
+    kinds = [(index, arg.checked_type) for index, arg in enumerate(node.args)]
+    sized = tuple((i, kind) for i, kind in kinds if kind is not None and has_known_dims(kind))
+    return OperatorCode(operator, attrs, symbolic, not known, result, size, sized)
 
 
 def _mentions_dim(value: Any) -> bool:
@@ -492,9 +505,11 @@ def has_known_dims(type_: Type) -> bool:
 
 def _may_differ(value: Expr, declared: Type) -> bool:
     """Return True if only a run can tell that a value has the dims of the declared type."""
-    if value.checked_type is None:
-        return has_known_dims(declared)
-    return needs_check(value.checked_type, declared)
+    return _flow_may_differ(value.checked_type, declared)
+
+
+def _flow_may_differ(kind: Type | None, declared: Type) -> bool:
+    return has_known_dims(declared) if kind is None else needs_check(kind, declared)
 
 
 def array_type(value: Any) -> Type:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from relayvm.base.diagnostics import InternalError
 from relayvm.base.dims import Dim
-from relayvm.ir.expr import Constructor
+from relayvm.ir.expr import Constructor, PatternConstructor, PatternTuple
 from relayvm.ir.module import Module, TypeData
-from relayvm.ir.types import GlobalTypeVar, ShapeArg, Type, TypeCall, TypeParam
+from relayvm.ir.types import GlobalTypeVar, ShapeArg, TupleType, Type, TypeCall, TypeParam
 from relayvm.ir.visit import substitute_in_type
 
 
@@ -31,3 +31,17 @@ def field_types(module: Module, kind: Type, constructor: Constructor) -> tuple[T
         for param, arg in zip(definition.type_params, args)
     }
     return tuple(substitute_in_type(field, values) for field in constructor.inputs)
+
+
+def pattern_types(
+    module: Module | None, pattern: PatternConstructor | PatternTuple, kind: Type | None
+) -> Sequence[Type | None]:
+    """Return the types of what the parts of a pattern match in a value of a type; None where this
+    is not known.
+    """
+    if isinstance(pattern, PatternTuple):
+        if isinstance(kind, TupleType):
+            return kind.fields
+    elif module is not None and isinstance(kind, (TypeCall, GlobalTypeVar)):
+        return field_types(module, kind, pattern.constructor)
+    return (None,) * len(pattern.patterns)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import is_
 
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.analysis.sizes import size_suppliers
+from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block, split_block
 from relayvm.compiler.transforms.match_decisions import (
     Decision,
@@ -21,6 +23,7 @@ from relayvm.compiler.transforms.match_decisions import (
     Untuple,
     decide,
 )
+from relayvm.ir.adt import pattern_types
 from relayvm.ir.expr import (
     Call,
     Clause,
@@ -30,7 +33,9 @@ from relayvm.ir.expr import (
     GlobalVar,
     If,
     Match,
+    Pattern,
     PatternConstructor,
+    PatternTuple,
     PatternVar,
     TupleGetItem,
     Var,
@@ -149,13 +154,42 @@ class _Compiler:
         else:
             subject = data
         sides: list[Expr] = []
+        patterns: list[Pattern] = []
         for clause in match.clauses:
-            sides.append((yield self.block(clause.rhs)))
+            pattern, promises = self.without_promises(clause.lhs, _type(subject))
+            side = yield self.block(clause.rhs)
+            patterns.append(pattern)
+            sides.append(rebuild_block(promises, side) if promises else side)
         root = Place(subject.name, _type(subject))
-        first = decide(self.module, root, [clause.lhs for clause in match.clauses])
+        first = decide(self.module, root, patterns)
         scope = _Scope(match, {root: subject})
         code = trampoline(_Writer(self, match, sides).code(first, scope))
         return rebuild_block(before, code)
+
+    def without_promises(self, lhs: Pattern, kind: Type) -> tuple[Pattern, list[Binding]]:
+        """Return a pattern whose variables are declared as the values that they match, and the
+        variables of the program that promise more of these.
+        """
+        promises: list[Binding] = []
+
+        def opened(pattern: Pattern, kind: Type | None) -> Recursive[Pattern]:
+            if isinstance(pattern, PatternVar) and kind is not None:
+                var = pattern.var
+                if var.type_annotation is None or not needs_check(kind, var.type_annotation):
+                    return pattern
+                held = Var(var.name, kind, span=var.span, checked_type=kind)
+                promises.append(Binding(var, held, pattern.span))
+                return replace(pattern, var=held)
+            if not isinstance(pattern, (PatternConstructor, PatternTuple)):
+                return pattern
+            inner: list[Pattern] = []
+            kinds = pattern_types(self.module, pattern, kind)
+            for part, type_ in zip(pattern.patterns, kinds):
+                inner.append((yield opened(part, type_)))
+            same = all(map(is_, inner, pattern.patterns))
+            return pattern if same else replace(pattern, patterns=tuple(inner))
+
+        return trampoline(opened(lhs, kind)), promises
 
     def outline(
         self, body: Expr, kind: Type, given: Sequence[Var] = ()
