@@ -54,6 +54,29 @@ PROGRAMS = {
     "a type argument of a tuple": f"""
         def @first[A, B](%a: (A, B)) -> A {{ %a.0 }}
         {MAIN} {{ @first[{T3}, int32]((%x, 1)) * %y }}""",
+    "a size of two parameters": f"""
+        def @f[n](%a: {N}, %b: {N}) {{ %a + %b }}
+        {MAIN} {{ @f(%x, %y) }}""",
+    "a size of two parameters of a function in a function": f"""
+        {MAIN} {{ let %f = fn [n](%a: {N}, %b: {N}) {{ %a + %b }}; %f(%x, %y) }}""",
+    "a size of two parameters of a function without name": f"""
+        {MAIN} {{ fn [n](%a: {N}, %b: {N}) {{ %a + %b }}(%x, %y) }}""",
+    "a size of two parts of a parameter": f"""
+        def @f[n](%b: ({N}, {N})) -> {N} {{ %b.0 * %b.1 }}
+        {MAIN} {{ @f((%x, %y)) }}""",
+    "a size of the function around": f"""
+        def @g[n](%x: {Q}, %y: {N}) {{ let %f = fn (%a: {N}) {{ %a + %y }}; %f(%x) }}
+        {MAIN} {{ @g(%x, %y) }}""",
+    "a field": f"""
+        type B {{ B({T3}) }}
+        {MAIN} {{ match (B(%x)) {{ B(%a) => %a + %y }} }}""",
+    "a field of an argument": f"""
+        type B {{ B({T3}) }}
+        def @f(%b: B, %y: {Q}) {{ match (%b) {{ B(%a) => sum(%a) + %y }} }}
+        {MAIN} {{ @f(B(%x), %y) }}""",
+    "a field of any type": f"""
+        type B[A] {{ B(A) }}
+        {MAIN} {{ match (B[{T3}](%x)) {{ B(%a) => %a + %y }} }}""",
     "a result": f"def @f(%x: {Q}) -> {T3} {{ %x }} {MAIN} {{ @f(%x) * %y }}",
     "a result that is a tuple": f"""
         def @f(%x: {Q}) -> (int32, {T3}) {{ (1, %x) }}

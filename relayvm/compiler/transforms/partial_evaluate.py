@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from relayvm.base.dims import Dim
+from relayvm.base.dims import AnyDim, Dim
 from relayvm.base.trampoline import Recursive, trampoline
 from relayvm.compiler.analysis.scopes import is_primitive
+from relayvm.compiler.analysis.sizes import instance_types
+from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.transforms.aligned_generics import with_aligned_params
 from relayvm.compiler.transforms.copies import Copier
 from relayvm.compiler.transforms.known_references import CreationPlan, creation_plan
@@ -250,9 +252,10 @@ class _Evaluator:
         if is_open(type_) or self.is_generalised(value, type_):
             atom = yield self.reify(value, block)
             return Value(atom=block.bind(atom, "v", env.type(type_)), home=block)
-        if not is_open(source):
+        wanted = env.type(type_)
+        if not is_open(source) and not _must_compare(source, wanted):
             return value
-        return cast(Value, (yield self.sized(value, env.type(type_), block)))
+        return cast(Value, (yield self.sized(value, wanted, block)))
 
     def sized(self, value: Value, type_: Type | None, block: Block) -> Recursive[Value]:
         """Return a value that residual code has by a type with the sizes of this one. What is known
@@ -475,18 +478,21 @@ class _Evaluator:
         else:
             function = self.atom(callee, env)
         if isinstance(function.known, Constructor):
-            inner = (arg.known.size for arg in args if isinstance(arg.known, Data))
             applied = tuple(substitute_in_type(t, env.types) for t in node.type_args)
-            return Value(Data(function.known, tuple(args), 1 + sum(inner), applied))
+            fields = yield self.fields(function.known, node, args, applied, env, block)
+            inner = (field.known.size for field in fields if isinstance(field.known, Data))
+            return Value(Data(function.known, tuple(fields), 1 + sum(inner), applied))
         closure = self.closure_of(function.known)
         type_args = tuple(substitute_in_type(t, env.types) for t in node.type_args)
         if closure is not None:
             types = type_instance(closure, node, env)
             seen_here = function.atom is not None and self.residual_depth > 1
-            if types is not None and not (seen_here and isinstance(function.atom, Var)):
+            followed = types is not None and not _compares_sizes(types)
+            if followed and not (seen_here and isinstance(function.atom, Var)):
+                assert types is not None
                 measure = tuple(map(measure_of, args))
                 if self.may_follow(closure, measure):
-                    given = list(zip(args, (a.checked_type for a in node.args)))
+                    given = list(zip(args, (env.type(a.checked_type) for a in node.args)))
                     return cast(Value, (yield self.follow(closure, given, types, measure, block)))
             if not isinstance(callee, (GlobalVar, Function)):
                 type_args = args_of_instance(closure, types)
@@ -496,6 +502,25 @@ class _Evaluator:
         self.store.clear()
         left = Call(target, atoms, node.attrs, type_args, span=node.span)
         return self.dynamic(node, left, env, block)
+
+    def fields(
+        self,
+        constructor: Constructor,
+        node: Call,
+        args: Sequence[Value],
+        type_args: Sequence[Type],
+        env: Env,
+        block: Block,
+    ) -> Recursive[list[Value]]:
+        """Return what a constructor is given, of the sizes that it declares."""
+        params = self.module.types[constructor.belong_to.name].type_params
+        wanted = instance_types(constructor.inputs, params, type_args)
+        fields: list[Value] = []
+        for value, arg, kind in zip(args, node.args, wanted):
+            if _must_compare(env.type(arg.checked_type), kind):
+                value = yield self.sized(value, kind, block)
+            fields.append(value)
+        return fields
 
     def closure_of(self, known: Known | None) -> Closure | None:
         if isinstance(known, GlobalVar):
@@ -558,3 +583,12 @@ class _Evaluator:
         assert isinstance(op, (Operator, Intrinsic))
         left = Call(op, atoms, attrs, type_args, span=node.span)
         return self.dynamic(node, left, env, block)
+
+
+def _must_compare(source: Type | None, wanted: Type | None) -> bool:
+    return source is not None and wanted is not None and needs_check(source, wanted)
+
+
+def _compares_sizes(types: Mapping[TypeParam, Type | Dim]) -> bool:
+    """Return True for a call that finds sizes in its arguments: a `?` does not stand for them."""
+    return any(isinstance(value, AnyDim) for value in types.values())
