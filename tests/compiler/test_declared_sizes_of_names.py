@@ -85,6 +85,16 @@ PROGRAMS = {
         def @f(%b: bool, %x: {Q}, %y: {Q}) -> {T3} {{ if (%b) {{ %x }} else {{ %y }} }}
         {MAIN} {{ @f(True, %x, %y) * %y }}""",
 }
+# Functions of `n`, which only `y` tells, of a list with `x`.
+OF_LISTS = {
+    "map": f"@map(fn (%a: {N}) {{ %y + %a }}, %l)",
+    "map, alone": f"@map(fn (%a: {N}) {{ sum(%a) + sum(%y) }}, %l)",
+    "map to itself": f"@map(fn (%a: {N}) -> {N} {{ %a }}, %l)",
+    "map of pairs": f"@map(fn (%a: ({N}, int32)) {{ %a.0 }}, @zip(%l, Cons(1, Nil)))",
+    "foldl": f"@foldl(fn (%s: {N}, %a: {N}) {{ %s + %a }}, %y, %l)",
+    "foldr": f"@foldr(fn (%a: {N}, %s: {N}) {{ %s + %a }}, %y, %l)",
+    "filter": f"@filter(fn (%a: {N}) {{ sum(%a) > 0f }}, %l)",
+}
 FITS = (np.array([2, 3, 4], np.float32), np.ones(3, np.float32))
 BREAKS = (np.array([2], np.float32), np.ones(3, np.float32))
 
@@ -125,6 +135,25 @@ def test_sizes_that_are_declared_are_compared_after_each_pass(name):
     for place, run in machines(module):
         assert (place, outcome(run, FITS)) == (place, expected)
         assert (place, outcome(run, BREAKS)) == (place, "run-time-shape")
+
+
+@pytest.mark.parametrize("name", OF_LISTS)
+def test_functions_of_items_compare_their_sizes_after_each_pass(name):
+    module = typed(f"""
+        def @f[n](%l: List[{N}], %y: {N}) {{ {OF_LISTS[name]} }}
+        {MAIN} {{ @f(Cons(%x, Nil), %y) }}""")
+    for place, run in machines(module):
+        run(*FITS)
+        assert (place, outcome(run, BREAKS)) == (place, "run-time-shape")
+
+
+@pytest.mark.parametrize("body", ["@length(@rev(%l))", f"@length(@map(fn (%a: {Q}) {{ %a }}, %l))"])
+def test_items_of_other_sizes_pass_where_nobody_needs_the_size(body):
+    module = typed(f"""
+        def @f[n](%l: List[{N}], %y: {N}) {{ ({body}, sum(%y)) }}
+        {MAIN} {{ @f(Cons(%x, Nil), %y) }}""")
+    for place, run in machines(module):
+        assert (place, outcome(run, BREAKS)) == (place, [1, 3.0])
 
 
 def test_a_constant_is_of_the_size_that_its_name_declares():

@@ -15,8 +15,10 @@ from relayvm.compiler.analysis.scopes import (
     is_primitive,
 )
 from relayvm.compiler.entries import entry_names
+from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.transforms.argument_checks import with_checked_arguments
 from relayvm.compiler.transforms.copies import Copier, TypeMap
+from relayvm.compiler.transforms.held_types import InstanceCopier
 from relayvm.ir.expr import Attrs, Call, Constructor, Expr, Function, GlobalVar, Let, Op, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import FuncType, ShapeArg
@@ -142,7 +144,7 @@ def _inline_into(
                 return _expand_global(after, callee, after.op.name in library)
             case Call(op=Var()):
                 callee = bodies.get(id(after.op))
-                return after if callee is None else _bind_at_place(callee, after)
+                return after if callee is None else _bind_at_place(callee, after, named)
             case Call(op=Function()):
                 assert isinstance(after.op, Function)
                 single = isinstance(before, Call) and uses.get(id(before.op)) == 1
@@ -157,11 +159,14 @@ def _inline_into(
     values: dict[int, list[Var]] = {}
     bodies: dict[int, Function] = {}
     uses: dict[int, int] = {}
+    named: dict[int, Expr] = {}
     for node in post_order(function):
         for part in children(node):
             uses[id(part)] = uses.get(id(part), 0) + 1
         if isinstance(node, Let):
             values.setdefault(id(node.value), []).append(node.var)
+            if isinstance(node.value, Var):
+                named[id(node.var)] = node.value
             if _is_alias(node):
                 aliases[id(node.var)] = node.value
     for key, value in aliases.items():
@@ -223,7 +228,7 @@ def _expand_global(call: Call, callee: Function, in_library: bool) -> Expr:
         return call
     types = TypeMap()
     types.bind(callee.type_params, call.type_args)
-    copy = Copier(types).copy(replace(callee, type_params=(), type_constraints=()))
+    copy = InstanceCopier(types).copy(replace(callee, type_params=(), type_constraints=()))
     assert isinstance(copy, Function)
     return _bind(_placed_at(copy, call.span) if in_library else copy, call)
 
@@ -237,15 +242,20 @@ def _placed_at(function: Function, span: Span | None) -> Function:
     return function if span is None else replace(function, body=rebuild(function.body, move))
 
 
-def _bind_at_place(function: Function, call: Call) -> Expr:
+def _bind_at_place(function: Function, call: Call, named: Mapping[int, Expr]) -> Expr:
     """Bind the arguments of a call of a variable, whose type may ask more of them than its function
-    does.
+    does. A name of another variable counts as that: it may only hide from the function what it has.
     """
     place = call.op.checked_type
     lets: list[Let] = []
     checked: Expr = call
     if isinstance(place, FuncType):
-        checked = with_checked_arguments(call, place.arg_types)
+        given = [named.get(id(arg), arg).checked_type for arg in call.args]
+        asked = [
+            wanted if source is None or needs_check(source, wanted) else arg.checked_type or wanted
+            for arg, source, wanted in zip(call.args, given, place.arg_types)
+        ]
+        checked = with_checked_arguments(call, asked)
     while isinstance(checked, Let):
         lets.append(checked)
         checked = checked.body

@@ -12,10 +12,17 @@ from relayvm.base.dims import ANY, AnyDim, Dim, DimVar, symbol
 from relayvm.compiler.analysis.scopes import is_primitive
 from relayvm.compiler.infer_types import infer_types
 from relayvm.compiler.transforms.declared_sizes import promises_more
-from relayvm.ir.expr import Attrs, Call, Expr, Function, GlobalVar, Let, Var
+from relayvm.ir.expr import Attrs, Call, Expr, Function, GlobalVar, Let, Match, Var
 from relayvm.ir.module import Module
 from relayvm.ir.types import TensorType, TupleType, Type, TypeParam
-from relayvm.ir.visit import children, post_order, rebuild, substitute_in_type
+from relayvm.ir.visit import (
+    binders,
+    children,
+    free_type_vars,
+    post_order,
+    rebuild,
+    substitute_in_type,
+)
 
 # The attribute of a function that lists the names which the program did not write.
 UNNAMED = "unnamed_sizes"
@@ -115,14 +122,10 @@ def _named(function: Function, keeps_open: bool = False) -> Function:
         new = param if kind is _type_of(param) else Var(param.name, kind, span=param.span)
         replaced[id(param)] = new
         params.append(new)
+    taken_out = {id(v) for n in post_order(function) if isinstance(n, Match) for v in binders(n)}
     for node in post_order(function.body):
         # What was found for local names is found anew; a reference may leave a size open.
-        is_open = isinstance(node, Let) and _has_open_size(node.var.type_annotation)
-        if (
-            isinstance(node, Let)
-            and is_open
-            and not (keeps_open or promises_more(node.var, node.value))
-        ):
+        if isinstance(node, Let) and not keeps_open and _is_found_anew(node, taken_out):
             replaced[id(node.var)] = Var(node.var.name, None, span=node.var.span)
 
     def step(before: Expr, after: Expr) -> Expr:
@@ -142,6 +145,17 @@ def _named(function: Function, keeps_open: bool = False) -> Function:
         attrs=Attrs(function.attrs, **{UNNAMED: unnamed}),
         checked_type=None,
     )
+
+
+def _is_found_anew(let: Let, taken_out: set[int]) -> bool:
+    """Return True for an open name, but where it has sizes to be compared, or hides one that data
+    may not have.
+    """
+    if not _has_open_size(let.var.type_annotation) or promises_more(let.var, let.value):
+        return False
+    given = let.value.checked_type
+    hides = given is not None and let.var.type_annotation != given and free_type_vars(given)
+    return not (hides and id(let.value) in taken_out)
 
 
 def _type_of(param: Var) -> Type | None:

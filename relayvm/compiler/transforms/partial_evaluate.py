@@ -19,6 +19,7 @@ from relayvm.compiler.analysis.sizes import instance_types
 from relayvm.compiler.infer_types import needs_check
 from relayvm.compiler.transforms.aligned_generics import with_aligned_params
 from relayvm.compiler.transforms.copies import Copier
+from relayvm.compiler.transforms.held_types import HeldTypes
 from relayvm.compiler.transforms.known_references import CreationPlan, creation_plan
 from relayvm.compiler.transforms.known_values import (
     Block,
@@ -253,9 +254,13 @@ class _Evaluator:
             atom = yield self.reify(value, block)
             return Value(atom=block.bind(atom, "v", env.type(type_)), home=block)
         wanted = env.type(type_)
-        if not is_open(source) and not _must_compare(source, wanted):
+        if not is_open(source) and not _must_compare(source, self.asked(type_, env)):
             return value
         return cast(Value, (yield self.sized(value, wanted, block)))
+
+    def asked(self, type_: Type, env: Env) -> Type:
+        """Return a declared type with what it compares: no sizes of what type parameters are."""
+        return HeldTypes(env.type_map())(type_)
 
     def sized(self, value: Value, type_: Type | None, block: Block) -> Recursive[Value]:
         """Return a value that residual code has by a type with the sizes of this one. What is known
@@ -492,7 +497,14 @@ class _Evaluator:
                 assert types is not None
                 measure = tuple(map(measure_of, args))
                 if self.may_follow(closure, measure):
-                    given = list(zip(args, (env.type(a.checked_type) for a in node.args)))
+                    own = Env(closure.env, types)
+                    given = []
+                    for value, arg, param in zip(args, node.args, closure.function.params):
+                        declared = param.type_annotation or param.checked_type
+                        asked = None
+                        if declared is not None and isinstance(callee, Var):
+                            asked = self.asked(declared, own)
+                        given.append((yield self.compared(value, arg, asked, env, block)))
                     return cast(Value, (yield self.follow(closure, given, types, measure, block)))
             if not isinstance(callee, (GlobalVar, Function)):
                 type_args = args_of_instance(closure, types)
@@ -502,6 +514,20 @@ class _Evaluator:
         self.store.clear()
         left = Call(target, atoms, node.attrs, type_args, span=node.span)
         return self.dynamic(node, left, env, block)
+
+    def compared(
+        self, value: Value, arg: Expr, declared: Type | None, env: Env, block: Block
+    ) -> Recursive[tuple[Value, Type | None]]:
+        """Return an argument with its type: what generic code gives to a function value may have
+        come out of data, at another size than the function declares.
+        """
+        kind = env.type(arg.checked_type)
+        if kind is None or arg.checked_type is None or declared is None:
+            return value, kind
+        held = HeldTypes(env.type_map())(arg.checked_type)
+        if held != kind and _must_compare(held, declared):
+            return (yield self.sized(value, held, block)), held
+        return value, kind
 
     def fields(
         self,
