@@ -5,9 +5,11 @@ Nothing else in the package imports from here.
 
 from relayvm.relay import idioms as idioms
 from relayvm.relay.homes import HOMES
-from relayvm.relay.lazy import lazy_names
+from relayvm.relay.lazy import lazy_names, listed
 from relayvm.relay.namespace import ir as ir
 
 __getattr__ = lazy_names(__name__, HOMES, fallbacks=("relayvm.relay.op",))
 
-__all__ = sorted(HOMES)  # noqa: PLE0605 - the names are strings
+
+def __dir__() -> list[str]:
+    return [*globals(), *listed(__name__, HOMES, ("relayvm.relay.op",))]

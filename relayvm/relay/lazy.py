@@ -10,15 +10,19 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
+# What modules hold for themselves.
+_PYTHON = frozenset({"annotations", "lazy_names", "listed"})
 LEFT_OUT = Path(__file__).with_name("left_out.txt")
 
 
 def lazy_names(
     package: str, homes: Mapping[str, str], fallbacks: Sequence[str] = (), top: str = ""
 ) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package, which users know as `top`.
+    """Return the `__getattr__` of a package, which users know as `top`. It finds `__all__` too,
+    so that `import *` gives all names that the package has.
 
     `homes` maps names to modules, to `"module:name"` where the name there is another, and to
     `"module:"` where the module itself is meant. Other names are modules of the package, or are
@@ -26,6 +30,8 @@ def lazy_names(
     """
 
     def find(name: str) -> Any:
+        if name == "__all__":
+            return listed(package, homes, fallbacks, top)
         if name in homes:
             value = _found(homes[name], name)
         elif name.startswith("__"):
@@ -39,6 +45,26 @@ def lazy_names(
         return value
 
     return find
+
+
+def listed(
+    package: str, homes: Iterable[str], fallbacks: Sequence[str] = (), top: str = ""
+) -> list[str]:
+    """Return the public names of a package whose `__getattr__` is that of `lazy_names`: those it
+    holds, those that are found at first use, and its modules.
+    """
+    found = {*homes, *vars(sys.modules[package])} if package in sys.modules else {*homes}
+    if not top and package in sys.modules:
+        found.update(m.name for m in iter_modules(sys.modules[package].__path__))
+    for home in fallbacks:
+        if find_spec(home) is not None:
+            found.update(public_names(import_module(home)))
+    return sorted(name for name in found if not name.startswith("_") and name not in _PYTHON)
+
+
+def public_names(module: Any) -> list[str]:
+    """Return the names that `import *` takes from a module."""
+    return getattr(module, "__all__", None) or [n for n in dir(module) if not n.startswith("_")]
 
 
 def _found(home: str, name: str) -> Any:

@@ -210,5 +210,6 @@ def InferTypeLocal(expr: Expr) -> Any:
 for _row in ROWS:
     if ":" in _row.runs or _row.runs in PASSES:
         setattr(sys.modules[__name__], _row.name, _maker(_row))
+        __all__ += [_row.name]  # noqa: PLE0604 - the names are strings
 
 __getattr__ = absent("relayvm.relay.transform")

@@ -200,3 +200,29 @@ def found_by_attributes(path: str) -> Any:
     for word in path.split("."):
         value = getattr(value, word)
     return value
+
+
+STARS = sorted({name.path.rpartition(".")[0] for name in ALL if name.path.startswith("relay.")})
+
+
+@pytest.mark.parametrize("path", STARS)
+def test_a_star_import_gives_what_attributes_give(path: str) -> None:
+    module: Any = relayvm
+    for word in path.split("."):
+        module = getattr(module, word, None)
+    if not inspect.ismodule(module):
+        return  # a class, or left out
+    own = [n.path for n in ALL if n.path.rpartition(".")[0] == path]
+    public = {word for word in (p.rpartition(".")[2] for p in own) if not word.startswith("_")}
+    found: dict[str, Any] = {}
+    exec(f"from {module.__name__} import *", found)
+    assert public - set(found) == {name for name in public if not hasattr(module, name)}
+    assert all(found[name] is getattr(module, name) for name in public & set(found))
+
+
+@pytest.mark.parametrize("module", [relay, relay.testing])
+def test_names_found_at_first_use_are_listed(module: Any) -> None:
+    assert set(module.__all__) <= set(dir(module))
+    assert {"transform", "add"} <= set(dir(relay))
+    assert {"mlp", "check_grad"} <= set(dir(relay.testing))
+    assert not [name for name in module.__all__ if not hasattr(module, name)]
