@@ -147,15 +147,6 @@ def test_functions_of_items_compare_their_sizes_after_each_pass(name):
         assert (place, outcome(run, BREAKS)) == (place, "run-time-shape")
 
 
-@pytest.mark.parametrize("body", ["@length(@rev(%l))", f"@length(@map(fn (%a: {Q}) {{ %a }}, %l))"])
-def test_items_of_other_sizes_pass_where_nobody_needs_the_size(body):
-    module = typed(f"""
-        def @f[n](%l: List[{N}], %y: {N}) {{ ({body}, sum(%y)) }}
-        {MAIN} {{ @f(Cons(%x, Nil), %y) }}""")
-    for place, run in machines(module):
-        assert (place, outcome(run, BREAKS)) == (place, [1, 3.0])
-
-
 def test_a_constant_is_of_the_size_that_its_name_declares():
     module = typed(f"""
         def @f(%a: {T3}, %y: {T3}) {{ %a * %y }}
