@@ -118,7 +118,13 @@ def rescaled(
 
 def quantized(c: Composer, real: Any, scale: Any, zero_point: Any, dtype: DType) -> Any:
     """Return `round(real / scale) + zero_point` saturated to `dtype`; NaN counts as 0."""
-    rounded = c("cast", c("round", c("divide", real, scale)), dtype=INT32)
+    rounded = c("round", c("divide", real, scale))
+    if dtype is INT32:
+        # What is saturated already must stay so behind the zero point.
+        wide = c("cast", rounded, dtype=FLOAT64)
+        rounded = c("clip", wide, a_min=-_FAR, a_max=_FAR)
+    else:
+        rounded = c("cast", rounded, dtype=INT32)
     moved = c("add", c("cast", rounded, dtype=INT64), c("cast", zero_point, dtype=INT64))
     return saturated(c, moved, dtype)
 

@@ -40,8 +40,9 @@ def _region_type(name: str, data: TensorType, rois: TensorType, attrs: Any) -> T
     if len(pooled) != 2 or min(pooled) < 1:
         message = f"`pooled_size` of `{name}` must be two numbers above 0, got {list(pooled)}"
         raise ShapeError(message, "bad-attribute")
-    if not math.isfinite(attrs["spatial_scale"]):
-        message = f"`spatial_scale` of `{name}` must be finite, got {attrs['spatial_scale']}"
+    if not 0 < attrs["spatial_scale"] < math.inf:
+        message = f"`spatial_scale` of `{name}` must be finite and above 0"
+        message += f", got {attrs['spatial_scale']}"
         raise ShapeError(message, "bad-attribute")
     if attrs.get("sample_ratio", 0) > _MOST:
         message = f"`sample_ratio` of `{name}` must be at most {_MOST}"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from relayvm.base.dims import Dim, dim_add, dim_floordiv, dim_min, dim_mul
-from relayvm.base.dtypes import BOOL, INT32, INT64, NUMERIC, DType, dtype_of
+from relayvm.base.dtypes import BOOL, INT32, INT64, INTEGERS, NUMERIC, DType, dtype_of
 from relayvm.base.shapes import ShapeError, require_equal
 from relayvm.ir.types import TensorType, TupleType
 from relayvm.kernels import compute as te
@@ -464,7 +464,10 @@ def searchsorted(
         require_rank(values, sorted_sequence.rank, sorted_sequence.rank, "`values`")
         for axis, (a, b) in enumerate(zip(sorted_sequence.shape[:-1], values.shape)):
             require_equal(a, b, f"axis {axis} of the operands of `searchsorted`")
-    return TensorType(values.shape, _place_dtype(dtype, "searchsorted"))
+    if dtype not in INTEGERS:
+        message = f"`dtype` of `searchsorted` must be an integer, got {dtype}"
+        raise ShapeError(message, "dtype-mismatch")
+    return TensorType(values.shape, dtype)
 
 
 @searchsorted.numpy

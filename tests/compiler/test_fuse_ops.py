@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from programs_text import parsed
 
+import relayvm
 from relayvm.compiler.passes import run_passes
 from relayvm.ir.expr import Call, Function
 from relayvm.ir.module import Module
@@ -131,3 +133,17 @@ def test_what_may_trap_is_not_moved_behind_a_write():
     text = """def @main(%r: ref(int32), %x: Tensor[(?), float32], %y: Tensor[(3), float32]) {
       add(add(%x, %y), (%y, ref_write(%r, 1)).0) }"""
     assert groups(run_passes(parsed(text), ["fuse_ops"])) == [["add"], ["add"]]
+
+
+def test_parts_of_results_that_kernels_do_not_take_stay_bound():
+    text = """def @main(%x: Tensor[(2, 3), float32]) {
+      let %q = ref(expand_dims(%x, axis=0));
+      let %parts = split(ref_read(%q), indices_or_sections=2, axis=1);
+      ref_write(%q, expand_dims(squeeze(%parts.0, axis=[0]), axis=0));
+      (squeeze(%parts.1, axis=[0]), ref_read(%q)) }"""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for level in range(4):
+        exe = relayvm.compile(parsed(text), opt_level=level)
+        second, kept = relayvm.VirtualMachine(exe).run(x)
+        np.testing.assert_array_equal(second, x[1:])
+        np.testing.assert_array_equal(kept, x[None, :1])

@@ -87,6 +87,9 @@ def test_quantize_rounds_then_moves_and_saturates() -> None:
     x = f32([0.5, 1.5, -0.5, 1e9, -1e30, np.nan, np.inf, -np.inf])
     result = run("qnn.quantize", x, f32(1), i32(3), out_dtype="uint8")
     assert result.tolist() == [3, 5, 3, 255, 0, 3, 255, 0]
+    for zero in (3, -3):
+        result = run("qnn.quantize", x[4:], f32(0.5), i32(zero), out_dtype="int32")
+        assert result.tolist() == [-(2**31), zero, 2**31 - 1, -(2**31)]
 
 
 def test_dequantize_undoes_quantize_up_to_half_a_step() -> None:

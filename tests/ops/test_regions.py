@@ -136,6 +136,12 @@ def test_channels_are_reordered_as_in_the_networks() -> None:
             {"pooled_size": (1, 1), "spatial_scale": 1.0},
             "numbers of a region",
         ),
+        (
+            "vision.roi_align",
+            [(1, 1, 2, 2), (3, 5)],
+            {"pooled_size": (1, 1), "spatial_scale": 0.0},
+            "finite and above 0",
+        ),
     ],
 )
 def test_mistakes_are_named(name: str, shapes: Any, attrs: dict[str, Any], message: str) -> None:

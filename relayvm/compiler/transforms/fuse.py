@@ -228,7 +228,7 @@ def _emit(nodes: list[Node], groups: Groups, tail: Expr, written: Mapping[Var, B
         if any(nodes[m].operator for m in members):
             bindings.extend(_emit_group(nodes, members, written))
         else:
-            bindings.append(nodes[index].binding)
+            bindings.extend(nodes[m].binding for m in members)
     return rebuild_block(bindings, tail)
 
 
