@@ -5,11 +5,8 @@ Nothing else in the package imports from here.
 
 from relayvm.relay import idioms as idioms
 from relayvm.relay.homes import HOMES
-from relayvm.relay.lazy import lazy_names, listed
+from relayvm.relay.lazy import lazy_names, listing
 from relayvm.relay.namespace import ir as ir
 
 __getattr__ = lazy_names(__name__, HOMES, fallbacks=("relayvm.relay.op",))
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *listed(__name__, HOMES, ("relayvm.relay.op",))]
+__dir__ = listing(__name__, HOMES, ("relayvm.relay.op",))

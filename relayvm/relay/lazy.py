@@ -14,7 +14,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 # What modules hold for themselves.
-_PYTHON = frozenset({"annotations", "lazy_names", "listed"})
+_PYTHON = frozenset({"annotations", "lazy_names", "listing"})
 LEFT_OUT = Path(__file__).with_name("left_out.txt")
 
 
@@ -60,6 +60,13 @@ def listed(
         if find_spec(home) is not None:
             found.update(public_names(import_module(home)))
     return sorted(name for name in found if not name.startswith("_") and name not in _PYTHON)
+
+
+def listing(
+    package: str, homes: Iterable[str], fallbacks: Sequence[str] = ()
+) -> Callable[[], list[str]]:
+    """Return the `__dir__` of a package whose `__getattr__` is that of `lazy_names`."""
+    return lambda: [*vars(sys.modules[package]), *listed(package, homes, fallbacks)]
 
 
 def public_names(module: Any) -> list[str]:

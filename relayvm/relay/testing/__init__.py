@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relayvm.relay.lazy import lazy_names, listed
+from relayvm.relay.lazy import lazy_names, listing
 
 _HOMES = {
     "make_nat_expr": "relayvm.relay.testing.nat",
@@ -22,7 +22,4 @@ _HOMES = {
 }
 
 __getattr__ = lazy_names(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *listed(__name__, _HOMES)]
+__dir__ = listing(__name__, _HOMES)
