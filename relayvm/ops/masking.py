@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from relayvm.base.dims import Dim, dim_add, dim_max, dim_min, dim_mul, dim_sub
 from relayvm.base.dtypes import INT64, DType, dtype_of, number_of
-from relayvm.base.shapes import ShapeError, require_equal
+from relayvm.base.shapes import ShapeError, bad_index, require_equal
 from relayvm.ir.types import TensorType
 from relayvm.kernels import compute as te
 from relayvm.kernels.compute import ScalarExpr, Tensor
@@ -365,10 +366,10 @@ def one_hot_tensor(
     return te.compute(shape, element, "one_hot")
 
 
-@operator("unravel_index", fusion=Fusion.INJECTIVE, no_gradient="integers only")
+@operator("unravel_index", fusion=Fusion.INJECTIVE, no_gradient="integers only", value_traps=True)
 def unravel_index(data: Integer, shape: SameDtype) -> TensorType:
     """The index of each element that has the row-major position `data` in a tensor of a shape, one
-    row for each axis.
+    row for each axis. A position outside of the tensor traps.
 
     >>> %x = int32 [5, 3]
     >>> %s = int32 [2, 3]
@@ -381,11 +382,16 @@ def unravel_index(data: Integer, shape: SameDtype) -> TensorType:
 
 @unravel_index.numpy
 def _(data: Array, shape: Array) -> Array:
-    result = np.empty((len(shape), *data.shape), data.dtype)
-    for axis in range(len(shape)):
-        stride = np.prod(shape[axis + 1 :], dtype=shape.dtype)
-        quotient = numeric.floor_divide(data, stride)
-        result[axis] = numeric.floor_mod(quotient, shape[axis, ...])
+    sizes = [int(size) for size in shape]
+    total = math.prod(sizes)
+    for position in data.reshape(-1).tolist() if sizes else ():
+        if not 0 <= position < total:
+            raise bad_index(position, total)
+    result = np.empty((len(sizes), *data.shape), data.dtype)
+    rest = data.astype(np.int64)
+    for axis in reversed(range(len(sizes))):
+        result[axis] = rest % sizes[axis] if data.size else 0
+        rest = rest // sizes[axis] if data.size else rest
     return result
 
 
@@ -393,18 +399,23 @@ def _(data: Array, shape: Array) -> Array:
 def _(data: Tensor, shape: Tensor) -> Tensor:
     axes = shape.shape[0]
 
-    def stride(*i: ScalarExpr) -> ScalarExpr:
+    def product_from(first: ScalarExpr) -> ScalarExpr:
         def size(k: ScalarExpr) -> ScalarExpr:
             at = te.index(k, axes, "clip")
-            return te.select(k > i[0], shape[at], 1)
+            return te.select(k >= first, te.cast(shape[at], INT64), te.const(1, INT64))
 
         return te.reduce("prod", (axes,), size)
 
-    strides = te.compute((axes,), stride, "strides")
+    behind = te.compute((axes,), lambda axis: product_from(axis + 1), "strides")
+    total = te.compute((), lambda: product_from(te.const(0, INT64)), "total")
 
     def element(*i: ScalarExpr) -> ScalarExpr:
-        quotient = te.scalar("floor_divide", data[i[1:]], strides[i[0]])
-        return te.scalar("floor_mod", quotient, shape[i[0]])
+        given = te.cast(data[i[1:]], INT64)
+        inside = te.scalar("logical_and", given >= 0, given < total[()])
+        position = given + te.required(inside, te.told("index", data[i[1:]], total[()]))
+        quotient = te.scalar("floor_divide", position, behind[i[0]])
+        size = te.cast(shape[i[0]], INT64)
+        return te.cast(te.scalar("floor_mod", quotient, size), data.dtype)
 
     return te.compute((axes, *data.shape), element, "unravel_index")
 

@@ -90,7 +90,8 @@ def roi_align(
     `1 / spatial_scale`; it is at least one element wide and high. Each of its parts has
     `sample_ratio` samples a side, evenly spread, or without that one for each element (at most
     1024); `mode` takes their mean ("avg") or the greatest ("max"). A sample is interpolated from
-    the four elements around it; more than one element outside the image it is 0.
+    the four elements around it; more than one element outside the image it is 0. Gradients take
+    regions as given, as those of torchvision do.
 
     >>> %x = float32 [[[[1, 2], [3, 4]]]]
     >>> %r = float32 [[0, 0, 0, 1, 1]]

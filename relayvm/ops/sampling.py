@@ -344,7 +344,7 @@ def crop_and_resize(
 
     A box of `boxes` [n, 4] is (top, left, bottom, right) from 0 at the first to 1 at the last
     element, of the image `box_indices` [n]; `method` is "bilinear" or "nearest_neighbor". Outside
-    the image there is `extrapolation_value`.
+    the image there is `extrapolation_value`. Gradients take boxes as given.
 
     >>> %x = float32 [[[[1, 2, 4]]]]
     >>> %b = float32 [[0, 0, 0, 0.5]]

@@ -135,7 +135,8 @@ def stft(
     """Fourier transforms of windows of `data`, `hop_length` apart: axes are the batch, if there is
     one, frequencies, windows, and real and imaginary part.
 
-    Windows fit into `n_fft` elements and have the weights `window`. With `onesided` frequencies
+    Windows fit into `n_fft` elements and have the weights `window`; a shorter one has frequencies
+    of its own length, `win_length`, where torch fills it with zeros. With `onesided` they
     end at the middle; with `normalized` all is divided by the root of `n_fft`. What belongs to a
     window with an element that is not finite is NaN.
 

@@ -166,12 +166,12 @@ def _(
     return _dense_tensor(sparse_indices, sparse_values, default_value, dims)
 
 
-@operator("sparse_reshape", fusion=Fusion.INJECTIVE, no_gradient="integers only")
+@operator("sparse_reshape", fusion=Fusion.INJECTIVE, no_gradient="integers only", value_traps=True)
 def sparse_reshape(
     sparse_indices: Integer, prev_shape: SameDtype, new_shape: SameDtype
 ) -> TupleType:
     """The indices of a sparse tensor of the shape `prev_shape` in the shape `new_shape`, of which
-    one entry may be -1, and that shape.
+    one entry may be -1, and that shape. A shape of another number of elements traps.
 
     >>> %i = int64 [[0, 1], [1, 2]]
     >>> %p = int64 [2, 3]
@@ -188,19 +188,31 @@ def sparse_reshape(
 
 
 def _resolved(old: list[Any], new: list[Any], ops: Any) -> list[Any]:
-    """Return the new sizes with the one that is -1 filled in."""
-    total, known = ops("one"), ops("one")
+    """Return the new sizes with the one that is -1 filled in; what is no shape traps."""
+    if not new:
+        return []
+    total, known, opened, zero = ops("one"), ops("one"), ops("zero"), ops("zero")
     for size in old:
         total = total * size
-    for size in new:
-        known = ops("select", ops("equal", size, -1), known, known * size)
+    for number, size in enumerate(new):
+        is_open = ops("equal", size, -1)
+        known = ops("select", is_open, known, known * size)
+        opened = opened + ops("select", is_open, ops("one"), ops("zero"))
+        zero = zero + ops("required", size >= -1, "new_size", size, number)
+    zero = zero + ops("required", opened <= 1, "open_sizes", opened, 0)
     rest = ops("floor_divide", total, known)
-    return [ops("select", ops("equal", size, -1), rest, size) for size in new]
+    whole = ops("select", ops("equal", opened, 1), known * rest, known)
+    zero = zero + ops("required", ops("equal", whole, total), "elements", total, known)
+    return [ops("select", ops("equal", size, -1), rest, size) + zero for size in new]
 
 
 def _array_ops(name: str, *args: Any) -> Any:
-    if name == "one":
-        return np.int64(1)
+    if name in ("one", "zero"):
+        return np.int64(name == "one")
+    if name == "required":
+        if not args[0]:
+            raise bad_value(args[1], int(args[2]), int(args[3]))
+        return np.int64(0)
     if name == "select":
         return args[1] if args[0] else args[2]
     if name == "equal":
@@ -209,8 +221,10 @@ def _array_ops(name: str, *args: Any) -> Any:
 
 
 def _value_ops(name: str, *args: Any) -> Any:
-    if name == "one":
-        return te.const(1, INT64)
+    if name in ("one", "zero"):
+        return te.const(int(name == "one"), INT64)
+    if name == "required":
+        return te.required(args[0], te.told(*args[1:]))
     return te.select(*args) if name == "select" else te.scalar(name, *args)
 
 

@@ -381,3 +381,45 @@ def test_sizes_that_are_found_to_be_0_leave_values_alone() -> None:
         assert found.shape == (3, 0, 4, 4)
         with pytest.raises(Trap):
             machine.run(np.ones((2, 1, 1, 1), "f4"), np.ones((3, 1, 4, 4), "f4"), rois)
+
+
+@pytest.mark.parametrize(
+    ("positions", "sizes", "wrong"),
+    [([5, 7], [2, 3], "index 7 is"), ([-1], [2, 3], "index -1 is"), ([0], [0, 3], "an axis of 0")],
+)
+def test_a_position_outside_of_a_tensor_traps(
+    positions: list[int], sizes: list[int], wrong: str
+) -> None:
+    text = "def @main(%x: Tensor[(?), int64], %s: Tensor[(2), int64]) { unravel_index(%x, %s) }"
+    with pytest.raises(Trap, match=wrong):
+        relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text))).run(
+            np.array(positions), np.array(sizes)
+        )
+    with pytest.raises(IndexError, match=wrong):
+        OPS["unravel_index"].evaluate([np.array(positions), np.array(sizes)], {})
+
+
+@pytest.mark.parametrize(
+    ("new", "wrong"),
+    [
+        ([5, 7], "6 elements do not fit a shape whose sizes hold 35"),
+        ([4, -1], "6 elements do not fit a shape whose sizes hold 4"),
+        ([-1, -1], "2 sizes of the new shape are -1"),
+        ([-6, -1], "-6 is neither a size nor -1"),
+    ],
+)
+def test_a_sparse_tensor_keeps_its_number_of_elements(new: list[int], wrong: str) -> None:
+    three = ", ".join(f"%{n}: Tensor[({s}), int64]" for n, s in zip("ipn", ("1, 2", "2", "2")))
+    text = f"def @main({three}) {{ sparse_reshape(%i, %p, %n) }}"
+    args = [np.array([[0, 1]]), np.array([2, 3]), np.array(new)]
+    with pytest.raises(Trap, match=wrong):
+        relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text))).run(*args)
+    with pytest.raises(ShapeError, match=wrong):
+        OPS["sparse_reshape"].evaluate(args, {})
+
+
+def test_positions_in_large_tensors_of_small_integers_are_right() -> None:
+    text = "def @main(%x: Tensor[(3), int8], %s: Tensor[(3), int8]) { unravel_index(%x, %s) }"
+    positions, sizes = np.array([0, 99, 127], np.int8), np.array([2, 100, 100], np.int8)
+    found = relayvm.VirtualMachine(relayvm.compile(relayvm.parse(text))).run(positions, sizes)
+    np.testing.assert_array_equal(found, np.stack(np.unravel_index(positions, (2, 100, 100))))
