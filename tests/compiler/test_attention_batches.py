@@ -29,7 +29,13 @@ FORMS = {
 }
 
 
-def attention(form: str) -> str:
+SCORES = {
+    False: "nn.batch_matmul(%q3, %k3, transpose_b=True)",
+    True: "nn.batch_matmul(%q3, transpose(%k3, axes=[0, 2, 1]), transpose_b=False)",
+}
+
+
+def attention(form: str, turned: bool = False) -> str:
     names, three, mask, split = FORMS[form]
     q, k, v = (f"Tensor[({sizes}, {WIDTH}), float32]" for sizes in three)
     head = f"[{names}]" if names else ""
@@ -38,7 +44,7 @@ def @main{head}(%q: {q}, %k: {k}, %v: {v}, %m: Tensor[({mask}), float32]) {{
   let %q3 = reshape(%q, newshape=[-3, -2]);
   let %k3 = reshape(%k, newshape=[-3, -2]);
   let %v3 = reshape(%v, newshape=[-3, -2]);
-  let %scores = nn.batch_matmul(%q3, %k3, transpose_b=True) * 0.125f;
+  let %scores = {SCORES[turned]} * 0.125f;
   let %weights = nn.softmax(reshape(%scores, newshape=[{split}]) + %m);
   nn.batch_matmul(reshape(%weights, newshape=[-3, -2]), %v3, transpose_b=False)
 }}
@@ -59,11 +65,12 @@ def answer(function, args: list[np.ndarray]) -> np.ndarray | None:
         return None
 
 
+@pytest.mark.parametrize("turned", [False, True], ids=["", "keys are turned"])
 @pytest.mark.parametrize("form", FORMS)
-def test_it_is_one_kernel_and_its_sizes_are_those_of_its_operators(form: str) -> None:
-    module = relayvm.parse(attention(form))
+def test_it_is_one_kernel_and_its_sizes_are_those_of_its_operators(form: str, turned: bool) -> None:
+    module = relayvm.parse(attention(form, turned))
     executable = relayvm.compile(module)
-    assert len(executable.program().kernels) == 1
+    assert turned or len(executable.program().kernels) == 1
     machine = relayvm.VirtualMachine(executable)
     evaluate = relay.create_executor("debug", module).evaluate()
     named = "h" in FORMS[form][0]
@@ -84,3 +91,23 @@ def test_it_is_one_kernel_and_its_sizes_are_those_of_its_operators(form: str) ->
             np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
     assert ran >= 4
     assert refused >= 4
+
+
+def test_heads_inside_of_a_batch_are_not_broadcast_as_one() -> None:
+    module = relayvm.parse("""
+def @main[m, b](%q: Tensor[(?, 1, 4), float32], %k: Tensor[(?, 5, 4), float32],
+    %v: Tensor[(b*3, 5, 4), float32], %m: Tensor[(m, 3, 1, 5), float32]) {
+  let %s = nn.batch_matmul(%q, %k, transpose_b=True);
+  let %w = nn.softmax(reshape(%s, newshape=[-4, -1, 3, -2]) + %m);
+  nn.batch_matmul(reshape(%w, newshape=[-3, -2]), %v, transpose_b=False)
+}""")
+    machine = relayvm.VirtualMachine(relayvm.compile(module))
+    evaluate = relay.create_executor("debug", module).evaluate()
+    rng = np.random.default_rng(0)
+    for q, k, v, m in ((1, 3, 9, 3), (3, 3, 9, 3), (3, 1, 9, 3), (1, 3, 3, 1), (1, 3, 9, 1)):
+        shapes = ((q, 1, 4), (k, 5, 4), (v, 5, 4), (m, 3, 1, 5))
+        args = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+        wanted, found = answer(evaluate, args), answer(machine.run, args)
+        assert (wanted is None) == (found is None) == (m * 3 != v)
+        if wanted is not None:
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)

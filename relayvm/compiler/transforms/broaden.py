@@ -133,18 +133,22 @@ class _Block:
         is broadcast against others on the way be broadcast to what that tells.
         """
         call = self.current(index)
-        settled = {k: {0: size} for k, size in _settled_batches(call).items()}
+        sizes_of, part = _settled_batches(call)
+        settled = {k: {0: size} for k, size in sizes_of.items()}
         self.settling = True
         args = list(call.args)
-        if settled and all(self._grows_by_elements(args[k], s, index) for k, s in settled.items()):
+        if settled and all(
+            self._grows_by_elements(args[k], s, index, part) for k, s in settled.items()
+        ):
             for number, sizes in settled.items():
                 args[number] = self._broadened(args[number], sizes)
             self._replace(index, self._var(index), call, args)
         self.settling = False
 
-    def _grows_by_elements(self, value: Expr, sizes: Sizes, reader: int) -> bool:
+    def _grows_by_elements(self, value: Expr, sizes: Sizes, reader: int, part: Dim) -> bool:
         """Tell whether a value can have these sizes, and all that would be broadcast for it are
-        single elements, not runs of them: `[b, 12]` is read with strides, `[b*12]` is not.
+        single elements, to so many as `part`, not runs of them: `[b, 12]` is read with strides,
+        `[b*12]` is not.
         """
         if self._operands(value, sizes, reader) is None:
             return False
@@ -153,7 +157,8 @@ class _Block:
             value, sizes, reader = pending.pop()
             operands = self._operands(value, sizes, reader)
             if operands is None:
-                if not all(_may_be_one(_tensor(value), k, size) for k, size in sizes.items()):
+                kind = _tensor(value)
+                if not all(_may_be_one(kind, k, size, part) for k, size in sizes.items()):
                     return False
                 continue
             index = self.place[value] if isinstance(value, Var) else reader
@@ -307,8 +312,9 @@ def _growing_weights(call: Call) -> dict[int, Sizes]:
     return {0: {0: whole}} if _may_grow(batch, whole) else {}
 
 
-def _settled_batches(call: Call) -> dict[int, Dim]:
-    """Return the batches that operands of a product must have, where they are others.
+def _settled_batches(call: Call) -> tuple[dict[int, Dim], Dim]:
+    """Return the batches that operands of a product must have, where they are others, and how many
+    there are beside the heads.
 
     Of `broadcast(b, m)*12` and `n*12` neither can be 1, so they are equal, and what was broadcast
     to `broadcast(b, m)` can be broadcast to n. Of `broadcast(b, m)*h` and `b*h` the second is as
@@ -316,23 +322,27 @@ def _settled_batches(call: Call) -> dict[int, Dim]:
     """
     weights, values = (_tensor(value) for value in call.args[:2])
     if weights is None or values is None or not is_batched(call):
-        return {}
+        return {}, 1
     own, other = weights.shape[0], values.shape[0]
     match own:
         case DimExpr(((((atom, 1),), heads),)) if heads > 1:
             part = dim_floordiv(other, heads)
             is_open = isinstance(atom, DimTerm) or part == 1
             if is_open and part != symbol(atom) and dim_mod(other, heads) == 0:
-                return {0: other}
-    return {0: own, 1: own} if broadcast_factor(own, other) is not None else {}
+                return {0: other}, part
+    factor = broadcast_factor(own, other)
+    return ({}, 1) if factor is None else ({0: own, 1: own}, dim_floordiv(own, factor))
 
 
-def _may_be_one(kind: TensorType | None, axis: int, size: Dim) -> bool:
+def _may_be_one(kind: TensorType | None, axis: int, size: Dim, part: Dim) -> bool:
     """Tell whether an axis of a size of its own is read with strides where it is broadcast."""
     if kind is None:
         return False
     own = kind.shape[axis]
-    return own in (1, size) or (isinstance(own, DimExpr) and own.variable is not None)
+    if own in (1, size):
+        return True
+    is_single = isinstance(own, DimExpr) and own.variable is not None
+    return is_single and (size == part or _may_grow(own, size))
 
 
 def _broadcast_sizes(arg: Expr, call: Call) -> Sizes:

@@ -11,6 +11,7 @@ from relayvm.compiler.analysis.traps import may_miss, may_trap
 from relayvm.compiler.transforms.blocks import Binding, rebuild_block
 from relayvm.ir.expr import Attrs, Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from relayvm.ir.types import FuncType, TensorType, TupleType, Type
+from relayvm.ops import OPS
 from relayvm.ops.operator import Operator
 
 PRIMITIVE = Attrs(Primitive=1)
@@ -27,7 +28,7 @@ class GroupBuilder:
     def __init__(self, written: Mapping[Var, Binding] | None = None) -> None:
         self.written = written or {}
         self.replaced = {b.var for b in self.written.values()}
-        self.shown: dict[Expr, Expr] = {}
+        self.shown: dict[Expr, Var] = {}
         self.instead: set[Var] = set()
         self.before: list[Binding] = []
         self.body: list[Binding] = []
@@ -76,12 +77,24 @@ class GroupBuilder:
         assert isinstance(value, Call)
         if binding.var in self.shown:
             return
-        if any(arg in self.replaced and arg not in self.shown for arg in value.args):
-            return  # What it read is no more: it was computed by another kernel.
-        args = tuple(self.shown.get(a) or self._operand(a) for a in value.args)
+        args = tuple(map(self._shown_operand, value.args))
         fresh = Var(binding.var.name, span=binding.var.span, checked_type=value.checked_type)
         self.shown[binding.var] = fresh
         self.body.append(Binding(fresh, replace(value, args=args), binding.span))
+
+    def _shown_operand(self, operand: Expr) -> Expr:
+        """Return an operand as the program wrote it. One that another kernel computes broadened is
+        no more: something else of its sizes stands for it.
+        """
+        if operand not in self.replaced or operand in self.shown:
+            return self.shown.get(operand) or self._operand(operand)
+        kind = operand.checked_type
+        assert isinstance(kind, TensorType), "what is broadened is a tensor"
+        attrs = Attrs(shape=kind.shape, dtype=kind.dtype)
+        empty = Call(OPS["zeros"], (), attrs, span=operand.span, checked_type=kind)
+        self.shown[operand] = Var("z", span=operand.span, checked_type=kind)
+        self.body.append(Binding(self.shown[operand], empty, operand.span))
+        return self.shown[operand]
 
     def _operand(self, operand: Expr) -> Expr:
         if isinstance(operand, Constant) and operand.data.ndim == 0:
