@@ -30,7 +30,7 @@ from relayvm.ir.types import (
 )
 from relayvm.ir.visit import global_vars, rebuild, substitute_types, type_children, type_walk
 
-MOST_NESTED = 20_000
+MOST_NESTED = 10_000
 
 
 def entry_names(module: Module) -> tuple[str, ...]:

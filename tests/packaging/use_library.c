@@ -361,6 +361,12 @@ static void test_loading(const char *path) {
     const rvm_constructor *cons = rvm_executable_find_constructor(exe, "List[int64]", "Cons");
     FAILS(!rvm_data_make(other, cons, &argument, 1, &error), "wrong-argument");
     CHECK(strcmp(error.message, "the constructor `Cons` is of another executable") == 0);
+    const rvm_type *array_type = rvm_executable_find_entry(exe, "extend")->parameters[0];
+    FAILS(!rvm_array_make(other, array_type, NULL, 0, &error), "wrong-argument");
+    CHECK(strcmp(error.message, "the type is of another executable") == 0);
+    const rvm_type *ref_type = rvm_executable_find_entry(exe, "count")->parameters[0];
+    FAILS(!rvm_reference_make(other, ref_type, list, &error), "wrong-argument");
+    CHECK(strcmp(error.message, "the type is of another executable") == 0);
     rvm_executable_free(other); /* the machine has it, too */
     rvm_value_free(list);
     rvm_vm_free(vm);

@@ -8,7 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from relayvm.base.dtypes import BFLOAT16, BOOL, COMPUTED, FLOATS, DType
+import relayvm
+from relayvm.base.dtypes import BFLOAT16, BOOL, BY_NAME, COMPUTED, FLOATS, DType
 from relayvm.vm import isa
 from relayvm.vm.jit import make_native
 from relayvm.vm.jit.module import INLINE
@@ -142,3 +143,18 @@ def is_same(given, wanted, args) -> bool:
     with np.errstate(invalid="ignore"):  # ml_dtypes tells of signalling NaNs
         nans = [bool(np.isnan(v)) for v in (*args, given, wanted)]
     return sum(nans[:-2]) > 1 and all(nans[-2:])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["mod", "floor_mod", "floor_divide", "divide", "maximum"])
+def test_a_constant_operand_does_not_ask_for_a_library(name: str, dtype: str) -> None:
+    suffix = {"float16": "f16", "bfloat16": "bf16", "float32": "f", "float64": "f64"}[dtype]
+    calls = ", ".join(f"{name}(%x, {c}{suffix})" for c in ("1", "-1", "2", "0.5"))
+    exe = relayvm.compile(relayvm.parse(f"def @main(%x: {dtype}) {{ ({calls}) }}"))
+    for value in (2.5, -2.5, 0.0, 1e4):
+        x = np.array(value).astype(BY_NAME[dtype].numpy)
+        results = [
+            [np.asarray(part).tobytes() for part in VirtualMachine(exe, engine=engine).run(x)]
+            for engine in ("interpreter", "jit")
+        ]
+        assert results[0] == results[1]

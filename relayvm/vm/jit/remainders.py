@@ -35,7 +35,9 @@ def _rest(w: Writer, kind: str, a: str, b: str, quotient: str) -> str:
     whole = _unary(w, "trunc", "double", quotient)
     if kind == "float":
         rest = w.value(f"fsub double {a}, {w.value(f'fmul double {whole}, {b}')}")
-        return w.value(f"fptrunc double {_copysign(w, 'double', rest, a)} to float")
+        # Rounded before it has its sign: LLVM would round to float16 from a double, by a call.
+        rounded, sign = (w.value(f"fptrunc double {value} to float") for value in (rest, a))
+        return _copysign(w, "float", rounded, sign)
     less = w.value(f"fneg double {whole}")
     rest = w.value(f"call double @llvm.fma.f64(double {less}, double {b}, double {a})")
     # A quotient that was rounded up to an integer is one too much.

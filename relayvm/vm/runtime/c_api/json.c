@@ -35,6 +35,16 @@ void *arena_take(rvm_arena *arena, size_t count, size_t size) {
     return taken;
 }
 
+bool arena_has(const rvm_arena *arena, const void *pointer) {
+    const uintptr_t at = (uintptr_t)pointer;
+    for (const rvm_arena_block *block = arena->blocks; block; block = block->next) {
+        if (at >= (uintptr_t)block->bytes && at - (uintptr_t)block->bytes < block->used) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void arena_free(rvm_arena *arena) {
     while (arena->blocks) {
         rvm_arena_block *next = arena->blocks->next;

@@ -13,6 +13,8 @@ typedef struct rvm_arena {
 
 /* Zeroed; NULL if memory is out. */
 void *arena_take(rvm_arena *arena, size_t count, size_t size);
+/* Whether a pointer is to something that was taken. */
+bool arena_has(const rvm_arena *arena, const void *pointer);
 void arena_free(rvm_arena *arena);
 
 typedef enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_LIST, JSON_OBJECT } json_kind;

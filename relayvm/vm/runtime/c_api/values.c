@@ -347,9 +347,12 @@ rvm_value *rvm_data_make(rvm_executable *executable, const rvm_constructor *cons
     return NULL;
 }
 
-static int check_kind(const rvm_type *type, rvm_kind kind, rvm_error *error) {
-    if (library_need(type, "type", error)) {
+static int check_kind(const rvm_executable *executable, const rvm_type *type, rvm_kind kind, rvm_error *error) {
+    if (library_need(executable, "executable", error) || library_need(type, "type", error)) {
         return -1;
+    }
+    if (!arena_has(&executable->arena, type)) {
+        return library_fail(error, "wrong-argument", "the type is of another executable");
     }
     return type->kind == kind
                ? 0
@@ -358,7 +361,7 @@ static int check_kind(const rvm_type *type, rvm_kind kind, rvm_error *error) {
 
 rvm_value *rvm_tuple_make(rvm_executable *executable, const rvm_type *type, const rvm_value *const *fields,
                           size_t num_fields, rvm_error *error) {
-    if (check_kind(type, RVM_KIND_OF_TUPLE, error)) {
+    if (check_kind(executable, type, RVM_KIND_OF_TUPLE, error)) {
         return NULL;
     }
     return make_cell(executable, type, type->layout, RVM_LAYOUT_TUPLE, type->fields, type->num_fields, fields,
@@ -367,8 +370,7 @@ rvm_value *rvm_tuple_make(rvm_executable *executable, const rvm_type *type, cons
 
 static const rvm_layout *box_layout(const rvm_executable *executable, const rvm_type *type, bool array,
                                     rvm_error *error) {
-    if (library_need(executable, "executable", error) ||
-        check_kind(type, array ? RVM_KIND_OF_ARRAY : RVM_KIND_OF_REFERENCE, error)) {
+    if (check_kind(executable, type, array ? RVM_KIND_OF_ARRAY : RVM_KIND_OF_REFERENCE, error)) {
         return NULL;
     }
     const uint8_t kind = array ? RVM_LAYOUT_ARRAY : RVM_LAYOUT_REF;
