@@ -40,14 +40,14 @@ def @rounds(%n: int64) -> int64 {
 def @deep(%n: int64) -> int64 { if (%n == 0i64) { 0i64 } else { @deep(%n - 1i64) + 1i64 } }
 """
 TRANSFORM = """
-def @main(%a: Tensor[(1, 8388608), float32], %n: int64) {
+def @main(%a: Tensor[(1, 33554432), float32], %n: int64) {
   if (%n == 0i64) { %a } else { dft(%a, %a, inverse=False).0 }
 }
 """
 CASES: dict[str, tuple[str, Callable[[], object]]] = {
     "product": (PRODUCT, lambda: np.ones((4096, 4096), np.float32)),
     "sort": (SORT, lambda: np.arange(10**8, 0, -1, dtype=np.float32)),
-    "transform": (TRANSFORM, lambda: np.ones((1, 1 << 23), np.float32)),
+    "transform": (TRANSFORM, lambda: np.ones((1, 1 << 25), np.float32)),
     "loop": (LOOP, lambda: 1),
     "recursion": (RECURSION, lambda: 1),
 }
